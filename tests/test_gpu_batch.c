@@ -183,6 +183,8 @@ typedef struct setting {
     bool cpu_moe;
     int64_t stage_bytes; /* 0: as planned */
     size_t pin_bytes;
+    bool
+        shared; /* the CPU is as fast as the link, and computes some of the experts; otherwise it is far too slow for that */
 } setting;
 
 static int interleave_of(const mo_checkpoint *model)
@@ -231,7 +233,9 @@ static place open_place(mo_checkpoint *model, const setting *options)
                                     .batch = TOKENS,
                                     .context = CONTEXT,
                                     .placement = mo_placed_view(&placed),
-                                    .pin_bytes = options->pin_bytes};
+                                    .pin_bytes = options->pin_bytes,
+                                    .cpu_bytes_s = options->shared ? 1e9 : 1e3,
+                                    .link_bytes_s = 1e9};
         count_calls(p.device);
         seen.region = mo_checkpoint_region(model, &bytes);
         seen.until = seen.region + bytes;
@@ -488,6 +492,59 @@ static void slots_change_behind_the_window(void **state)
     }
 }
 
+/* ---- The CPU's share -------------------------------------------------------------------------- */
+
+/* Rates as in the beginning: what was observed since depends on who else uses the machine. */
+static void forget_rates(place *p)
+{
+    p->gpu->lanes.cpu_rate = p->gpu->lanes.fetch_rate = mo_lane_rate_of(1e9);
+}
+
+static void the_cpu_computes_some_experts_of_few_tokens(void **state)
+{
+    (void)state;
+    for (int interleave = 0; interleave <= 8; interleave += 8) {
+        mo_checkpoint *model = interleave ? pebble : load(MO_TEST_MODEL, 0);
+        for (int slots = 0; slots < 2; slots++) {
+            place p = open_place(model, &(setting){.cpu_moe = !slots, .shared = true});
+            for (int64_t count = GPU_SMALL + 1; count <= TOKENS; count += 11) {
+                begin_anew(&p, -1, -1);
+                forget_rates(&p);
+                expect_same(&p, pebble_rows, count, NULL);
+            }
+            assert_true(slots || p.gpu->lanes.by_cpu > 0);
+            assert_true(slots || p.gpu->experts.fetched > 0);
+            assert_true(p.gpu->experts.hits + p.gpu->lanes.by_cpu + p.gpu->experts.fetched ==
+                        p.gpu->experts.asked);
+            close_place(&p);
+        }
+        mo_checkpoint_free(model == pebble ? NULL : model);
+    }
+}
+
+/* Those of the choice with the input, of the experts that cross, and of the CPU's rows. */
+static void a_failed_copy_beside_the_cpu_is_made_again(void **state)
+{
+    (void)state;
+    place p = open_place(pebble, &(setting){.cpu_moe = true, .shared = true});
+    forget_rates(&p);
+    expect_same(&p, pebble_rows, TOKENS, NULL);
+    uint64_t failed = 0;
+    for (int at = 1; at < 30; at += 1 + at % 3) {
+        begin_anew(&p, at + (at >= seen.block_at), at + (at >= seen.block_at) + 1);
+        forget_rates(&p);
+        expect_same(&p, pebble_rows, TOKENS, NULL);
+        assert_int_equal(p.gpu->link.failed, ++failed);
+    }
+    begin_anew(&p, 10, 12);
+    mo_error err = {.detail = ""};
+    forget_rates(&p);
+    assert_int_equal(feed(&p, TOKENS, NULL, &err), MO_EIO);
+    assert_non_null(strstr(err.detail, "`device` none"));
+    expect_same(&p, pebble_rows, TOKENS, NULL);
+    close_place(&p);
+}
+
 /* ---- When copies fail ------------------------------------------------------------------------- */
 
 /* Any copy of a batch, but those of the step itself: its block, and the last ones with its results. */
@@ -564,6 +621,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_stages),
         cmocka_unit_test(pinned_pieces),
         cmocka_unit_test(slots_change_behind_the_window),
+        cmocka_unit_test(the_cpu_computes_some_experts_of_few_tokens),
+        cmocka_unit_test(a_failed_copy_beside_the_cpu_is_made_again),
         cmocka_unit_test(a_failed_copy_is_made_again),
         cmocka_unit_test(a_copy_that_fails_twice_fails_the_step),
         cmocka_unit_test(a_failed_copy_to_a_slot_is_made_again),

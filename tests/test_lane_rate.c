@@ -113,12 +113,34 @@ static void survives_a_shared_machine(void **state)
     assert_true(seconds / LAYERS < 1.1 * 3 * cpu_s); /* one of four crosses: the best there is */
 }
 
+static void bricks_with_few_rows_are_the_cpus(void **state)
+{
+    (void)state;
+    mo_lane_rate cpu = mo_lane_rate_of(10e9), link = mo_lane_rate_of(10e9);
+    int32_t rows[] = {1, 9, 1, 2, 40, 1, 2, 2}, most = 0;
+    int few = 0;
+    const int chosen = mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few);
+    assert_in_range(chosen, 3, 5);
+    assert_int_equal(most, chosen == 3 ? 1 : 2);
+    assert_int_equal(few, chosen == 3 ? 3 : chosen - 3);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 0, &most, &few), 0);
+    assert_int_equal(few, 0);
+    cpu = mo_lane_rate_of(1e9); /* one brick alone takes it as long as the link takes for all */
+    link = mo_lane_rate_of(100e9);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few), 0);
+    cpu = mo_lane_rate_of(100e9);
+    link = mo_lane_rate_of(1e9);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few), 8);
+    assert_int_equal(most, 40);
+    assert_int_equal(few, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_what_happens),      cmocka_unit_test(one_moment_is_no_change),
         cmocka_unit_test(equal_lanes_share),         cmocka_unit_test(idle_lanes_are_tried_again),
-        cmocka_unit_test(survives_a_shared_machine),
+        cmocka_unit_test(survives_a_shared_machine), cmocka_unit_test(bricks_with_few_rows_are_the_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "gpu/share.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
@@ -46,7 +47,7 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_orde
 {
     mo_gpu_portion *p = NULL;
     for (int e = 0; e < experts; e++) {
-        if (left[e] == 0) {
+        if (left[e] == 0 || o->by_cpu[e]) {
             continue;
         }
         if (!p || p->count == gpu->experts.window_size) {
@@ -59,8 +60,19 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_orde
     }
 }
 
+/* Behind all others, so that their rows are in one piece. */
+static void list_shared(int experts, mo_gpu_order *o)
+{
+    o->cpu_first = o->count;
+    for (int e = 0; e < experts; e++) {
+        if (o->by_cpu[e]) {
+            o->expert[o->count++] = e;
+        }
+    }
+}
+
 /* Rows follow the order in which experts are computed. */
-static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_order *o)
+static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo_gpu_order *o)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
@@ -75,7 +87,12 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_order *o
     memcpy(left, picks, sizeof o->left);
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
+    memset(o->by_cpu, 0, sizeof o->by_cpu);
+    if (shared) {
+        mo_gpu_share_choose(gpu, forward, layer, left, o);
+    }
     list_rest(gpu, moe->experts, left, o);
+    list_shared(moe->experts, o);
     for (int i = 0; i < o->count; i++) {
         const int e = o->expert[i];
         w->needs[i] = (mo_need){.expert = e, .picks = (uint32_t)picks[e]};
@@ -85,7 +102,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, mo_gpu_order *o
     for (int64_t i = 0; i < rows; i++) {
         const int32_t row = w->first[w->ids[i]]++;
         gpu->scratch.pinned.row_of[i] = row;
-        gpu->scratch.pinned.picks[row] = (int32_t)(i / moe->used);
+        gpu->scratch.pinned.picks[row] = w->by_expert[row] = (int32_t)(i / moe->used);
     }
     for (int i = 0; i < o->count; i++) { /* first: the end of each; back to the beginnings */
         w->first[o->expert[i]] -= picks[o->expert[i]];
@@ -141,26 +158,6 @@ static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const
     }
 }
 
-static mo_status copy_in(mo_gpu *gpu, mo_daddr to, const void *from, size_t bytes, mo_error *err)
-{
-    mo_status status;
-    int tries = 0;
-    do {
-        status = mo_copy_in(gpu->link.main, to, from, bytes, err);
-    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
-    return status;
-}
-
-static mo_status copy_out(mo_gpu *gpu, void *to, mo_daddr from, size_t bytes, mo_error *err)
-{
-    mo_status status;
-    int tries = 0;
-    do {
-        status = mo_copy_out(gpu->link.main, to, from, bytes, err);
-    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
-    return status;
-}
-
 /* Which rows belong to whom, and all groups where they are known: side by side. The device fetches them itself: a copy
  * would wait behind the megabytes of experts that are crossing. */
 static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows, bool groups, mo_error *err)
@@ -183,8 +180,9 @@ static mo_status send_groups(mo_gpu *gpu, int first, int count, mo_error *err)
     mo_status status = MO_OK;
     for (int part = 0; part < 3 && status == MO_OK; part++) {
         const int64_t at = part * gpu->scratch.group_limit + first;
-        status = copy_in(gpu, gpu->scratch.groups + (mo_daddr)at * sizeof(mo_dgroup),
-                         &gpu->scratch.pinned.groups[at], (size_t)count * sizeof(mo_dgroup), err);
+        status = mo_gpu_link_put(&gpu->link, gpu->link.main,
+                                 gpu->scratch.groups + (mo_daddr)at * sizeof(mo_dgroup),
+                                 &gpu->scratch.pinned.groups[at], (size_t)count * sizeof(mo_dgroup), err);
     }
     return status;
 }
@@ -251,6 +249,22 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
         status = mo_gpu_window_retire(&gpu->experts, err);
     }
     return status == MO_OK ? fill(gpu, layer, o, ahead, err) : status;
+}
+
+/* The same beside the CPU's share, by one of its threads. */
+typedef struct crossing {
+    mo_gpu *gpu;
+    const mo_forward *forward;
+    mo_gpu_ops *p;
+    int layer;
+    mo_status status;
+    mo_error error;
+} crossing;
+
+static void run_crossing(void *ctx)
+{
+    crossing *c = ctx;
+    c->status = compute_crossing(c->gpu, c->forward, c->p, c->layer, &c->gpu->order, false, &c->error);
 }
 
 /* An expert that has landed in RAM goes through a window: expert `number` of the order. When this returns its place in RAM
@@ -371,7 +385,8 @@ static bool is_stored(const mo_forward *forward)
 static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
-    return experts && !is_stored(forward) && forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
+    return experts && !is_stored(forward) && !mo_gpu_share_may(gpu, forward) &&
+           forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
 }
 
 bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
@@ -400,17 +415,21 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
                : MO_OK;
 }
 
-/* What the layer chose, to the workspace. */
-static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, mo_error *err)
+/* What the layer chose, to the workspace; with the experts' input where the CPU may compute some. */
+static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo_error *err)
 {
     const size_t bytes = sizeof(int32_t) * (size_t)(forward->tokens * forward->layer->moe.used);
     mo_status status =
-        copy_out(gpu, gpu->scratch.pinned.ids,
-                 mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, layer), bytes, err);
+        mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.ids,
+                        mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, layer), bytes, err);
     if (status == MO_OK && mo_forward_listens(forward)) {
-        status =
-            copy_out(gpu, forward->w->weights,
-                     mo_gpu_choice(&gpu->scratch, gpu->scratch.weights, forward->tokens, layer), bytes, err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, forward->w->weights,
+                                 mo_gpu_choice(&gpu->scratch, gpu->scratch.weights, forward->tokens, layer),
+                                 bytes, err);
+    }
+    if (status == MO_OK && shared) {
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.shared_in, gpu->scratch.in,
+                                 sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width), err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
@@ -436,13 +455,14 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
     const bool stored = is_stored(forward), ahead = goes_ahead(gpu, forward, layer, experts);
+    const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
     forward->index = layer;
     forward->layer = &gpu->core.spec->layers[layer];
     mo_status status =
         ahead ? mo_gpu_window_ahead(&gpu->experts, layer, err) : MO_OK; /* the link works while we wait */
     if (status == MO_OK) {
-        status = read_choice(gpu, forward, layer, err);
+        status = read_choice(gpu, forward, layer, shared, err);
     }
     if (status == MO_OK && experts) {
         status = mo_gpu_start_turn(&gpu->start, err);
@@ -450,7 +470,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     if (status != MO_OK || !experts) {
         return status;
     }
-    arrange(gpu, forward, layer, o);
+    arrange(gpu, forward, layer, shared, o);
     count(gpu, forward, layer, o);
     put_hot(gpu, forward, layer, o);
     for (int i = 0; i < o->portions && !stored; i++) {
@@ -465,6 +485,11 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     }
     if (status != MO_OK || (stored && o->count == o->hot)) {
         return status;
+    }
+    if (o->cpu_first < o->count) {
+        crossing c = {.gpu = gpu, .forward = forward, .p = p, .layer = layer};
+        status = mo_gpu_share_run(gpu, forward, layer, o, (mo_side_task){.fn = run_crossing, .ctx = &c}, err);
+        return c.status == MO_OK ? status : mo_fail(err, c.status, "%s", c.error.detail);
     }
     return stored ? compute_landing(gpu, forward, p, layer, o, err)
                   : compute_crossing(gpu, forward, p, layer, o, ahead, err);
@@ -534,9 +559,9 @@ static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *
         if (held + rows > limit) {
             break;
         }
-        status = copy_out(gpu, gpu->scratch.pinned.ids + held,
-                          mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, last),
-                          sizeof(int32_t) * (size_t)rows, err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.ids + held,
+                                 mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, last),
+                                 sizeof(int32_t) * (size_t)rows, err);
         held += rows;
     }
     *next = last;
@@ -568,8 +593,9 @@ mo_status mo_gpu_batch_tell(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     if (!any) {
         return MO_OK;
     }
-    mo_status status = copy_out(gpu, gpu->scratch.pinned.counts, gpu->scratch.counts,
-                                sizeof(int32_t) * (size_t)(layers * gpu->scratch.group_limit), err);
+    mo_status status =
+        mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.counts, gpu->scratch.counts,
+                        sizeof(int32_t) * (size_t)(layers * gpu->scratch.group_limit), err);
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
     }

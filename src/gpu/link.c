@@ -142,3 +142,25 @@ mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const 
     }
     return status;
 }
+
+mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, const void *from, size_t bytes,
+                          mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_in(stream, to, from, bytes, err);
+    } while (mo_gpu_link_again(link, stream, &tries, &status, err));
+    return status;
+}
+
+mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
+                          mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_out(stream, to, from, bytes, err);
+    } while (mo_gpu_link_again(link, stream, &tries, &status, err));
+    return status;
+}

@@ -47,6 +47,12 @@ mo_status mo_gpu_link_copy(const mo_gpu_link *link, mo_dstream *stream, const ui
 mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, const mo_weights *w,
                                   mo_daddr to, mo_error *err);
 
+/* Copies to and from memory of the host that stays as it is until the stream has come there; made once more if they fail. */
+mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, const void *from, size_t bytes,
+                          mo_error *err);
+mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
+                          mo_error *err);
+
 /* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
  * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
 bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);

@@ -8,6 +8,7 @@
 
 enum {
     GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
+    GPU_SHARED = 64,         /* most tokens of a larger one of which the CPU computes some of the experts */
     GPU_LOGITS = 32,         /* rows of logits made at once */
 };
 
@@ -30,13 +31,15 @@ typedef struct mo_gpu_pinned {
     int32_t *ids;     /* [batch * used] of the layer that was published */
     int32_t *all_ids; /* [layers][GPU_SMALL * used] of all, after a small step */
     float *all_weights;
-    float *in;      /* [GPU_SMALL][D] the experts' input */
-    float *x;       /* [GPU_SMALL][D] the stream, on its way through layers that the CPU computes */
-    float *rows;    /* [GPU_SMALL * used][D] what the CPU computed */
-    void *hidden;   /* acts [GPU_SMALL * used][F]: what it hands on before down */
-    float *logits;  /* [GPU_LOGITS][vocab] */
-    uint32_t *bad;  /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
-    uint8_t *works; /* worklists of fetched experts, one per stage */
+    float *in;    /* [GPU_SMALL][D] the experts' input */
+    float *x;     /* [GPU_SMALL][D] the stream, on its way through layers that the CPU computes */
+    float *rows;  /* [GPU_SMALL * used][D] what the CPU computed */
+    void *hidden; /* acts [GPU_SMALL * used][F]: what it hands on before down */
+    float *shared_in,
+        *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens */
+    float *logits;    /* [GPU_LOGITS][vocab] */
+    uint32_t *bad;    /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
+    uint8_t *works;   /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
     mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
     int32_t *picks, *row_of; /* these three side by side, as on the device */

@@ -8,6 +8,7 @@
 #include "gpu/finish.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
+#include "gpu/share.h"
 #include "gpu/split.h"
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
@@ -196,7 +197,8 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     }
     gpu->number++;
     mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
-    mo_pool_expect(forward->engine->pool, small && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
+    const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
+    mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {

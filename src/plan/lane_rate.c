@@ -1,5 +1,7 @@
 #include "plan/lane_rate.h"
 
+#include <stdlib.h>
+
 /* Rates between which an observation makes sense. */
 #define FASTEST_BYTES_S 1e12
 #define SLOWEST_BYTES_S 1e7
@@ -11,6 +13,8 @@
  * expert that is as much as its copy. It is the link's alone; the plan's MO_PLAN_FETCH_SECONDS is what is left of it for a
  * layer whose work is divided. */
 #define FETCH_START_S 45e-6
+/* Rows that a CPU multiplies with a brick in the time in which it reads it; see plan/prompt.c. */
+#define CPU_ROWS 6.0
 
 mo_lane_rate mo_lane_rate_of(double bytes_s)
 {
@@ -63,6 +67,44 @@ int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, in
         idle(cpu);
     } else if (count > 0 && chosen == 0) {
         idle(link);
+    }
+    return chosen;
+}
+
+double mo_lane_rows_cost(int32_t rows)
+{
+    return 1.0 + (rows > 1 ? rows - 1 : 0) / CPU_ROWS;
+}
+
+static int by_rows(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int32_t *rows, int count,
+                  int32_t *most, int *few)
+{
+    const double by_cpu = (double)brick_bytes * cpu->s_per_byte,
+                 by_link = (double)brick_bytes * link->s_per_byte;
+    double best = FETCH_START_S + count * by_link, sum = 0;
+    int chosen = 0;
+    qsort(rows, (size_t)count, sizeof *rows, by_rows);
+    for (int n = 1; n <= count; n++) {
+        sum += by_cpu * mo_lane_rows_cost(rows[n - 1]);
+        const double both = more(n < count ? FETCH_START_S + (count - n) * by_link : 0, sum);
+        if (both < best) {
+            best = both;
+            chosen = n;
+        }
+    }
+    *most = chosen ? rows[chosen - 1] : 0;
+    *few = 0;
+    for (int i = chosen; i > 0 && rows[i - 1] == *most; i--) {
+        ++*few;
+    }
+    if (count > 0 && chosen == 0) {
+        idle(cpu);
     }
     return chosen;
 }

@@ -1,0 +1,93 @@
+#include "gpu/share.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+/* A CPU that much slower than the link would get next to nothing, and without it experts can be sent before they are chosen. */
+#define SLOW_CPU 4.0
+
+bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
+{
+    const bool stored = forward->engine->tiers && forward->engine->tiers->store;
+    return !stored && !gpu->lanes.serial && !forward->w->adapting.count && forward->tokens <= GPU_SHARED &&
+           gpu->lanes.cpu_rate.s_per_byte < SLOW_CPU * gpu->lanes.fetch_rate.s_per_byte;
+}
+
+/* ---- Who gets which --------------------------------------------------------------------------- */
+
+int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
+                        mo_gpu_order *o)
+{
+    const int experts = forward->layer->moe.experts;
+    int32_t rows[MO_EXPERTS_MAX];
+    int count = 0;
+    for (int e = 0; e < experts; e++) {
+        if (left[e] > 0) {
+            rows[count++] = left[e];
+        }
+    }
+    const int64_t bytes = gpu->core.layers[layer].brick_bytes;
+    int32_t most = 0; /* rows of an expert that the CPU gets; `few` of those with just so many are its too */
+    int few = 0;
+    const int chosen =
+        mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes, rows, count, &most, &few);
+    for (int e = 0; e < experts && chosen > 0; e++) {
+        o->by_cpu[e] = left[e] > 0 && (left[e] < most || (left[e] == most && few-- > 0));
+    }
+    return chosen;
+}
+
+/* ---- The CPU's ---------------------------------------------------------------------------------- */
+
+/* What the experts are multiplied with: it came with the choice. */
+static void take_input(const mo_gpu *gpu, mo_forward *forward)
+{
+    const int64_t n = gpu->core.spec->width;
+    memcpy(forward->in.x, gpu->scratch.pinned.shared_in, sizeof(float) * (size_t)(forward->tokens * n));
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        mo_forward_quantize(forward->k, &forward->in, t);
+    }
+}
+
+/* Bytes that would take as long with one row each. */
+static int64_t add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
+{
+    const int64_t bytes = gpu->core.layers[layer].brick_bytes;
+    double sum = 0;
+    mo_forward_begin_round(forward);
+    for (int i = o->cpu_first; i < o->count; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        const int64_t row = forward->w->first[n->expert];
+        mo_forward_add_in(forward, n->expert, row, n->picks);
+        mo_forward_add_down(forward, n->expert, row, n->picks);
+        sum += (double)bytes * mo_lane_rows_cost((int32_t)n->picks);
+    }
+    return (int64_t)sum;
+}
+
+mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o,
+                           mo_side_task beside, mo_error *err)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    const int64_t n = gpu->core.spec->width, rows = forward->tokens * moe->used;
+    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
+    mo_workspace *w = forward->w;
+    float *const down = w->down;
+    const int64_t began = mo_clock_ns();
+    take_input(gpu, forward);
+    forward->hidden = mo_acts_lay(w->hidden, rows, moe->width);
+    w->down = gpu->scratch.pinned.shared_rows; /* the copy leaves from there */
+    const int64_t bytes = add_experts(gpu, forward, layer, o);
+    forward->side_task = beside;
+    mo_forward_run_round(forward, false);
+    w->down = down;
+    const int64_t took = mo_clock_ns() - began;
+    mo_lane_rate_observe(&gpu->lanes.cpu_rate, (double)took * 1e-9, bytes);
+    gpu->lanes.cpu_ns += (uint64_t)took;
+    gpu->lanes.cpu_bytes += (uint64_t)((o->count - o->cpu_first) * gpu->core.layers[layer].brick_bytes);
+    gpu->lanes.by_cpu += (uint64_t)(o->count - o->cpu_first);
+    return mo_gpu_link_put(
+        &gpu->link, gpu->link.main, gpu->scratch.down + (mo_daddr)(first * n) * sizeof(float),
+        gpu->scratch.pinned.shared_rows + first * n, sizeof(float) * (size_t)((rows - first) * n), err);
+}

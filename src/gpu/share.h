@@ -1,0 +1,23 @@
+/* Share: the CPU's part of a batch of few tokens. So few choose an expert that carrying it over the link takes longer than
+ * multiplying with it here: the CPU computes some of the experts that are not on the device while the others cross, so that
+ * both end together. */
+#ifndef MO_GPU_SHARE_H
+#define MO_GPU_SHARE_H
+
+#include "gpu/objects.h"
+
+/* May the CPU have some of this step's experts? They are in RAM, the tokens are few and without adapters, and it is not
+ * much slower than the link. The choice of a layer then brings the experts' input with it, to pinned.shared_in. */
+bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward);
+
+/* Of the experts with picks left, which no slot and no window holds: marks those that the CPU should compute, by the measured
+ * rates of both lanes, in o->by_cpu. Returns how many. */
+int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
+                        mo_gpu_order *o);
+
+/* Computes the experts from o->cpu_first on, which are the last of the order, and sends their rows to the device. Meanwhile
+ * one thread runs `beside`, which makes the calls for the others. */
+mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o,
+                           mo_side_task beside, mo_error *err);
+
+#endif
