@@ -206,8 +206,9 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
 static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p,
                                 const mo_gpu_portion *part, mo_error *err)
 {
-    const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, part->window);
+    mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, part->window);
     const mo_status status = mo_dstream_after(gpu->link.main, w->ready, err);
+    w->awaited = status == MO_OK;
     p->count = 0;
     return status == MO_OK ? compute(gpu, forward, p, w->layer, part->first, part->count, err) : status;
 }

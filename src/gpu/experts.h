@@ -30,6 +30,7 @@ typedef struct mo_gpu_window {
     mo_daddr memory, plain;           /* as a stage's */
     int layer, count;                 /* what it holds, or will */
     int16_t expert[GPU_WINDOW];
+    bool awaited; /* the stream that computes has waited for it */
 } mo_gpu_window;
 
 /* Where one part of a window's experts is in it. */

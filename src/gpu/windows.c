@@ -129,6 +129,7 @@ mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, i
     int64_t bytes = 0;
     w->layer = layer;
     w->count = count;
+    w->awaited = false;
     for (int i = 0; i < count; i++) {
         w->expert[i] = (int16_t)experts[i];
     }
@@ -192,5 +193,8 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, mo_error *err)
 
 mo_status mo_gpu_window_retire(mo_gpu_experts *x, mo_error *err)
 {
-    return mo_event_record(mo_gpu_window_at(x, x->window_tail++)->done, x->link->main, err);
+    const mo_gpu_window *w = mo_gpu_window_at(x, x->window_tail++);
+    /* Nobody has computed what was sent in vain, and it may still be put in order. */
+    const mo_status status = w->awaited ? MO_OK : mo_dstream_after(x->link->main, w->ready, err);
+    return status == MO_OK ? mo_event_record(w->done, x->link->main, err) : status;
 }
