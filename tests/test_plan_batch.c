@@ -208,6 +208,27 @@ static void a_batch_that_is_given_is_kept(void **state)
     assert_string_equal(r.batch_why, "as asked for");
 }
 
+/* Post-Fetch's advice for small cards, which is more than a tenth of their memory. */
+static void a_scratchpad_of_a_given_size_is_what_is_taken(void **state)
+{
+    (void)state;
+    mo_plan_report r;
+    setenv("LLAMA_POSTFETCH_ENABLE", "1", 1);
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
+    setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "700", 1);
+    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
+    setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "100", 1);
+    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_in_range(r.device.staging_bytes, 99 << 20, 100 << 20);
+    setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "1000000", 1); /* as far as there is that much */
+    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_true(r.device.used_bytes <= r.device.ceiling_bytes);
+    unsetenv("LLAMA_POSTFETCH_ENABLE");
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    unsetenv("LLAMA_POSTFETCH_SCRATCHPAD_MB");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +237,7 @@ int main(void)
         cmocka_unit_test(small_ceilings_get_small_batches),
         cmocka_unit_test(a_context_that_nobody_gave_is_halved_where_it_does_not_fit),
         cmocka_unit_test(a_batch_that_is_given_is_kept),
+        cmocka_unit_test(a_scratchpad_of_a_given_size_is_what_is_taken),
     };
     return cmocka_run_group_tests(tests, make_files, folder_remove);
 }

@@ -138,6 +138,9 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
                                 .reserve_bytes = -1,
                                 .cpu_moe = ask->cpu_moe,
                                 .postfetch = m.postfetch.force_cpu ? MO_POSTFETCH_OFF : m.postfetch.mode};
+    if (m.limits.postfetch != MO_POSTFETCH_OFF) {
+        m.limits.staging_bytes = m.postfetch.scratch_mb << 20;
+    }
     if (ask->machine) {
         status = mo_rates_load(ask->machine, &m.rates, err);
     } else {

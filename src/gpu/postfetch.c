@@ -109,28 +109,17 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
         by_cpu += !t->whole;
         n->in_done = t->whole;
         n->down_done = true;
-        if (s->sent < lanes->transfers_most) { /* the others queue */
-            status = begin(lanes, s->layer, t, &s->fetched_bytes, err);
+        if (s->sent >= lanes->transfers_most) { /* it queues until the one that many before it has arrived */
+            status = mo_dstream_after(copies(lanes),
+                                      lanes->experts->stages[s->sent - lanes->transfers_most].ready, err);
         }
+        status = status == MO_OK ? begin(lanes, s->layer, t, &s->fetched_bytes, err) : status;
         s->sent++;
-    }
-    return status;
-}
-
-/* ---- Before down ------------------------------------------------------------------------------ */
-
-/* As many as may be are under way: the next one begins when the one that many before it has arrived. */
-static mo_status begin_queued(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_error *err)
-{
-    mo_status status = MO_OK;
-    for (int i = lanes->transfers_most; i < s->sent && status == MO_OK; i++) {
-        status = mo_event_wait(lanes->experts->stages[i - lanes->transfers_most].ready, err);
-        if (status == MO_OK) {
-            status = begin(lanes, s->layer, &lanes->transfers[i], &s->fetched_bytes, err);
-        }
     }
     return status == MO_OK ? mo_event_record(lanes->fetch_to, copies(lanes), err) : status;
 }
+
+/* ---- Before down ------------------------------------------------------------------------------ */
 
 /* Is it there, or worth waiting for? */
 static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_transfer *t, mo_error *err)
@@ -198,9 +187,7 @@ static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_g
 mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, bool *fetched,
                                    mo_error *err)
 {
-    const int64_t done = mo_clock_ns();
-    mo_status status = begin_queued(lanes, s, err);
-    mo_gpu_clock_waited(lanes->clock, s->layer, done, mo_clock_ns());
+    mo_status status = MO_OK;
     bool late = false;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
         mo_transfer *t = &lanes->transfers[i];

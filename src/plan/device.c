@@ -156,11 +156,21 @@ static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_
     return fits;
 }
 
-/* What is left makes place for more experts on their way, before any of them stays. */
-static void grow_staging(const mo_plan_model *m, int64_t ceiling, int64_t all, mo_plan_device *d)
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What is left makes place for more experts on their way, before any of them stays: as much as was asked for, as far as there
+ * is that much and stages can be made of it. */
+static void grow_staging(const mo_plan_model *m, const mo_plan_limits *l, int64_t ceiling, int64_t all,
+                         mo_plan_device *d)
 {
     if (d->stage_bytes && d->staging) {
-        const int64_t bytes = staging(m, d->stage_bytes, ceiling, ceiling - (d->used - d->staging), all);
+        const int64_t spare = ceiling - (d->used - d->staging);
+        const int64_t asked =
+            smaller(smaller(l->staging_bytes, spare), mo_plan_times(MO_PLAN_STAGES, d->stage_bytes));
+        const int64_t bytes = l->staging_bytes ? asked : staging(m, d->stage_bytes, ceiling, spare, all);
         d->staging = bytes - d->staging < MO_PLAN_GRAIN ? d->staging : bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
         d->used = total(d);
     }
@@ -227,11 +237,11 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
         *out = whole;
     } else if (needed(&core, group) <= ceiling) {
         *out = core;
-        grow_staging(m, ceiling, limited ? 0 : whole.slots, out);
+        grow_staging(m, l, ceiling, limited ? 0 : whole.slots, out);
         fill_slots(m, l, ceiling, shares, out);
     } else if (streams) {
         *out = streamed;
-        grow_staging(m, ceiling, 0, out);
+        grow_staging(m, l, ceiling, 0, out);
     } else {
         *out = streamed_least < least ? streamed : least < needed(&core, group) ? whole : core;
     }

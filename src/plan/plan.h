@@ -103,6 +103,7 @@ typedef struct mo_plan_limits {
     int64_t vram_margin;         /* free on the device above a ceiling that nobody gave */
     bool cpu_moe;                /* no expert stays in VRAM, but for vram_expert_bytes */
     int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
+    int64_t staging_bytes;       /* for experts on their way to the device, as given; 0: as many as help */
     mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
     bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
     /* RAM holds all it would hold without the device, which then may be lost. Opening a model always asks for that; false

@@ -114,7 +114,8 @@ static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes 
     char names[224] = "";
     size_t used = 0;
     for (int i = BLOCK_ON_MISS; i < (automatic ? VARIABLES : DEBUG); i++) {
-        if (v[i].given && used < sizeof names) {
+        const bool said = v[i].given && v[i].number != variables[i].standard; /* as always: nothing to tell */
+        if (said && !(automatic && i == SCRATCHPAD_MB) && used < sizeof names) {
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
                                      variables[i].name);
         }
@@ -185,17 +186,10 @@ static int64_t mib_of(int64_t bytes)
     return (bytes + ((int64_t)1 << 20) - 1) >> 20;
 }
 
-/* The scratch that was asked for. */
-static mo_status size_given(const mo_postfetch *s, int64_t one, int64_t most, mo_postfetch_capacity *out,
-                            mo_error *err)
+/* The scratch that was asked for, which the plan has given as far as there is memory. */
+static mo_status size_given(const mo_postfetch *s, int64_t one, mo_postfetch_capacity *out, mo_error *err)
 {
     const int64_t asked = s->scratch_mb << 20;
-    if (asked > most) {
-        return mo_fail(err, MO_EINVAL,
-                       "%s=%" PRId64 ": scratch takes at most a tenth of the free device memory, which is "
-                       "%" PRId64 " MiB; set it to that or less, or to 0",
-                       variables[SCRATCHPAD_MB].name, s->scratch_mb, most >> 20);
-    }
     if (asked < one) {
         return mo_fail(err, MO_EINVAL,
                        "%s=%" PRId64 ": not one transfer fits into it; %" PRId64
@@ -217,8 +211,8 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
         *out = capacity;
         return MO_OK;
     }
-    if (s->scratch_mb > 0) {
-        const mo_status status = size_given(s, one, most, &capacity, err);
+    if (s->scratch_mb > 0 && s->mode != MO_POSTFETCH_AUTO) {
+        const mo_status status = size_given(s, one, &capacity, err);
         if (status != MO_OK) {
             return status;
         }

@@ -11,7 +11,8 @@ typedef struct mo_postfetch {
     bool force_cpu;         /* _FORCE_CPU (0): nothing is sent, whatever the mode */
     bool block_on_miss;     /* _BLOCK_ON_MISS (1): wait for a late copy; otherwise the CPU takes over */
     int max_transfers;      /* _MAX_TRANSFERS (8): copies under way at once; the rest queue */
-    int64_t scratch_mb; /* _SCRATCHPAD_MB (0): MiB of device memory they go to; 0: as many as are under way */
+    int64_t
+        scratch_mb; /* _SCRATCHPAD_MB (0): MiB of device memory they go to, in every mode; 0: as many as help */
     bool dedicated_streams; /* _USE_DEDICATED_STREAMS (1): copies have a stream of their own */
     int cpu_limit; /* _CPU_LIMIT (6): gate and up of at most so many experts of a layer run on the CPU */
     bool debug;    /* _DEBUG (0): every transfer is told in the log */
@@ -47,13 +48,13 @@ typedef struct mo_postfetch_facts {
 } mo_postfetch_facts;
 
 typedef struct mo_postfetch_capacity {
-    int64_t scratch_bytes; /* at most a tenth of the free device memory; 0: Post-Fetch is off */
+    int64_t scratch_bytes; /* as given, or at most a tenth of the free device memory; 0: Post-Fetch is off */
     int transfers;         /* copies that fit there at once, at most max_transfers */
 } mo_postfetch_capacity;
 
 /* Sizes the scratch for one mode (auto: as for expert, which needs more). MO_EINVAL when _SCRATCHPAD_MB holds not one
- * transfer or is more than a tenth of the free device memory: err says which value would do. Where even one transfer
- * is more than a tenth, the capacity is 0 and a note says so. Fewer transfers than asked for are noted. */
+ * transfer of a mode that needs one: err says which value would do. Where nothing is given and even one transfer is more than a
+ * tenth of the free memory, the capacity is 0 and a note says so. Fewer transfers than asked for are noted. */
 mo_status mo_postfetch_size(const mo_postfetch *settings, const mo_postfetch_facts *facts,
                             mo_postfetch_capacity *out, mo_postfetch_notes *notes, mo_error *err);
 
