@@ -80,6 +80,7 @@ static void weighting_names(void **state)
                {"pressure", MO_WEIGHTING_PRESSURE},
                {"smooth", MO_WEIGHTING_SMOOTH},
                {"smooth-pressure", MO_WEIGHTING_SMOOTH},
+               {"smooth_pressure", MO_WEIGHTING_SMOOTH},
                {"capped", MO_WEIGHTING_SMOOTH},
                {"capped-pressure", MO_WEIGHTING_SMOOTH},
                {"soft-pressure", MO_WEIGHTING_SMOOTH},

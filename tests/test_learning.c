@@ -548,6 +548,39 @@ static void modes_and_resets(void **state)
     mo_model_close(model);
 }
 
+/* Every number of that name is above 0; returns how many there are. */
+static int all_above_zero(const char *json, const char *name)
+{
+    int count = 0;
+    for (const char *at = strstr(json, name); at; at = strstr(at + 1, name), count++) {
+        assert_true(strtod(strchr(at, ':') + 1, NULL) > 0);
+    }
+    return count;
+}
+
+static void times_are_measured_wherever_experts_are(void **state)
+{
+    mo_error err;
+    char *json = NULL;
+    (void)state;
+    if (missing_model()) {
+        skip();
+    }
+    for (int all = 0; all < 2; all++) { /* some on disk; the whole model in RAM */
+        mo_model_options o = some_options(all ? 1.0 : 0.5);
+        o.learning.profile = "off";
+        o.learning.perf_mode = "full";
+        mo_model *model = open_model(&o);
+        answer(model, stories[0], 4);
+        check_status(mo_model_profile(model, &json, &err), &err);
+        assert_true(all_above_zero(json, "\"routing_time_per_call_us\"") > 0);
+        assert_true(all_above_zero(json, "\"total_moe_time_per_call_us\"") > 0);
+        assert_true(all_above_zero(json, "\"parallel_region_wall_time_per_call_us\"") > 0);
+        free(json);
+        mo_model_close(model);
+    }
+}
+
 static void refusals(void **state)
 {
     const struct {
@@ -843,6 +876,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(updates_are_capped, forget_warnings),
         cmocka_unit_test_setup(applying_is_reported, forget_warnings),
         cmocka_unit_test_setup(modes_and_resets, forget_warnings),
+        cmocka_unit_test_setup(times_are_measured_wherever_experts_are, forget_warnings),
         cmocka_unit_test_setup(refusals, forget_warnings),
         cmocka_unit_test_setup(unusable_profiles, forget_warnings),
         cmocka_unit_test_setup(warm_files, forget_warnings),

@@ -655,6 +655,18 @@ static void useless_options_are_told(void **state)
     assert_non_null(strstr(errors, "--policy changes nothing: the whole model is in RAM"));
     assert_non_null(strstr(errors, "--readers changes nothing"));
     assert_non_null(strstr(errors, "--postfetch changes nothing: no device"));
+    assert_int_equal(
+        run("run -q -p x -n 1 --predict on --streaming --moe-hot-cache-weighting time --device none"), 0);
+    assert_non_null(strstr(errors, "--predict on changes nothing: the whole model is in RAM"));
+    assert_non_null(strstr(errors, "--streaming is not needed"));
+    assert_non_null(strstr(errors, "--moe-hot-cache-weighting changes nothing: there is no hot cache"));
+    setenv("LLAMA_ARG_CTX_SIZE", "512", 1);
+    setenv("LLAMA_ARG_MOE_HOT_CACHE", "x", 1);
+    assert_int_equal(run("run -q -p x -n 1"), 0);
+    assert_non_null(strstr(errors, "LLAMA_ARG_CTX_SIZE"));
+    assert_non_null(strstr(errors, "LLAMA_ARG_MOE_HOT_CACHE"));
+    unsetenv("LLAMA_ARG_CTX_SIZE");
+    unsetenv("LLAMA_ARG_MOE_HOT_CACHE");
     assert_int_equal(run("run -q -p x -n 1 --device none --ram 40M --policy lru --readers 2"), 0);
     assert_int_equal(strlen(errors), 0);
     setenv("CUDA_VISIBLE_DEVICES", "", 1);

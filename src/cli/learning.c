@@ -24,6 +24,12 @@ void cli_learning_opened(const char *command, const cli_learning *l, mo_model *m
             "not fit come from disk\n",
             command);
     }
+    const mo_hot_cache_options *hot = &l->options.hot_cache;
+    if (hot->weighting && (!hot->file || hot->max_mib == 0)) {
+        fprintf(stderr,
+                "moraine %s: note: --moe-hot-cache-weighting changes nothing: there is no hot cache\n",
+                command);
+    }
 }
 
 static bool failed; /* once, in the main thread */

@@ -109,8 +109,8 @@ static bool set_tiers(const char *command, const cli_loading *l, mo_model_option
         fprintf(stderr, "moraine %s: --io is direct, cached or auto, not %s\n", command, l->io);
         return false;
     }
-    out->no_prediction = strcmp(l->predict, "off") == 0;
-    if (!out->no_prediction && strcmp(l->predict, "on") != 0) {
+    out->no_prediction = l->predict && strcmp(l->predict, "off") == 0;
+    if (l->predict && !out->no_prediction && strcmp(l->predict, "on") != 0) {
         fprintf(stderr, "moraine %s: --predict is on or off, not %s\n", command, l->predict);
         return false;
     }
@@ -153,7 +153,8 @@ static void tell_resident(const char *command, const cli_loading *l)
         const char *name;
     } options[] = {
         {l->policy && strcmp(l->policy, "auto") != 0, "--policy"},
-        {strcmp(l->predict, "off") == 0, "--predict off"},
+        {l->predict && strcmp(l->predict, "off") == 0, "--predict off"},
+        {l->predict && strcmp(l->predict, "on") == 0, "--predict on"},
         {l->readers > 0, "--readers"},
         {strcmp(l->io, "auto") != 0, "--io"},
         {l->skip_missing, "--skip-missing"},
@@ -167,6 +168,26 @@ static void tell_resident(const char *command, const cli_loading *l)
     }
 }
 
+/* llama.cpp's variables for options: `serve` reads them, and says itself which it does not know. */
+static void tell_variables(const char *command)
+{
+    extern char **environ;
+    static const char prefix[] = "LLAMA_ARG_";
+    char names[256] = "";
+    for (char **entry = environ; *entry; entry++) {
+        const size_t used = strlen(names), length = strcspn(*entry, "=");
+        if (strncmp(*entry, prefix, sizeof prefix - 1) == 0 && used + length + 8 < sizeof names) {
+            snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", (int)length, *entry);
+        }
+    }
+    if (names[0]) {
+        fprintf(stderr,
+                "moraine %s: note: %s: not read; moraine serve takes options from the environment, here they "
+                "are given\n",
+                command, names);
+    }
+}
+
 /* Options that change nothing with this model on this machine are not passed over in silence. */
 static void tell_useless(const char *command, const cli_loading *l, mo_model *model)
 {
@@ -177,6 +198,12 @@ static void tell_useless(const char *command, const cli_loading *l, mo_model *mo
     if (!device.name && strcmp(tiers.mode, "resident") == 0) {
         tell_resident(command, l);
     }
+    if (l->streaming) {
+        fprintf(stderr,
+                "moraine %s: note: --streaming is not needed: VRAM, RAM and disk are used as the plan says\n",
+                command);
+    }
+    tell_variables(command);
     if (l->postfetch && !device.name) {
         fprintf(stderr, "moraine %s: note: --postfetch changes nothing: no device is used\n", command);
     }

@@ -20,9 +20,10 @@ typedef struct cli_loading {
     const char *bias;     /* pairs of tokens, which must be in its vocabulary, and numbers; NULL: none */
     bool discovers;       /* it reads experts ahead of a text */
     uint64_t ram;
-    const char *policy, *predict, *io;
+    const char *policy, *predict, *io; /* predict NULL: on */
     int64_t readers;
     bool skip_missing;
+    bool streaming; /* the three tiers' switch, which is no more than told */
     const char *device, *postfetch;
     uint64_t vram;
     cli_adapters adapters;
@@ -33,7 +34,7 @@ typedef struct cli_loading {
 
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
-        .kv = "i16", .predict = "on", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,            \
+        .kv = "i16", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,                             \
         .learning = CLI_LEARNING_DEFAULT                                                                     \
     }
 
@@ -137,6 +138,14 @@ typedef struct cli_loading {
          NULL,                                                                                               \
          "LOSSY: leave out experts that are not in RAM instead of waiting for them",                         \
          &(l).skip_missing,                                                                                  \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"streaming",                                                                                        \
+         0,                                                                                                  \
+         CLI_FLAG,                                                                                           \
+         NULL,                                                                                               \
+         "a note alone: what does not fit comes from RAM or disk by itself",                                 \
+         &(l).streaming,                                                                                     \
          0,                                                                                                  \
          0},                                                                                                 \
         CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)

@@ -286,17 +286,18 @@ static int64_t tick(const stopwatch *s)
     return s->on ? mo_clock_ns() : 0;
 }
 
-/* The hot cache's lanes, here: computing is the hot one, reading the cold one. Routing shares a region with the
- * mixer and has no time of its own. */
-static void tally_times(mo_tally_layer *counts, const stopwatch *s)
+/* The hot cache's lanes, here: computing is the hot one, reading the cold one. */
+static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const stopwatch *s)
 {
     if (s->on && counts) {
         const int64_t region = mo_clock_ns() - s->began;
-        mo_tally_time(counts, (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)region,
-                                                         [MO_TIME_HOT] = (uint64_t)s->computing,
-                                                         [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
-                                                         [MO_TIME_JOIN] = (uint64_t)s->waiting,
-                                                         [MO_TIME_REGION] = (uint64_t)region});
+        mo_tally_time(counts,
+                      (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)(forward->routing_ns + region),
+                                                 [MO_TIME_ROUTING] = (uint64_t)forward->routing_ns,
+                                                 [MO_TIME_HOT] = (uint64_t)s->computing,
+                                                 [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
+                                                 [MO_TIME_JOIN] = (uint64_t)s->waiting,
+                                                 [MO_TIME_REGION] = (uint64_t)region});
     }
 }
 
@@ -353,7 +354,7 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         forward->split->part_ns[MO_PART_COPIES] += watch.waiting;
     }
     if (status == MO_OK && forward->engine->timed) {
-        tally_times(counts, &watch);
+        tally_times(forward, counts, &watch);
     }
     return status;
 }
@@ -385,6 +386,8 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
             return feed_stored(forward, err);
         }
     }
+    stopwatch watch = {.on = l->routed && forward->engine->timed};
+    watch.began = watch.landed = tick(&watch); /* nothing is read */
     mo_forward_begin_round(forward);
     mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
     for (int e = 0; l->routed && e < l->moe.experts; e++) {
@@ -394,5 +397,7 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
     }
     add_side(forward);
     mo_forward_run_round(forward, true);
+    watch.computing = tick(&watch) - watch.began;
+    tally_times(forward, counts, &watch);
     return MO_OK;
 }

@@ -90,6 +90,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     count = add_mixer(forward, phases, count);
     count = mo_forward_route(forward, phases, count);
     mo_forward_run(forward, phases, count);
+    forward->routing_ns = forward->engine->timed ? mo_clock_ns() - forward->routed_from : 0;
     status = stopped(forward, err); /* then the choice of experts is not there either */
     if (status == MO_OK) {
         mo_forward_tell_routes(forward);

@@ -1,6 +1,7 @@
 /* Routing: the feed-forward part's input, the router's logits, the choice of experts and their weights. */
 #include <math.h>
 
+#include "base/clock.h"
 #include "engine/forward.h"
 #include "numeric/route.h"
 
@@ -37,8 +38,12 @@ static void add_mixer(const mo_forward *forward, int64_t t)
 static void add_mixers(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
+    mo_forward *forward = ctx;
     for (int64_t t = begin; t < end; t++) {
-        add_mixer(ctx, t);
+        add_mixer(forward, t);
+    }
+    if (end == forward->tokens && forward->engine->timed) { /* one thread has the last token */
+        forward->routed_from = mo_clock_ns();
     }
 }
 

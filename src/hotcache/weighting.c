@@ -17,11 +17,22 @@ static const char *const names[MO_WEIGHTINGS][6] = {
     [MO_WEIGHTING_TIME] = {"time", "moe-time", "decode-time"},
 };
 
+/* The hot cache's own code writes smooth_pressure, its options smooth-pressure. */
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++) {
+        if (*a != *b && !(*a == '_' && *b == '-')) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
 mo_status mo_weighting_find(const char *name, mo_weighting *out, mo_error *err)
 {
     for (int mode = 0; mode < MO_WEIGHTINGS; mode++) {
         for (int i = 0; i < 6 && names[mode][i]; i++) {
-            if (strcmp(name, names[mode][i]) == 0) {
+            if (same_name(name, names[mode][i])) {
                 *out = (mo_weighting)mode;
                 return MO_OK;
             }
