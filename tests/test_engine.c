@@ -1078,7 +1078,7 @@ static void cancelled_while_another_begins(void **state)
     pthread_t thread;
     const int32_t other = o->tokens[0] ? 0 : 1;
     feed(a, &other, 1, 0, NULL); /* another text, whose end is recorded under the engine's lock */
-    assert_non_null(a->touch.touched);
+    assert_non_null(a->touch.picks);
     pthread_mutex_lock(&model->engine->lock);
     mo_session_cancel(b); /* too late for anything: the feed forgets it, and with that has begun */
     assert_int_equal(pthread_create(&thread, NULL, feed_two, feeds), 0);

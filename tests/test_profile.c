@@ -228,6 +228,30 @@ static void tally_counts(void **state)
     mo_profile_free(NULL);
 }
 
+/* A long text picks every expert of a layer at some time; what it needs are those that it picks more than others. */
+static void long_prompts_need_few_experts(void **state)
+{
+    (void)state;
+    mo_tally *t = new_tally();
+    mo_touch touch;
+    const mo_tally_layer *l = mo_tally_find(t, 3);
+    assert_int_equal(mo_touch_create(t, &touch, &err), MO_OK);
+    for (int round = 0; round < MO_PROFILE_PROMPTS_MIN; round++) {
+        for (int e = 0; e < l->experts; e++) {
+            mo_touch_add(&touch, l, e, e == 2 ? 100 : 10);
+        }
+        mo_tally_prompt(t, &touch);
+    }
+    mo_profile *p = snapshot(t);
+    const mo_profile_layer *q = mo_profile_find(p, 3);
+    for (int e = 0; e < l->experts; e++) {
+        assert_int_equal(mo_profile_universal(p, q, e), e == 2);
+    }
+    mo_profile_free(p);
+    mo_touch_destroy(&touch);
+    mo_tally_destroy(t);
+}
+
 /* Two conversations at once, each counted once per expert however often it comes back. */
 static void prompts_side_by_side(void **state)
 {
@@ -1104,6 +1128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tally_counts),
         cmocka_unit_test(prompts_side_by_side),
+        cmocka_unit_test(long_prompts_need_few_experts),
         cmocka_unit_test(snapshots_while_counting),
         cmocka_unit_test(impossible_shapes),
         cmocka_unit_test(merges),

@@ -92,7 +92,7 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
 
 void mo_session_end_conversation(mo_session *s)
 {
-    if (s->touch.touched) {
+    if (s->touch.picks) {
         pthread_mutex_lock(&s->engine->lock);
         mo_tally *tally = atomic_load(&s->engine->tally);
         if (tally) { /* counting may have been switched off meanwhile */

@@ -540,7 +540,7 @@ static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int laye
     const mo_tally_layer *counts = mo_tally_find(forward->engine->tally, layer);
     for (int e = 0; counts && e < gpu->core.spec->layers[layer].moe.experts; e++) {
         if (rows_of(gpu, layer)[e] > 0) {
-            mo_touch_mark(forward->slices[0].touch, counts, e);
+            mo_touch_add(forward->slices[0].touch, counts, e, (uint32_t)rows_of(gpu, layer)[e]);
         }
     }
 }

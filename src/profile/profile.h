@@ -1,5 +1,5 @@
 /* Profile: what was learned about one model: how often each expert was chosen, in which phase, where it
- * was found, how long the layers took, and how many prompts touched it. Plain data: made by a tally or
+ * was found, how long the layers took, and how many prompts needed it. Plain data: made by a tally or
  * read from a file, merged over runs, never needed for a right result. One thread at a time; constant ones
  * may be shared.
  *
@@ -57,7 +57,7 @@ typedef struct mo_profile_layer {
     int32_t experts; /* that it has counts for: in a file's profile, up to the highest that was chosen */
     uint64_t calls[MO_PROFILE_PHASES];            /* passes through the layer */
     uint64_t *hits[MO_PROFILE_PHASES][MO_FOUNDS]; /* [experts] picks */
-    uint64_t *prompts;                            /* [experts] recorded prompts that touched it */
+    uint64_t *prompts;                            /* [experts] recorded prompts that needed it */
     double cold_slots;                            /* picks that the cold lane computed */
     uint64_t timed;                               /* calls whose times were taken */
     uint64_t time_ns[MO_TIMES];                   /* sums over those */
@@ -124,7 +124,7 @@ double mo_profile_time(const mo_profile_layer *l, mo_layer_time time);
 /* Does it know any pick? */
 bool mo_profile_usable(const mo_profile *p);
 
-/* More than half of the recorded prompts touched the expert, and enough were recorded to say so. */
+/* More than half of the recorded prompts needed the expert more than others of its layer, and enough were recorded to say so. */
 bool mo_profile_universal(const mo_profile *p, const mo_profile_layer *l, int32_t expert);
 
 /* a + b, at most the largest number. */

@@ -120,8 +120,8 @@ void mo_tally_lanes(mo_tally_layer *l, bool hot, bool cold, const uint64_t fallb
 
 mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err)
 {
-    *out = (mo_touch){.touched = calloc((size_t)t->cells + 1, 1), .count = t->cells};
-    return out->touched
+    *out = (mo_touch){.picks = calloc((size_t)t->cells + 1, sizeof *out->picks), .count = t->cells};
+    return out->picks
                ? MO_OK
                : mo_fail(err, MO_ENOMEM, "no memory for the marks of %d experts; free some and try again",
                          (int)t->cells);
@@ -129,7 +129,7 @@ mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err)
 
 void mo_touch_destroy(mo_touch *touch)
 {
-    free(touch->touched);
+    free(touch->picks);
     *touch = (mo_touch){0};
 }
 
@@ -138,16 +138,21 @@ void mo_tally_prompt(mo_tally *t, mo_touch *touch)
     bool any = false;
     for (int i = 0; i < t->layers; i++) {
         mo_tally_layer *l = &t->layer[i];
+        const uint32_t *picks = touch->picks + l->first;
+        uint64_t all = 0;
         for (int e = 0; e < l->experts; e++) {
-            if (touch->touched[l->first + e]) {
+            all += picks[e];
+        }
+        for (int e = 0; e < l->experts; e++) {
+            if ((uint64_t)picks[e] * (uint64_t)l->experts > all) {
                 mo_tally_add(&l->prompts[e], 1);
-                any = true;
             }
         }
+        any |= all > 0;
     }
     if (any) {
         mo_tally_add(&t->prompts, 1);
-        memset(touch->touched, 0, (size_t)touch->count);
+        memset(touch->picks, 0, sizeof *touch->picks * (size_t)touch->count);
     }
 }
 

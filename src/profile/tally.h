@@ -55,23 +55,27 @@ void mo_tally_time(mo_tally_layer *l, const uint64_t time_ns[MO_TIMES]);
 void mo_tally_lanes(mo_tally_layer *l, bool hot, bool cold, const uint64_t fallbacks[MO_FALLBACKS]);
 
 /* ---- Prompts ----
- * Which experts one conversation has touched; conversations may run side by side, each with its own. */
+ * How often one conversation has picked each expert; conversations may run side by side, each with its own. */
 
 typedef struct mo_touch {
-    uint8_t *touched; /* [all experts of all layers] */
+    uint32_t *picks; /* [all experts of all layers] */
     int32_t count;
 } mo_touch;
 
 mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err);
 void mo_touch_destroy(mo_touch *touch); /* a zeroed one is allowed */
 
+static inline void mo_touch_add(mo_touch *touch, const mo_tally_layer *l, int32_t expert, uint32_t picks)
+{
+    touch->picks[l->first + expert] += picks;
+}
 static inline void mo_touch_mark(mo_touch *touch, const mo_tally_layer *l, int32_t expert)
 {
-    touch->touched[l->first + expert] = 1;
+    mo_touch_add(touch, l, expert, 1);
 }
 
-/* Records the conversation's experts as one prompt and clears the marks; one that touched nothing does not
- * count. The decoding thread. */
+/* Records as one prompt which experts the conversation needs, and clears the counts: those with more than an even share of
+ * their layer's picks, for a long text touches nearly all. One that picked nothing does not count. The decoding thread. */
 void mo_tally_prompt(mo_tally *t, mo_touch *touch);
 
 /* ---- Reading: any thread ---- */
