@@ -208,6 +208,15 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_device(f, o, interleaved, out->layers, m);
 }
 
+/* What steps with adapters of so many ranks work in, here and on a device, which holds their `bytes` too. */
+static void add_adapters(const mo_model_spec *f, const mo_needs_options *o, int64_t batch, int64_t bytes,
+                         int64_t ranks, int64_t *work, int64_t *device)
+{
+    const int64_t there = mo_gpu_adapters_bytes(batch * mo_extent_of(f).used, ranks);
+    *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->adapter_count, ranks));
+    *device = mo_plan_sum(*device, mo_plan_sum(bytes, there));
+}
+
 /* Adapters stay in RAM beside the model, and steps with them have lists of their own. */
 static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_options *o, mo_plan_model *m,
                                 mo_error *err)
@@ -221,13 +230,13 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_optio
         ranks += status == MO_OK ? lora.rank : 0;
         mo_lora_drop(&lora);
     }
+    const mo_model_spec *f = mo_checkpoint_spec(model);
     m->other_bytes = mo_plan_sum(m->other_bytes, bytes);
-    m->work_bytes =
-        mo_plan_sum(m->work_bytes, (int64_t)mo_workspace_low_bytes(mo_checkpoint_spec(model), m->batch,
-                                                                   o->adapter_count, ranks));
-    const int64_t device =
-        mo_gpu_adapters_bytes(m->batch * mo_extent_of(mo_checkpoint_spec(model)).used, ranks);
-    m->device_work_bytes = mo_plan_sum(m->device_work_bytes, mo_plan_sum(bytes, device));
+    add_adapters(f, o, m->batch, bytes, ranks, &m->work_bytes, &m->device_work_bytes);
+    for (int i = 0; i < m->batch_count; i++) {
+        mo_plan_batch *p = &m->batches[i];
+        add_adapters(f, o, p->batch, bytes, ranks, &p->work_bytes, &p->device_work_bytes);
+    }
     return status;
 }
 
