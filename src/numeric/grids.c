@@ -81,3 +81,7 @@ const uint64_t mo_grid_iq3s_both[512] = {
 const uint64_t mo_signs_of_byte[256] = {TIMES64(BYTE, 0) TIMES64(BYTE, 64) TIMES64(BYTE, 128)
                                             TIMES64(BYTE, 192)};
 const uint64_t mo_signs_of_seven[128] = {TIMES64(SEVEN, 0) TIMES64(SEVEN, 64)};
+#ifdef __x86_64__
+#define SEVEN_BITS(b) ((b) | PARITY(b) << 7),
+const uint8_t mo_sign_bits_of_seven[128] = {TIMES64(SEVEN_BITS, 0) TIMES64(SEVEN_BITS, 64)};
+#endif

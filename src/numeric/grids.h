@@ -23,5 +23,8 @@ extern const uint64_t mo_grid_iq3xxs_both[256], mo_grid_iq3s_both[512];
  * eighth makes their number even. */
 extern const uint64_t mo_signs_of_byte[256];
 extern const uint64_t mo_signs_of_seven[128];
+#ifdef __x86_64__
+extern const uint8_t mo_sign_bits_of_seven[128]; /* as bits */
+#endif
 
 #endif

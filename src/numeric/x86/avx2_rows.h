@@ -79,6 +79,7 @@ MO_INLINE void rows_store(const mo_rows *r, float *y, __m256 v)
 typedef __m256i ivec;
 typedef __m256 fvec;
 enum { LANES = 8 };
+#define MO_SIGN_MASKS 0
 
 MO_INLINE ivec bytes(int value)
 {

@@ -85,6 +85,13 @@ typedef __m512i ivec;
 typedef __m512 fvec;
 enum { LANES = 16 };
 
+/* The bytes whose bits are set become negative. */
+#define MO_SIGN_MASKS 1
+MO_INLINE ivec negate_bytes(ivec v, uint64_t bits)
+{
+    return _mm512_mask_sub_epi8(v, bits, _mm512_setzero_si512(), v);
+}
+
 MO_INLINE ivec bytes(int value)
 {
     return _mm512_set1_epi8((int8_t)value);

@@ -40,49 +40,75 @@ MO_INLINE __m128i small_four(const uint32_t *from, uint64_t a, uint64_t b, uint6
     return _mm_setr_epi32((int)from[a], (int)from[b], (int)from[c], (int)from[d]);
 }
 
-/* The functions of formats give the codes of half h of block n. */
+/* Half h of a block: the grid's entries, and where the signs of their two groups of eight are: seven bits or eight of each. */
+typedef struct small_entries {
+    __m128i value;
+    uint32_t signs[2];
+} small_entries;
 
-MO_INLINE __m128i small_iq2_xxs(const uint8_t *block, int n, int h)
+MO_INLINE bool small_has_signs(mo_type type)
+{
+    return mo_format_fold(type) != MO_FOLD_PLAIN && type != MO_IQ1_S && type != MO_IQ1_M;
+}
+
+MO_INLINE bool small_has_seven(mo_type type)
+{
+    return type == MO_IQ2_XXS || type == MO_IQ2_XS || type == MO_IQ3_XXS;
+}
+
+/* The functions of formats give half h of block n. */
+
+MO_INLINE small_entries small_iq2_xxs(const uint8_t *block, int n, int h)
 {
     const uint64_t w = small_load64(block + 2 + 8 * n);
     const uint64_t index = w >> 16 * h, signs = w >> (32 + 14 * h);
-    return _mm_sign_epi8(small_pair(mo_grid_iq2xxs, index & 255, index >> 8 & 255),
-                         small_pair(mo_signs_of_seven, signs & 127, signs >> 7 & 127));
+    return (small_entries){small_pair(mo_grid_iq2xxs, index & 255, index >> 8 & 255),
+                           {signs & 127, signs >> 7 & 127}};
 }
 
-MO_INLINE __m128i small_iq2_xs(const uint8_t *block, int n, int h)
+MO_INLINE small_entries small_iq2_xs(const uint8_t *block, int n, int h)
 {
     const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
-    return _mm_sign_epi8(small_pair(mo_grid_iq2xs, w & 511, w >> 16 & 511),
-                         small_pair(mo_signs_of_seven, w >> 9 & 127, w >> 25));
+    return (small_entries){small_pair(mo_grid_iq2xs, w & 511, w >> 16 & 511), {w >> 9 & 127, w >> 25}};
 }
 
-MO_INLINE __m128i small_iq2_s(const uint8_t *block, int n, int h)
+MO_INLINE small_entries small_iq2_s(const uint8_t *block, int n, int h)
 {
     const uint32_t w = small_load16(block + 2 + 4 * n + 2 * h);
     const uint32_t signs = small_load16(block + 34 + 4 * n + 2 * h);
     const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
-    return _mm_sign_epi8(small_pair(mo_grid_iq2s, (w & 255) | (high & 0x300), w >> 8 | (high >> 2 & 0x300)),
-                         small_pair(mo_signs_of_byte, signs & 255, signs >> 8));
+    return (small_entries){small_pair(mo_grid_iq2s, (w & 255) | (high & 0x300), w >> 8 | (high >> 2 & 0x300)),
+                           {signs & 255, signs >> 8}};
 }
 
-MO_INLINE __m128i small_iq3_xxs(const uint8_t *block, int n, int h)
+MO_INLINE small_entries small_iq3_xxs(const uint8_t *block, int n, int h)
 {
     const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
     const uint32_t signs = small_load32(block + 66 + 4 * n) >> 14 * h;
-    return _mm_sign_epi8(small_four(mo_grid_iq3xxs, w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24),
-                         small_pair(mo_signs_of_seven, signs & 127, signs >> 7 & 127));
+    return (small_entries){small_four(mo_grid_iq3xxs, w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24),
+                           {signs & 127, signs >> 7 & 127}};
 }
 
-MO_INLINE __m128i small_iq3_s(const uint8_t *block, int n, int h)
+MO_INLINE small_entries small_iq3_s(const uint8_t *block, int n, int h)
 {
     const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
     const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
     const uint32_t signs = small_load16(block + 74 + 4 * n + 2 * h);
-    return _mm_sign_epi8(small_four(mo_grid_iq3s, (w & 255) | (high & 256),
-                                    (w >> 8 & 255) | (high >> 1 & 256), (w >> 16 & 255) | (high >> 2 & 256),
-                                    w >> 24 | (high >> 3 & 256)),
-                         small_pair(mo_signs_of_byte, signs & 255, signs >> 8));
+    return (small_entries){small_four(mo_grid_iq3s, (w & 255) | (high & 256),
+                                      (w >> 8 & 255) | (high >> 1 & 256), (w >> 16 & 255) | (high >> 2 & 256),
+                                      w >> 24 | (high >> 3 & 256)),
+                           {signs & 255, signs >> 8}};
+}
+
+MO_INLINE small_entries small_signed(mo_type type, const uint8_t *block, int n, int h)
+{
+    switch (type) {
+    case MO_IQ2_XXS: return small_iq2_xxs(block, n, h);
+    case MO_IQ2_XS: return small_iq2_xs(block, n, h);
+    case MO_IQ2_S: return small_iq2_s(block, n, h);
+    case MO_IQ3_XXS: return small_iq3_xxs(block, n, h);
+    default: return small_iq3_s(block, n, h);
+    }
 }
 
 /* IQ1: the grid is in eighths, to which one is added or taken off. */
@@ -174,16 +200,46 @@ MO_INLINE __m128i small_codes(mo_type type, const uint8_t *block, int n, int h)
     switch (type) {
     case MO_IQ1_S: return small_iq1_s(block, n, h);
     case MO_IQ1_M: return small_iq1_m(block, n, h);
-    case MO_IQ2_XXS: return small_iq2_xxs(block, n, h);
-    case MO_IQ2_XS: return small_iq2_xs(block, n, h);
-    case MO_IQ2_S: return small_iq2_s(block, n, h);
-    case MO_IQ3_XXS: return small_iq3_xxs(block, n, h);
-    case MO_IQ3_S: return small_iq3_s(block, n, h);
     case MO_TQ1_0: return small_tq1_0(block, n, h);
     case MO_TQ2_0: return small_tq2_0(block, n, h);
     case MO_Q1_0: return small_q1_0(block, n, h);
     default: return small_q2_0(block, n, h);
     }
+}
+
+/* The codes of half h of block n of rows 4g + i: LANES / 4 times sixteen. */
+MO_INLINE ivec small_quarter(mo_type type, cursor c, int n, int h, int i)
+{
+    __m128i rows[LANES / 4];
+    if (!small_has_signs(type)) {
+        MO_UNROLL
+        for (int g = 0; g < LANES / 4; g++) {
+            rows[g] = small_codes(type, cursor_row(c, 0, 4 * g + i), n, h);
+        }
+        return join_quarters(rows);
+    }
+#if MO_SIGN_MASKS /* a bit for each byte of the vector */
+    const uint8_t *bits = mo_sign_bits_of_seven;
+    uint64_t mask = 0;
+    MO_UNROLL
+    for (int g = 0; g < LANES / 4; g++) {
+        const small_entries e = small_signed(type, cursor_row(c, 0, 4 * g + i), n, h);
+        const bool seven = small_has_seven(type);
+        const uint64_t first = seven ? bits[e.signs[0]] : e.signs[0];
+        const uint64_t second = seven ? bits[e.signs[1]] : e.signs[1];
+        mask |= (first | second << 8) << 16 * g;
+        rows[g] = e.value;
+    }
+    return negate_bytes(join_quarters(rows), mask);
+#else
+    const uint64_t *signs = small_has_seven(type) ? mo_signs_of_seven : mo_signs_of_byte;
+    MO_UNROLL
+    for (int g = 0; g < LANES / 4; g++) {
+        const small_entries e = small_signed(type, cursor_row(c, 0, 4 * g + i), n, h);
+        rows[g] = _mm_sign_epi8(e.value, small_pair(signs, e.signs[0], e.signs[1]));
+    }
+    return join_quarters(rows);
+#endif
 }
 
 /* All codes of block n, a row per lane; unsigned where wide codes are. */
@@ -194,12 +250,7 @@ MO_INLINE void small_words(mo_type type, cursor c, int n, ivec code[8])
         ivec quarter[4];
         MO_UNROLL
         for (int i = 0; i < 4; i++) {
-            __m128i rows[LANES / 4];
-            MO_UNROLL
-            for (int g = 0; g < LANES / 4; g++) {
-                rows[g] = small_codes(type, cursor_row(c, 0, 4 * g + i), n, h);
-            }
-            quarter[i] = join_quarters(rows);
+            quarter[i] = small_quarter(type, c, n, h, i);
         }
         turn_quarters(quarter, code + 4 * h);
     }
