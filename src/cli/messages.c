@@ -32,6 +32,7 @@ static const struct {
     {"`kept_bytes`", "the memory for kept sessions"},
     {"`positions`", "the positions of all sessions"},
     {"`threads`", "--threads"},
+    {"`vocabulary`", "--vocabulary"},
     {"`vram_bytes`", "--vram"},
     {"`warm_file`", "--warm-file"},
 };
