@@ -30,7 +30,7 @@ export function count(value: number): string {
 }
 
 export function seconds(value: number): string {
-    return value < 0.001 ? `${(value * 1e6).toFixed(0)} µs` : value < 1 ? `${(value * 1e3).toFixed(0)} ms` : value < 90 ? `${digits(value)} s` : `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+    return value < 0.001 ? `${(value * 1e6).toFixed(0)} µs` : value < 1 ? `${(value * 1e3).toFixed(0)} ms` : value < 90 ? `${digits(value)} s` : `${Math.floor(Math.round(value) / 60)} min ${Math.round(value) % 60} s`;
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {

@@ -4,6 +4,8 @@ import { answered, assert, conversation, feed, halted, importFile, inSlices, mai
 
 test("a conversation of two turns, with its cost", async () => {
   const page = await open("pebble");
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime);
+  console.log(`# first paint ${paint.toFixed(0)} ms after the page was asked for`);
   const first = await say(page, "Tell me a story about a fox.");
   assert.ok(first.length > 40, first);
   assert.match(await page.innerText(".message.assistant .note"), /pebble · \d+ tokens · [\d.]+ tokens\/s · \d+ of \d+ prompt tokens cached/);
@@ -111,6 +113,9 @@ test("what was exported is imported", async () => {
   await page.waitForTimeout(600);
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Export all")]);
   const file = await download.path();
+  const [text] = await Promise.all([page.waitForEvent("download"), page.click("[aria-label='Export hello marmot']")]);
+  assert.match(text.suggestedFilename(), /hello marmot\.md$/);
+  assert.match(readFileSync(await text.path(), "utf8"), /hello marmot[^]*Hello there, friend\./);
   const other = await open("scripted");
   await other.waitForSelector(".welcome");
   await other.setInputFiles(".sidebar-foot input", file);
@@ -335,6 +340,22 @@ test("the prompt's progress is shown", async () => {
   await inSlices("pebble", page, () => page.evaluate(() => window.progress));
   assert.match(await page.evaluate(() => window.progress), /Reading [\d,]+ of [\d,]+ tokens/);
   await answered(page);
+});
+
+test("the prompt's progress says how long it will take", async () => {
+  const page = await open("scripted");
+  const answer = await feed(page);
+  const progress = async (processed, time_ms) => {
+    await page.evaluate((p) => window.tell({ prompt_progress: p }), { total: 9000, cache: 1000, processed, time_ms });
+    await page.waitForFunction((n) => document.querySelector("progress")?.value === n, processed);
+    return page.innerText(".progress");
+  };
+  assert.equal(await progress(2000, 100), "Reading 2,000 of 9,000 tokens"); // too early to tell
+  assert.equal(await progress(5000, 2000), "Reading 5,000 of 9,000 tokens, about 2 s left");
+  assert.equal(await progress(8000, 838_000), "Reading 8,000 of 9,000 tokens, about 2 min 0 s left");
+  await answer.give("Then words", "words");
+  assert.equal(await page.locator("progress").count(), 0);
+  await answer.end();
 });
 
 test("a key is asked for, and kept for the next request", async () => {

@@ -54,6 +54,7 @@ export async function feed(page) {
         start(answer) {
           const send = (text) => answer.enqueue(new TextEncoder().encode(`data: ${text}\n\n`));
           window.give = (content) => send(JSON.stringify({ choices: [{ delta: { content } }] }));
+          window.tell = (event) => send(JSON.stringify(event));
           window.end = () => send("[DONE]");
           init.signal.addEventListener("abort", () => answer.error(new DOMException("stopped", "AbortError")));
         },
