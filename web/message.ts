@@ -6,7 +6,7 @@ import type { Conversation, Message } from "./conversation";
 import { siblings } from "./conversation";
 import { type Child, fill, h, iconButton } from "./dom";
 import { MarkdownView } from "./markdown";
-import { bytes, count, digits, plural, seconds } from "./units";
+import { bytes, count, digits, plural, seconds, timeLeft } from "./units";
 
 export interface Actions {
     branch(m: Message): void; // show this alternative
@@ -72,7 +72,7 @@ export class MessageView {
 
     private waiting(p: Progress | null): Child {
         if (p && p.done < p.total) {
-            const left = p.secondsLeft === null ? "" : `, about ${seconds(p.secondsLeft)} left`;
+            const left = p.secondsLeft === null ? "" : `, about ${timeLeft(p.secondsLeft)} left`;
             return h("div", { class: "progress" }, h("progress", { max: p.total, value: p.done, "aria-label": "prompt" }), h("span", {}, `Reading ${count(p.done)} of ${count(p.total)} tokens${left}`));
         }
         return this.m.text || this.m.thought ? null : h("span", { class: "pulse", role: "status" }, "…");

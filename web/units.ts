@@ -33,6 +33,11 @@ export function seconds(value: number): string {
     return value < 0.001 ? `${(value * 1e6).toFixed(0)} µs` : value < 1 ? `${(value * 1e3).toFixed(0)} ms` : value < 90 ? `${digits(value)} s` : `${Math.floor(Math.round(value) / 60)} min ${Math.round(value) % 60} s`;
 }
 
+/** Of a guess: whole seconds. */
+export function timeLeft(value: number): string {
+    return value < 90 ? `${Math.max(1, Math.round(value))} s` : seconds(value);
+}
+
 export function plural(value: number, one: string, many = `${one}s`): string {
     return `${count(value)} ${value === 1 ? one : many}`;
 }
