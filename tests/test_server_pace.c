@@ -156,7 +156,49 @@ static void one_bad_step_is_soon_forgotten(void **state)
     assert_true(srv_pace_piece(&p, 1) >= before * 9 / 10);
 }
 
-/* Without answers that wait, a step is as large as it can be. */
+enum { LARGE_BATCH = 8192 };
+
+/* Prompts without end, alone: tokens of a step after so many. */
+static int64_t lone_piece(srv_pace *p, machine m, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        const int64_t piece = srv_pace_piece(p, 0);
+        srv_pace_learn(p, 0, piece, m((double)piece));
+    }
+    return srv_pace_piece(p, 0);
+}
+
+/* All experts are read from disk, whatever the number of tokens. */
+static double disk(double tokens)
+{
+    return 20.0 + 0.001 * tokens;
+}
+
+/* Who comes while a long prompt passes alone waits for a step of a second, or for the least step that pays. */
+static void whoever_comes_waits_for_no_long_step(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, LARGE_BATCH, 0.05);
+    const int64_t piece = lone_piece(&p, dense, 12);
+    assert_true(dense((double)piece) > 0.5 && dense((double)piece) <= 1.01);
+    srv_pace_init(&p, LARGE_BATCH, 0.05);
+    assert_int_equal(lone_piece(&p, slow, 2), 512); /* one larger step was tried */
+    assert_int_equal(lone_piece(&p, slow, 20), 512);
+}
+
+static void steps_whose_tokens_cost_little_grow_to_the_batch(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, LARGE_BATCH, 0.05);
+    assert_int_equal(lone_piece(&p, disk, 5), LARGE_BATCH);
+    assert_int_equal(lone_piece(&p, disk, 20), LARGE_BATCH);
+    srv_pace_learn(&p, 0, 700, disk(700.0)); /* the end of a prompt */
+    assert_int_equal(srv_pace_piece(&p, 0), LARGE_BATCH);
+}
+
+/* Without answers that wait, a step is as large as it can be where that is not much. */
 static void nobody_waits(void **state)
 {
     (void)state;
@@ -175,6 +217,8 @@ int main(void)
         cmocka_unit_test(prompts_pass_as_fast_as_the_bound_allows),
         cmocka_unit_test(a_machine_that_wavers),
         cmocka_unit_test(one_bad_step_is_soon_forgotten),
+        cmocka_unit_test(whoever_comes_waits_for_no_long_step),
+        cmocka_unit_test(steps_whose_tokens_cost_little_grow_to_the_batch),
         cmocka_unit_test(nobody_waits),
     };
     return cmocka_run_group_tests_name("server_pace", tests, NULL, NULL);

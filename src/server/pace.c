@@ -1,17 +1,20 @@
 #include "server/pace.h"
 
 /* Fewer than the least would hardly be faster where tokens choose experts: the first few bring most of them. */
-enum { FIRST_PIECE = 64, LEAST_PIECE = 16 };
+enum { FIRST_PIECE = 64, LEAST_PIECE = 16, LONE_PIECE = 512 };
+/* What a step of prompts alone may take. It may take longer where the time is not that of its tokens, as when every step reads
+ * all experts from disk, and where fewer than LONE_PIECE would fit. */
+#define LONE_S 1.0
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s)
 {
-    *p = (srv_pace){.batch = batch, .bound_s = bound_s, .piece = FIRST_PIECE};
+    *p = (srv_pace){.batch = batch, .bound_s = bound_s, .piece = FIRST_PIECE, .lone_piece = LONE_PIECE};
 }
 
 int64_t srv_pace_piece(const srv_pace *p, int answers)
 {
     const int64_t room = p->batch > answers ? p->batch - answers : 1;
-    const int64_t piece = answers ? (int64_t)p->piece : room;
+    const int64_t piece = (int64_t)(answers ? p->piece : p->lone_piece);
     return piece < room ? piece : room;
 }
 
@@ -31,13 +34,45 @@ static void guess(srv_pace *p, int64_t prompt, double seconds)
     p->piece = p->piece < (double)p->batch ? p->piece : (double)p->batch;
 }
 
+/* Do the tokens that this step has more than the last one take less than half of what as many took there? */
+static bool nearly_free(const srv_pace *p, double tokens, double seconds)
+{
+    return seconds / p->lone_s - 1.0 < 0.5 * (tokens / p->lone_tokens - 1.0);
+}
+
+/* Steps of prompts alone grow as long as they are short, or as more tokens cost little; one larger step is tried to know that. */
+static void learn_alone(srv_pace *p, double tokens, double seconds)
+{
+    if (tokens < 0.75 * p->lone_piece) {
+        return; /* the end of a prompt says little */
+    }
+    const double fits = tokens * LONE_S / seconds;
+    double next = fits < 2.0 * tokens ? fits : 2.0 * tokens;
+    if (fits < tokens && !p->lone_known) {
+        if (tokens > 1.2 * p->lone_tokens) {
+            p->lone_beyond = p->lone_tokens == 0.0 || nearly_free(p, tokens, seconds);
+            p->lone_known = !p->lone_beyond;
+            next = p->lone_beyond ? 2.0 * tokens : fits;
+        } else if (p->lone_beyond) {
+            next = tokens;
+        }
+    }
+    p->lone_tokens = tokens;
+    p->lone_s = seconds;
+    next = next > LONE_PIECE ? next : LONE_PIECE;
+    p->lone_piece = next < (double)p->batch ? next : (double)p->batch;
+}
+
 void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
 {
-    if (seconds <= 0.0 || (!answers && (p->met || prompt < LEAST_PIECE))) {
+    if (seconds <= 0.0 || (!answers && prompt < LEAST_PIECE)) {
         return;
     }
     if (!answers) {
-        guess(p, prompt, seconds);
+        learn_alone(p, (double)prompt, seconds);
+        if (!p->met) {
+            guess(p, prompt, seconds);
+        }
         return;
     }
     p->met |= prompt > 0;

@@ -1,5 +1,5 @@
 /* Pace: how many tokens of prompts a step may carry beside the tokens of running answers, so that these are not delayed by
- * more than a bound. Found from the times of steps as they are measured: nothing else is assumed about the machine. */
+ * more than a bound, and how many alone, so that a request that comes has its turn soon. Found from the times of steps as they are measured: nothing else is assumed about the machine. */
 #ifndef SRV_PACE_H
 #define SRV_PACE_H
 
@@ -12,6 +12,12 @@ typedef struct srv_pace {
     double alone_s; /* what a step without prompts takes now; 0: not known */
     double piece;   /* tokens that were found to fit */
     bool met;       /* steps with answers and prompts have been measured */
+
+    /* Prompts beside which nobody answers: whoever comes meanwhile waits for the step. */
+    double lone_piece;          /* tokens of the next step */
+    double lone_tokens, lone_s; /* the last step that was full; 0: none yet */
+    bool lone_known;            /* more tokens were found to take longer */
+    bool lone_beyond;           /* they were not, or are tried: steps may take longer than they should */
 } srv_pace;
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s);
