@@ -13,7 +13,10 @@ experts = tiers["expert_bytes"]
 per_token = whole["bytes_per_token"]
 core_bytes = whole["weight_bytes"] - experts
 expert_share = 1 - core_bytes / per_token  # a routed model: a token reads the core and some experts
-missing = (generation["disk_bytes"] + tiers["read_ahead"]["bytes"]) / generation["passes"]
+# What had to be read: not what was read ahead and never needed.
+ahead = tiers["read_ahead"]
+right = (ahead["useful"] + ahead["late"]) / ahead["experts"] if ahead["experts"] else 0
+missing = (generation["disk_bytes"] + ahead["bytes"] * right) / generation["passes"]
 core_s, expert_s = token_s * (1 - expert_share), token_s * expert_share
 bound = 1 / (core_s + max(expert_s, missing / disk))
 hits = 1 - missing / (per_token * expert_share)
@@ -21,5 +24,5 @@ print(
     f"  {sys.argv[1]} GiB: {run['decode_tps']:.1f} tokens/s (best {run['decode_best_tps']:.1f}), bound {bound:.1f}, "
     f"{100 * run['decode_tps'] / bound:.0f} % ({100 * run['decode_best_tps'] / bound:.0f} %) of it; "
     f"{missing / 1e6:.0f} MB a token from disk, {100 * hits:.0f} % of the bytes in RAM; "
-    f"resident {run['resident_bytes'] / 2**30:.2f} GiB; {tiers['disk']['way']}"
+    f"resident {run['resident_bytes'] / 2**30:.2f} GiB; {tiers['disk']['method']}"
 )

@@ -281,6 +281,9 @@ typedef struct mo_tier_report {
     double disk_probed_bytes_s; /* what mo_probe() found; 0: it has not been run */
     const char *disk_method; /* such as "direct reads, threads of 4"; "" when nothing is read; the model's */
     double ram_probed_bytes_s; /* likewise: what products of the CPU reach */
+    int64_t experts;         /* of the model, where some are on disk: what fills slots here and on a device */
+    uint64_t start_bytes;    /* read ahead to fill both beside the first steps */
+    uint64_t yielded, taken; /* experts that left RAM for a device, and came back */
 } mo_tier_report;
 
 MO_API void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size);

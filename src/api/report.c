@@ -58,7 +58,21 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
     out->wasted = c.wasted;
     out->guessed_bytes = c.guessed_bytes;
     out->evictions = c.evictions;
+    out->experts = mo_store_bricks(store)->expert_count;
+    out->start_bytes = c.ahead_bytes;
+    out->yielded = c.yielded;
+    out->taken = c.taken;
     report_disk(m, mo_store_disk(store), out);
+}
+
+/* Layers that come from disk for every step: not those that a device has, as long as it is there. */
+static int streamed_layers(const mo_model *m)
+{
+    const mo_plan_model *needs = &m->opened.placed.needs.model;
+    const mo_plan *plan = &m->opened.placed.plan;
+    const bool device = m->gpu && m->engine && atomic_load(&m->engine->accelerator);
+    return device ? mo_placement_sum(needs, mo_placement_counts_of(needs, plan)).from_disk
+                  : needs->dense_layers - plan->dense_resident;
 }
 
 static void report_tiers(const mo_model *model, mo_tier_report *out)
@@ -76,7 +90,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
     }
     if (tiers && tiers->layers) {
         const mo_layer_buffer_counters c = mo_layer_buffer_count(tiers->layers);
-        out->streamed_layers = model->opened.placed.needs.model.dense_layers - plan->dense_resident;
+        out->streamed_layers = streamed_layers(model);
         out->layer_buffer = plan->layer_buffers;
         out->layers_streamed = c.layers;
         out->layer_bytes = c.bytes;

@@ -231,7 +231,13 @@ static void print_table(const speeds *s)
     if (s->decode) {
         printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s", s->decode, s->decode_tps, s->decode_best);
         if (whole) {
-            printf(", %.0f %% of the %.1f that memory allows", 100.0 * s->decode_tps / limit, limit);
+            const double share = 100.0 * s->decode_tps / limit;
+            if (share > 100.0) {
+                printf(", above the");
+            } else {
+                printf(", %.0f %% of the", share);
+            }
+            printf(" %.1f that memory allows%s", limit, share > 100.0 ? ": caches hold some of it" : "");
         }
         printf("\n");
     }
@@ -246,7 +252,7 @@ static void print_table(const speeds *s)
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
     }
     cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
-    cli_device_print(&s->device, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
+    cli_device_print(&s->device, &s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
     cli_lanes_print(&s->lanes);
 }
 

@@ -52,7 +52,20 @@ static void print_passage(const mo_device_report *r, uint64_t tokens)
     }
 }
 
-void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds)
+/* What lies in VRAM leaves its place in RAM: both together are what need not be read. */
+static void print_sum(const mo_device_report *r, const mo_tier_report *tiers)
+{
+    char a[32];
+    if (r->slots && tiers->slots) {
+        printf("  with RAM       %lld of %lld experts have a place, %.0f %%; %s read at the start, %" PRIu64
+               " left RAM for VRAM, %" PRIu64 " came back\n",
+               (long long)(r->filled + tiers->filled), (long long)tiers->experts,
+               percent((uint64_t)(r->filled + tiers->filled), (uint64_t)tiers->experts),
+               cli_bytes_text(tiers->start_bytes, a), tiers->yielded, tiers->taken);
+    }
+}
+
+void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers, uint64_t tokens, double seconds)
 {
     char a[32], b[32], c[32], d[32];
     if (!r->name) {
@@ -63,13 +76,16 @@ void cli_device_print(const mo_device_report *r, uint64_t tokens, double seconds
            cli_bytes_text((uint64_t)r->limit_bytes, b), cli_bytes_text((uint64_t)r->core_bytes, c),
            cli_bytes_text((uint64_t)(r->work_bytes + r->stage_bytes), d));
     print_passage(r, tokens);
-    if (r->slots || r->asked) {
+    if (r->slots ||
+        r->asked) { /* what was sent ahead and nobody chose is among the fetched, not the asked for */
+        const uint64_t there = r->hits + r->by_cpu, crossed = r->asked > there ? r->asked - there : 0;
         printf("  experts        %d of %d slots filled (%s); of %" PRIu64
                " asked for %.1f %% there, %.1f %% fetched, "
                "%.1f %% by the CPU\n",
                r->filled, r->slots, cli_bytes_text((uint64_t)r->slot_bytes, a), r->asked,
-               percent(r->hits, r->asked), percent(r->fetched, r->asked), percent(r->by_cpu, r->asked));
+               percent(r->hits, r->asked), percent(crossed, r->asked), percent(r->by_cpu, r->asked));
     }
+    print_sum(r, tiers);
     if (r->asked && tokens && seconds > 0.0) {
         const double ms = 1e-6 / (double)tokens;
         printf("  a token        %.2f ms: waiting for the device's choice %.2f, the CPU's experts %.2f, "

@@ -88,7 +88,13 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     count_experts(r, &in_slots, &experts);
     snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
     snprintf(batch, sizeof batch, "%lld tokens a step", (long long)r->batch);
-    snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
+    const int used =
+        snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
+    if (r->device.slots > 0 && in_slots < experts) { /* others than those in VRAM */
+        const int64_t sum = in_slots + r->device.slots < experts ? in_slots + r->device.slots : experts;
+        snprintf(slots + used, sizeof slots - (size_t)used, "; with VRAM's %lld, %.0f %%", (long long)sum,
+                 100.0 * (double)sum / (double)experts);
+    }
     if (r->layer_buffers) {
         snprintf(buffers, sizeof buffers, "buffers for %d layers", r->layer_buffers);
     }

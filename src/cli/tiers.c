@@ -25,6 +25,9 @@ void cli_tiers_subtract(mo_tier_report *r, const mo_tier_report *before)
     r->wasted -= before->wasted;
     r->guessed_bytes -= before->guessed_bytes;
     r->evictions -= before->evictions;
+    r->start_bytes -= before->start_bytes;
+    r->yielded -= before->yielded;
+    r->taken -= before->taken;
     r->skipped -= before->skipped;
     r->layers_streamed -= before->layers_streamed;
     r->layer_bytes -= before->layer_bytes;
@@ -99,8 +102,13 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
         printf("                 %s per token; %.2f GB/s over the time of generation",
                cli_bytes_text((uint64_t)per_token, b), rate * 1e-9);
         if (r->disk_probed_bytes_s > 0.0) {
-            printf(", %.0f %% of the %.2f that moraine probe found", 100.0 * rate / r->disk_probed_bytes_s,
-                   r->disk_probed_bytes_s * 1e-9);
+            const double share = 100.0 * rate / r->disk_probed_bytes_s;
+            if (share > 100.0) {
+                printf(", above the");
+            } else {
+                printf(", %.0f %% of the", share);
+            }
+            printf(" %.2f that moraine probe found", r->disk_probed_bytes_s * 1e-9);
         }
         printf("\n");
     }
@@ -130,7 +138,7 @@ json_t *cli_tiers_json(const mo_tier_report *r)
 {
     return json_pack(
         "{s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:I,s:I,s:{s:I,s:I,s:f},"
-        "s:{s:s,s:I,s:I,s:f,s:f}}",
+        "s:{s:s,s:I,s:I,s:f,s:f},s:I,s:{s:I,s:I,s:I}}",
         "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
         (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
         (json_int_t)r->slot_bytes, "slots", (int)r->slots, "filled", (int)r->filled, "streamed_layers",
@@ -141,5 +149,7 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         (json_int_t)r->skipped, "layers", "streamed", (json_int_t)r->layers_streamed, "bytes",
         (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "method",
         r->disk_method, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes,
-        "busy_seconds", (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s);
+        "busy_seconds", (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s, "experts",
+        (json_int_t)r->experts, "device", "start_bytes", (json_int_t)r->start_bytes, "yielded",
+        (json_int_t)r->yielded, "taken", (json_int_t)r->taken);
 }

@@ -298,9 +298,9 @@ typedef struct wires {
     double both; /* the CPU computes some of the missing experts while others cross the link */
 } wires;
 
-static wires wires_of(const mo_rates *r)
+static wires wires_of(const mo_rates *r, const mo_plan *p)
 {
-    wires w = {.cpu = r->ram_bytes_s * r->compute_share,
+    wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
                .link = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS,
                .vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS,
                .disk = r->disk_bytes_s,
@@ -345,7 +345,7 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     const double bricks = (double)c->bricks, here = (double)p->device.class_slots[i];
     const double in_ram = resident ? bricks : (double)p->class_slots[i];
     const double hot = hits ? hits[i] * bricks : here; /* as many, used evenly, would serve as well */
-    const double there = fmin(bricks, l->ram_keeps ? fmax(hot, in_ram) : hot + in_ram);
+    const double there = fmin(bricks, hot + in_ram);   /* what lies in VRAM leaves its place in RAM */
     const int used = c->used ? c->used : m->used;
     const double layers = used > 0 ? c->used_per_token / used : m->routed_layers;
     double share;
@@ -437,7 +437,7 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
                              const double *hits, mo_plan *p)
 {
-    const wires w = wires_of(r);
+    const wires w = wires_of(r, p);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;
     const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
     mo_plan_device *d = &p->device;

@@ -15,6 +15,8 @@
 #define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
 #define USED_LEAST 1e-6               /* of bricks per token, unless it is 0 */
 #define USED_MOST  1e9
+/* Another arrangement of RAM than the first that fits must be so much faster: prompts and reports like the first. */
+#define WORTH 1.02
 
 /* ---- Checks ---- */
 
@@ -421,6 +423,53 @@ static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceili
     return fits;
 }
 
+/* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
+static void compare(const wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
+                    mo_plan *p)
+{
+    const bool filled = q.mode == MO_PLAN_STREAMED;
+    q.ceiling = p->ceiling;
+    if (q.used > q.ceiling || !mo_plan_device_place(w->whole, limits, &q, &q.device) ||
+        (filled && q.device.streamed > 0)) {
+        return;
+    }
+    q.least = p->least;
+    q.whole = p->whole;
+    q.device.least = p->device.least;
+    memcpy(q.place, p->place, sizeof q.place);
+    q.place_count = p->place_count;
+    memcpy(q.why, p->why, sizeof q.why);
+    mo_plan_device_estimate(w->whole, limits, rates, NULL, &q);
+    if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1) {
+        return; /* prompts take experts that are not there in larger windows from RAM that has all for good */
+    }
+    if (q.tokens_per_second > WORTH * p->tokens_per_second) {
+        *p = q;
+    }
+}
+
+/* With a device the first arrangement of RAM that fits need not be the best. Where all fits, experts in slots take fewer
+ * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead:
+ * buffers for layers stay, so that a device that is lost costs reads. The best of all, each of which gains by more
+ * memory, gains by it as well, but for what a change has to be worth. */
+static void prefer(const wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan *p)
+{
+    const int64_t ceiling = p->ceiling;
+    if (w->model.class_count == 0 || p->device.cold_layers > 0) { /* there is not even a place for states */
+        return;
+    }
+    mo_plan q = slotted_parts(w);
+    if (q.used <= ceiling && p->mode != MO_PLAN_SLOTS) {
+        fill_slots(w, ceiling, &q);
+        compare(w, limits, rates, q, p);
+    }
+    q = w->model.dense_layers ? streamed_parts(w) : q;
+    if (q.used <= ceiling && q.mode == MO_PLAN_STREAMED) {
+        fill_slots(w, ceiling, &q);
+        compare(w, limits, rates, q, p);
+    }
+}
+
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
                        mo_plan *out, mo_error *err)
 {
@@ -461,6 +510,9 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     plan.device = on_device;
     if (device) {
         mo_plan_device_estimate(model, limits, rates, NULL, &plan);
+        if (!rest) {
+            prefer(&w, limits, rates, &plan);
+        }
     } else {
         estimate(model, rates, NULL, &plan);
     }

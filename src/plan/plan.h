@@ -106,8 +106,9 @@ typedef struct mo_plan_limits {
     int64_t staging_bytes;       /* for experts on their way to the device, as given; 0: as many as help */
     mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
     bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
-    /* RAM holds all it would hold without the device, which then may be lost. Opening a model always asks for that; false
-     * is the seam for models whose layers are kept in VRAM alone, and until there are any, tests alone reach it. */
+    /* RAM can do without the device, which then may be lost: it holds, or has buffers for, all it would need. What lies in
+     * VRAM may be on disk otherwise. Opening a model always asks for that; false is the seam for models whose layers have
+     * no other place, and until there are any, tests alone reach it. */
     bool ram_keeps;
 } mo_plan_limits;
 

@@ -32,8 +32,7 @@ static double share_used(double used, double experts, double tokens)
     return experts > used ? -expm1(tokens * log1p(-used / experts)) : 1;
 }
 
-static void add_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, int i, double tokens,
-                      batch_bytes *b)
+static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double tokens, batch_bytes *b)
 {
     const mo_plan_class *c = &m->classes[i];
     const int used = c->used ? c->used : m->used;
@@ -45,17 +44,14 @@ static void add_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_
     const double bytes = bricks * (double)c->bytes * share_used(used, experts, tokens);
     const double here = (double)p->device.class_slots[i] / bricks;
     const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / bricks;
-    const double there = fmin(1, p->device.ceiling == 0 ? in_ram
-                                 : l->ram_keeps         ? fmax(here, in_ram)
-                                                        : here + in_ram);
+    const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
     b->used += bytes;
     b->token += c->used_per_token * (double)c->bytes;
     b->link += p->device.ceiling ? bytes * (1 - here) : 0;
     b->disk += bytes * (1 - there);
 }
 
-static batch_bytes count_bytes(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p,
-                               double tokens)
+static batch_bytes count_bytes(const mo_plan_model *m, const mo_plan *p, double tokens)
 {
     const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
     mo_placement_counts counts = mo_placement_counts_of(m, p);
@@ -67,17 +63,16 @@ static batch_bytes count_bytes(const mo_plan_model *m, const mo_plan_limits *l, 
                      .disk = (double)s.token_disk_bytes};
     b.token = fmax(0, b.token);
     for (int i = 0; i < m->class_count; i++) {
-        add_class(m, l, p, i, tokens, &b);
+        add_class(m, p, i, tokens, &b);
     }
     return b;
 }
 
 /* Products run beside copies and reads, but for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
  * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
-static double batch_seconds(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
-                            const mo_plan *p, double tokens)
+static double batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
 {
-    const batch_bytes b = count_bytes(m, l, p, tokens);
+    const batch_bytes b = count_bytes(m, p, tokens);
     const bool device = p->device.ceiling > 0;
     const double cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r);
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
@@ -89,13 +84,12 @@ static double batch_seconds(const mo_plan_model *m, const mo_plan_limits *l, con
                   : mo_rates_layer(products, reads);
 }
 
-double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
-                              const mo_plan *p, int64_t tokens)
+double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
 {
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
-    return (double)whole * (whole ? batch_seconds(m, l, r, p, (double)batch) : 0) +
-           (rest ? batch_seconds(m, l, r, p, (double)rest) : 0);
+    return (double)whole * (whole ? batch_seconds(m, r, p, (double)batch) : 0) +
+           (rest ? batch_seconds(m, r, p, (double)rest) : 0);
 }
 
 /* ---- The choice ---- */
@@ -118,10 +112,10 @@ static mo_plan_model with_batch(const mo_plan_model *m, const mo_plan_batch *b)
     return one;
 }
 
-static void estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r, mo_plan *p)
+static void estimate(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
 {
     p->prompt_tokens = prompt_of(m);
-    p->prompt_seconds = mo_plan_prompt_seconds(m, l, r, p, p->prompt_tokens);
+    p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
 }
 
 static double request_seconds(const mo_plan *p)
@@ -131,11 +125,10 @@ static double request_seconds(const mo_plan *p)
 }
 
 /* What the batch was chosen for. */
-static void explain(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, bool smallest,
-                    char *text, size_t size)
+static void explain(const mo_plan_model *m, const mo_plan *p, bool smallest, char *text, size_t size)
 {
     const batch_bytes b =
-        count_bytes(m, l, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
+        count_bytes(m, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
     const int64_t times = (p->prompt_tokens + m->batch - 1) / m->batch;
     char bytes[32], work[32];
     mo_plan_size_text((int64_t)fmin(fmax(b.disk, b.link), 1e18), bytes);
@@ -163,7 +156,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     if (count == 0) {
         const mo_status status = mo_plan_make(model, l, r, out, err);
         if (status == MO_OK) {
-            estimate(model, l, r, out);
+            estimate(model, r, out);
             snprintf(out->batch_why, sizeof out->batch_why, "as asked for");
         }
         return status;
@@ -176,7 +169,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         }
         seconds[i] = INFINITY;
         if (status == MO_OK) {
-            estimate(&one, l, r, &plans[i]);
+            estimate(&one, r, &plans[i]);
             seconds[i] = request_seconds(&plans[i]);
             best = fmin(best, seconds[i]);
         }
@@ -188,6 +181,6 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     first = chosen == 0 && count > 1 && isinf(seconds[1]);
     *out = plans[chosen];
     *model = with_batch(model, &model->batches[chosen]);
-    explain(model, l, out, first > 0, out->batch_why, sizeof out->batch_why);
+    explain(model, out, first > 0, out->batch_why, sizeof out->batch_why);
     return MO_OK;
 }

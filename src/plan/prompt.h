@@ -12,8 +12,8 @@ enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
 
 /* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
  * evenly spread. It falls when more is in RAM or VRAM. */
-double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                              const mo_plan *plan, int64_t tokens);
+double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+                              int64_t tokens);
 
 /* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request above is done first,
  * or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
