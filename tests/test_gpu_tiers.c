@@ -161,6 +161,19 @@ static void both_tiers_together_need_no_disk(void **state)
     }
 }
 
+static void prediction_reads_ahead_beside_a_device(void **state)
+{
+    (void)state;
+    const setting set = tiers_of(0.15, 0.15);
+    mo_model *model = open_model(MO_TEST_MODEL, &set);
+    mo_session *session = open_session(model, MO_KV_I16);
+    decode(session, 0, 48);
+    const counts c = count(model);
+    assert_true(c.ram.guessed > 0 && c.ram.useful + c.ram.late > 0);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
 /* ---- Bits -------------------------------------------------------------------------------------- */
 
 static void wherever_experts_are_the_bits_are_the_same(void **state)
@@ -271,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_first_start_fills_both_tiers),
         cmocka_unit_test(tokens_fill_both_tiers),
         cmocka_unit_test(both_tiers_together_need_no_disk),
+        cmocka_unit_test(prediction_reads_ahead_beside_a_device),
         cmocka_unit_test(wherever_experts_are_the_bits_are_the_same),
         cmocka_unit_test(failed_copies_cost_only_speed),
         cmocka_unit_test(a_lost_device_costs_reads),

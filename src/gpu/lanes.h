@@ -101,6 +101,8 @@ mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
 
 /* ---- swap.c ---- */
 
+/* Is any expert neither in RAM nor in VRAM? */
+bool mo_gpu_swap_absent(const mo_gpu_experts *experts);
 /* A slot for an expert that crosses: a free one, or that of another whose bytes RAM has or gets, on the stream of the
  * copies; 0: it passes through a stage. Where experts are on disk, and the policy has the slots. */
 mo_daddr mo_gpu_swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert);

@@ -249,6 +249,25 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
     return mo_gpu_cpu_lane_run(lanes, forward, s, err);
 }
 
+/* What the next layer will probably need is read ahead, as without a device. The stream is the device's, but what the
+ * layer's experts read is the stream after a norm, whose weights are undone: its length does not matter to the norm that
+ * follows. Before the reply, after which the device writes there again; the guess itself is made while it goes on. False:
+ * there is nothing to guess. */
+static bool foresee(const mo_gpu_lanes *lanes, const mo_forward *forward)
+{
+    const mo_layer *l = forward->layer;
+    const float *weights = l->moe_norm ? l->moe_norm : l->ffn_norm;
+    const float *in = lanes->scratch->pinned.in;
+    if (forward->tokens > 1 || !lanes->experts->store || !forward->engine->tiers->foresight.on || !weights ||
+        l->ffn_norm_bias || l->moe.router.input_scale || !mo_gpu_swap_absent(lanes->experts)) {
+        return false;
+    }
+    for (int64_t i = 0; i < lanes->core->spec->width; i++) {
+        forward->w->x[i] = weights[i] != 0.0f ? in[i] / weights[i] : 0.0f;
+    }
+    return true;
+}
+
 mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
@@ -290,6 +309,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     }
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
     const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
+    const bool guess = status == MO_OK && foresee(lanes, forward);
     if (status == MO_OK) {
         const bool device = write_reply(lanes, forward, s, fetched);
         const int64_t now = mo_clock_ns();
@@ -308,6 +328,9 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     }
     if (status == MO_OK && s->fetched) {
         status = measure_now_or_later(lanes, s, err);
+    }
+    if (status == MO_OK && guess) {
+        mo_forward_guess(forward);
     }
     mo_error ignored = {0};
     const mo_status left = release(lanes, forward, s, status == MO_OK ? err : &ignored);

@@ -3,9 +3,7 @@
  * layer, so that the way back costs the fetches of a layer at most one expert's time. */
 #include "gpu/lanes.h"
 
-/* Is an expert of the layer's size neither in RAM nor in VRAM? Then RAM may evict one for what comes back; otherwise that
- * would bring the disk into play again. Slots in VRAM are full here. */
-static bool any_absent(const mo_gpu_experts *x)
+bool mo_gpu_swap_absent(const mo_gpu_experts *x)
 {
     int32_t slots, filled, device_slots, device_filled;
     int64_t bytes;
@@ -14,7 +12,8 @@ static bool any_absent(const mo_gpu_experts *x)
     return filled + device_filled < mo_store_bricks(x->store)->expert_count;
 }
 
-/* RAM gets the bytes of an expert that will leave its slot; false when it cannot. */
+/* RAM gets the bytes of an expert that will leave its slot; false when it cannot. It evicts another only as long as some
+ * expert is in neither tier: otherwise that would bring the disk into play again. */
 static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int expert)
 {
     mo_gpu_experts *x = lanes->experts;
@@ -26,7 +25,7 @@ static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int exp
     uint8_t *parts[3];
     mo_error ignored = {0};
     mo_status status = MO_OK;
-    if (s->back.busy || !mo_store_take(x->store, layer, expert, any_absent(x), parts)) {
+    if (s->back.busy || !mo_store_take(x->store, layer, expert, mo_gpu_swap_absent(x), parts)) {
         return false;
     }
     for (int i = 0; i < 3 && status == MO_OK; i++) {

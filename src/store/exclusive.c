@@ -108,6 +108,7 @@ void mo_store_yield(mo_store *s, int layer, int expert)
     const int size_class = brick >= 0 ? s->bricks->home[brick].size_class : 0;
     if (brick >= 0 && s->classes[size_class].slot_count < s->bricks->classes[size_class].count) {
         s->counters.yielded++;
+        s->elsewhere[brick] = true;
         mo_store_drop(s, brick);
     }
 }
@@ -121,6 +122,7 @@ bool mo_store_take(mo_store *s, int layer, int expert, bool evict, uint8_t *part
         return false;
     }
     const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    s->elsewhere[brick] = false;
     for (int m = 0; m < MO_STORE_MATRICES; m++) {
         parts[m] = mo_disk_data(&slot->reads[m]);
     }

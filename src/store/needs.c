@@ -129,6 +129,7 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
         *need = (mo_need){.expert = need->expert, .picks = need->picks, .brick = brick, .state = NEED_SLOT};
         mo_slots_touch(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, s->now,
                        need->picks);
+        s->elsewhere[brick] = false;
         s->counters.phase[s->phase].asked++;
         if (mo_store_slot_number(s, brick) >= 0) {
             meet(s, need);
@@ -197,8 +198,9 @@ void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, i
     hold(s, layer, experts, count, true);
     for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
-        if (mo_store_slot_number(s, brick) >= 0 || s->bricks->home[brick].bytes > max_bytes ||
-            s->guess_count == s->guess_limit || !mo_store_acquire(s, brick, MO_READ_GUESS)) {
+        if (mo_store_slot_number(s, brick) >= 0 || s->elsewhere[brick] ||
+            s->bricks->home[brick].bytes > max_bytes || s->guess_count == s->guess_limit ||
+            !mo_store_acquire(s, brick, MO_READ_GUESS)) {
             continue;
         }
         mo_store_pin(s, brick); /* which hold() takes back */

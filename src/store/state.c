@@ -259,8 +259,9 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
     }
     s->guess_limit = slots / 4;
     s->checked = calloc((size_t)s->bricks->count + 1, sizeof *s->checked);
+    s->elsewhere = calloc((size_t)s->bricks->count + 1, sizeof *s->elsewhere);
     s->guesses = calloc((size_t)s->guess_limit + 1, sizeof *s->guesses);
-    if (!s->checked || !s->guesses) {
+    if (!s->checked || !s->elsewhere || !s->guesses) {
         return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
     }
     for (int32_t i = 0; i < s->bricks->count; i++) {
@@ -312,6 +313,7 @@ void mo_store_close(mo_store *s)
         }
     }
     free(s->checked);
+    free(s->elsewhere);
     free(s->guesses);
     free(s);
 }

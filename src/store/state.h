@@ -45,8 +45,9 @@ struct mo_store {
     mo_disk *disk;
     mo_store_class classes[MO_BRICK_CLASSES];
     int class_count;
-    bool *checked; /* [bricks] their bytes were found to be well formed, or cannot be otherwise */
-    uint64_t now;  /* steps */
+    bool *checked;   /* [bricks] their bytes were found to be well formed, or cannot be otherwise */
+    bool *elsewhere; /* [bricks] a device has it, as far as is known: reading it ahead would be in vain */
+    uint64_t now;    /* steps */
     mo_store_phase phase;
 
     mo_need *needs; /* of the current layer */

@@ -65,7 +65,7 @@ void mo_store_forgo(mo_store *store, mo_need *need);
 void mo_store_leave(mo_store *store);
 
 /* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes.
- * Those of them that are resident are not evicted for the others. */
+ * Those of them that are resident are not evicted for the others, and what a device has is not read. */
 void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int64_t max_bytes);
 
 /* Is it in RAM? For instruments, and for leaving out what is missing. */
