@@ -285,14 +285,13 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
             if (!whole) { /* a scale that nobody wrote may be none */
                 w = vf_pick(seen, w, none);
             }
-            sum = vi_add(sum, vi_bits(vf_fma(p[j], vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND))));
+            const vi counted = vi_bits(vf_fma(p[j], vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));
+            sum = vi_add(sum, vi_sub(counted, vi_set(0x4B000000)));
             most = vf_max(most, w);
             vf_store(x + i + j * LANES, w);
         }
     }
-    /* each of them has the bits of MO_WEIGHT_ROUND above the count */
-    const uint32_t counted = (uint32_t)vi_total(sum) - (uint32_t)(span.to - span.from) * 0x4B000000u;
-    *l = (float)(int32_t)counted * MO_SHARE_BACK;
+    *l = (float)vi_total(sum) * MO_SHARE_BACK;
     return vf_largest(most) + 0.0f;
 }
 
