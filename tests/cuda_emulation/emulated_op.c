@@ -25,6 +25,7 @@ ABSENT(mo_cuda_launch_latent)
 ABSENT(mo_cuda_launch_delta)
 ABSENT(mo_cuda_launch_short_conv)
 ABSENT(mo_cuda_launch_mamba)
+ABSENT(mo_cuda_launch_adapt)
 ABSENT(mo_cuda_launch_arrange)
 ABSENT(mo_cuda_launch_restore)
 
