@@ -33,6 +33,7 @@
     extern "C" void name(const args op)
 /* Dynamic shared memory of the block. */
 #define MO_DYNAMIC_SHARED(name) uint8_t *const name = mo_emulated_shared()
+#define MO_ALIGNED_SHARED(name) MO_DYNAMIC_SHARED(name) /* to 1024 bytes; one kind in a .cu file */
 
 static inline void mo_async_copy16(void *shared, const void *global)
 {
@@ -98,6 +99,7 @@ static inline void mo_grid_release(void)
 
 #define MO_KERNEL(name, args)   extern "C" __global__ void name(const __grid_constant__ args op)
 #define MO_DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+#define MO_ALIGNED_SHARED(name) extern __shared__ __align__(1024) uint8_t name[]
 
 static __device__ __forceinline__ void mo_async_copy16(void *shared, const void *global)
 {

@@ -30,7 +30,7 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     MO_BOUNDED(mo_panel_grouped_##name, mo_op_grouped, mo_panel_##name::THREADS, 2);                         \
     MO_KERNEL(mo_panel_grouped_##name, mo_op_grouped)                                                        \
     {                                                                                                        \
-        MO_DYNAMIC_SHARED(shared);                                                                           \
+        MO_ALIGNED_SHARED(shared);                                                                           \
         mo_tile_job *job = (mo_tile_job *)shared;                                                            \
         mo_panel_grouped_job(op, mo_panel_##name::ROWS, mo_panel_##name::TOKENS, job);                       \
         __syncthreads();                                                                                     \
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     MO_BOUNDED(mo_panel_product_##name, mo_op_product, 32 * DOWN, blocks);                                   \
     MO_KERNEL(mo_panel_product_##name, mo_op_product)                                                        \
     {                                                                                                        \
-        MO_DYNAMIC_SHARED(shared);                                                                           \
+        MO_ALIGNED_SHARED(shared);                                                                           \
         mo_panel_product<mo_panel<FIRST, DOWN, N>, mo_panel<SECOND, DOWN, N>>(op, shared);                   \
     }
 

@@ -9,6 +9,7 @@
 
 #include "device/cuda/jobs.cuh"
 #include "device/cuda/panel_decode.cuh"
+#include "device/cuda/panel_group.cuh"
 
 /* DOWN warps of 16 rows; all have the same N 16-token pieces. */
 template <int TYPE_, int DOWN_, int N_> struct mo_panel {
@@ -24,30 +25,35 @@ template <int TYPE_, int DOWN_, int N_> struct mo_panel {
 
 /* ---- Copies ---- */
 
-/* The bytes of span `number` of all rows. Rows past the end take the last one's: they are never stored. */
+/* The bytes of span `number` of all rows that there are. */
 template <class P>
 static __device__ __forceinline__ void mo_panel_fetch_rows(const mo_tile_job &job, int number, uint8_t *raw)
 {
     constexpr int LANES = P::SPAN.chunks <= 8 ? 8 : 16; /* that copy a row */
-    const int64_t from = (int64_t)number * P::SPAN.bytes;
-    const int bytes = (int)min(job.row_bytes - from, (int64_t)P::SPAN.bytes);
-    const uint8_t *const end = job.data + job.rows * job.row_bytes;
-    const int c = threadIdx.x % LANES;
-    MO_UNROLL(4)
-    for (int r = threadIdx.x / LANES; r < P::ROWS; r += P::THREADS / LANES) {
-        const int64_t offset = min(job.row + r, job.rows - 1) * job.row_bytes + from;
-        const int before = (int)offset & 15; /* data is aligned */
-        const uint8_t *at = job.data + offset - before + 16 * c;
-        uint8_t *to = raw + r * P::STRIDE + 16 * c;
-        if (16 * c < before + bytes) {
-            if (at + 16 <= end) {
+    constexpr int PASS = P::THREADS / LANES;
+    static_assert(PASS * P::SPAN.block_bytes % 16 == 0, "a thread's rows begin at the same place modulo 16");
+    const int64_t row_bytes = job.row_bytes, from = (int64_t)number * P::SPAN.bytes;
+    const int bytes = (int)min(row_bytes - from, (int64_t)P::SPAN.bytes);
+    const uint8_t *const last = job.data + job.rows * row_bytes - 16; /* where 16 bytes may begin */
+    const int r = threadIdx.x / LANES, c = threadIdx.x % LANES;
+    const int64_t offset = (job.row + r) * row_bytes + from;
+    const int before = (int)offset & 15; /* data is aligned */
+    const uint8_t *at = job.data + offset - before + 16 * c;
+    uint8_t *to = raw + r * P::STRIDE + 16 * c;
+    const int rows = 16 * c < before + bytes ? job.rows - job.row - r : 0; /* from this one on */
+#pragma unroll
+    for (int i = 0; i < P::ROWS; i += PASS) {
+        if (i < rows) {
+            if (at <= last) {
                 mo_async_copy16(to, at);
             } else { /* not one byte more than there is */
-                for (int i = 0; at + i < end; i++) {
-                    to[i] = at[i];
+                for (int j = 0; at + j < last + 16; j++) {
+                    to[j] = at[j];
                 }
             }
         }
+        at += PASS * row_bytes;
+        to += PASS * P::STRIDE;
     }
 }
 
@@ -109,19 +115,30 @@ static __device__ __forceinline__ void mo_panel_fetch(const mo_tile_job &job, co
 
 /* ---- Multiplying ---- */
 
-/* One block of 32 for the warp's 16 rows and the first N of its 16-token pieces. a: the lane's codes; acts: the row that it names of the first
- * piece; scales: its own of that. */
+/* Block b of 32 for the warp's 16 rows and the first N of its 16-token pieces. a: the lane's codes; acts: all tokens' of the step; scales: the
+ * lane's own of the first piece. */
 template <class P, int N>
 static __device__ __forceinline__ void
 mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale<P::FOLD> &rs,
-                  const uint8_t *acts, const float *scales, const int32_t magic[4])
+                  const uint8_t *acts, int b, const float *scales, const int32_t magic[4])
 {
+#if MO_PANEL_GROUP
+    if constexpr (P::FOLD == MO_FOLD_HALVES) {
+        mo_panel_multiply_halves<P, N>(acc, a, rs, acts + 32 * b, scales);
+    } else {
+        mo_panel_multiply_group<P, N>(acc, a, rs, acts + 32 * b, scales);
+    }
+#else
+    /* The lane names row lane % 8 of matrix lane / 8: both halves of the block for eight tokens, then for the next eight. */
+    const int lane = threadIdx.x & 31;
+    const uint8_t *named =
+        acts + ((lane >> 4) * 8 + (lane & 7)) * MO_TILE_K + (((2 * b + (lane >> 3 & 1)) ^ (lane & 7)) << 4);
     const float2 minus = make_float2(-MO_TILE_MAGIC_REAL * rs.a.x, -MO_TILE_MAGIC_REAL * rs.a.y);
     const float2 minus_b = make_float2(-MO_TILE_MAGIC_REAL * rs.b.x, -MO_TILE_MAGIC_REAL * rs.b.y);
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        uint32_t b[4];
-        mo_load_matrices(b, acts + n * (16 * MO_TILE_K));
+        uint32_t pair[4]; /* of eights of tokens */
+        mo_load_matrices(pair, named + n * (16 * MO_TILE_K));
         const float4 d = *(const float4 *)(scales + 16 * n);
         float4 s = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if constexpr (P::FOLD == MO_FOLD_MINIMUM) {
@@ -132,9 +149,10 @@ mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale
         first.s = make_float2(s.x, s.y);
         second.d = make_float2(d.z, d.w);
         second.s = make_float2(s.z, s.w);
-        mo_tile_piece<P::FOLD>(acc[2 * n], a, b, rs, minus, minus_b, first, magic);
-        mo_tile_piece<P::FOLD>(acc[2 * n + 1], a, b + 2, rs, minus, minus_b, second, magic);
+        mo_tile_piece<P::FOLD>(acc[2 * n], a, pair, rs, minus, minus_b, first, magic);
+        mo_tile_piece<P::FOLD>(acc[2 * n + 1], a, pair + 2, rs, minus, minus_b, second, magic);
     }
+#endif
 }
 
 /* A row's scales from the lane that has them: of the warp's row lane / 4 and the one eight further. */
@@ -168,9 +186,10 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
     float mine[2][4];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int r = warp * 16 + g + 8 * i;
-        const uint32_t at = (uint32_t)min(job.row + r, job.rows - 1) * (uint32_t)job.row_bytes +
-                            (uint32_t)number * P::SPAN.bytes;
+        const int r = min(warp * 16 + g + 8 * i,
+                          job.rows - 1 - job.row); /* past the end the last one's, never stored */
+        const uint32_t at =
+            (uint32_t)(job.row + r) * (uint32_t)job.row_bytes + (uint32_t)number * P::SPAN.bytes;
         row[i] = raw + r * P::STRIDE + (at & 15); /* rows keep their place modulo 16 */
         if (t < blocks) {
             mo_panel_scales<P::TYPE>(row[i] + (begin + t) / PER * P::SPAN.block_bytes, (begin + t) % PER,
@@ -178,9 +197,7 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
         }
     }
     const int turn = step % (P::AHEAD + 1);
-    /* The lane names row lane % 8 of matrix lane / 8: both halves of the block for eight tokens, then for the next eight. */
-    const uint8_t *acts =
-        shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K) + ((lane >> 4) * 8 + (lane & 7)) * MO_TILE_K;
+    const uint8_t *acts = shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K);
     const float *scales = (const float *)(shared + P::AT.token_scale) + turn * P::TOKEN_SCALES + 4 * t;
     MO_UNROLL(1)
     for (int b = 0; b < blocks; b++) {
@@ -190,9 +207,8 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
             mo_panel_codes<P::TYPE>(row[i] + (begin + b) / PER * P::SPAN.block_bytes, (begin + b) % PER, t,
                                     &a[i], &a[2 + i]);
         }
-        mo_panel_multiply<P, N>(acc, a, mo_panel_give<P::FOLD>(mine, (lane & ~3) | b),
-                                acts + (((2 * b + (lane >> 3 & 1)) ^ (lane & 7)) << 4),
-                                scales + b * P::TOKENS, magic);
+        const mo_tile_rows_scale<P::FOLD> rs = mo_panel_give<P::FOLD>(mine, (lane & ~3) | b);
+        mo_panel_multiply<P, N>(acc, a, rs, acts, b, scales + b * P::TOKENS, magic);
     }
 }
 
@@ -231,6 +247,7 @@ static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, co
     const int32_t magic[4] = {job.magic[0], job.magic[1], job.magic[2], job.magic[3]};
     for (int step = 0; step < steps; step++) {
         mo_async_wait<P::AHEAD - 1>();
+        mo_panel_show();
         __syncthreads();
         mo_panel_fetch<P>(job, in, step + P::AHEAD, steps, shared);
         mo_panel_step<P, N>(job, acc, step, magic, shared);

@@ -14,6 +14,7 @@ enum {
     MO_PANEL_WIDE_N = 8,
     MO_PANEL_SMALL_DOWN = 4,
     MO_PANEL_SMALL_N = 4,
+    MO_PANEL_ALIGN = 1024, /* of the tokens' codes, for warp groups that multiply */
 };
 
 /* From row to row in shared memory: an odd number of 16-byte chunks, so that eight rows meet different banks. */
@@ -46,7 +47,7 @@ MO_CONSTANT mo_panel_places mo_panel_lay(int32_t type, int32_t rows, int32_t tok
 {
     const int32_t ahead = mo_panel_ahead(type);
     mo_panel_places p = {};
-    p.acts = MO_TILE_JOB;
+    p.acts = MO_PANEL_ALIGN;
     p.token_scale = p.acts + (ahead + 1) * tokens * MO_TILE_K;
     p.source = p.token_scale +
                (ahead + 1) * 4 * MO_TILE_BLOCKS * tokens * mo_fold_token_scales(mo_tile_fold_of(type));
