@@ -126,7 +126,7 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
 /* Logits of all positions under a setting; free() them. */
 static float *logits_of(const oracle *o, const setting *set)
 {
-    sink s = {.rows = malloc(sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab) + 1), .vocab = o->vocab};
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab) + 1, sizeof(float)), .vocab = o->vocab};
     mo_model *model = open_model(o->path, set);
     mo_session *session = open_session(model, set->kv);
     feed(session, o->tokens, ORACLE_TOKENS, set->step, &s);
@@ -214,8 +214,8 @@ static double divergence(const oracle *o, const float *want, const float *got)
 static float *peer_logits(const oracle *o)
 {
     const size_t count = (size_t)(ORACLE_TOKENS * o->vocab);
-    uint16_t *halves = malloc(count * sizeof *halves);
-    float *out = malloc(count * sizeof *out);
+    uint16_t *halves = calloc(count + 1, sizeof *halves);
+    float *out = calloc(count + 1, sizeof *out);
     FILE *f = fopen(MO_TEST_DATA "/oracle/qwen3moe-iq.q.logits.f16", "rb");
     assert_non_null(f);
     assert_int_equal(fread(halves, sizeof *halves, count, f), count);
