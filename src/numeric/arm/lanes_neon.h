@@ -118,7 +118,8 @@ static inline vi vi_load(const int32_t *p)
 }
 static inline vi vi_add(vi a, vi b)
 {
-    return vaddq_s32(a, b);
+    /* Some sums pass the largest number on their way; without signs that is defined. */
+    return vreinterpretq_s32_u32(vaddq_u32(vreinterpretq_u32_s32(a), vreinterpretq_u32_s32(b)));
 }
 static inline vi vi_sub(vi a, vi b)
 {
