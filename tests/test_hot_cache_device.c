@@ -619,7 +619,7 @@ static void three_tiers(void **state)
     for (int i = 0; i < 2; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(0.5, 2);
-        o.ram_bytes = i ? plan.least_bytes + (1 << 20) : (plan.least_bytes + plan.whole_bytes) / 2;
+        o.ram_bytes = i ? plan.least_bytes + (2 << 20) : (plan.least_bytes + plan.whole_bytes) / 2;
         run_and_compare(&o, 1, 10, &report, "three tiers");
         assert_true(report.exchanged > 0);
     }
