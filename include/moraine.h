@@ -885,7 +885,6 @@ typedef struct mo_feed {
     const uint32_t *mask;   /* which tokens it may pick, as in mo_sampler_pick() */
     bool logprobs;          /* the picked token's log probability, */
     int top;                /* and those of the likeliest: so many, at most MO_TOP_MAX */
-    const void *unused;     /* NULL */
     /* A mask that is made while the step runs, instead of `mask`: called with `user` when the logits are there, by any thread of
      * the model's, for several feeds at once. It may wait, as the step then does. NULL: no token may be picked. */
     const uint32_t *(*late_mask)(void *user);

@@ -74,9 +74,6 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
             "shorten it",
             (long long)f->count, (long long)s->state.context);
     }
-    if (f->unused) {
-        return mo_fail(err, MO_EINVAL, "a member of mo_feed that means nothing is not NULL");
-    }
     if (f->sampler && mo_sampler_vocab(f->sampler) != vocab) {
         return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
                        (long long)mo_sampler_vocab(f->sampler), (long long)vocab);
