@@ -1007,7 +1007,8 @@ static void test_plans_and_speeds_are_drawn(void **state)
     shell("grep -q '<svg' plan.svg && grep -q 'VRAM (simulated' plan.svg && grep -q 'tokens/s expected' "
           "plan.svg");
     assert_int_equal(run("bench " PEBBLE " --rounds 1 --prefill 16 --decode 4 --svg bench.svg"), 0);
-    shell("grep -q 'prompt of 16 tokens' bench.svg && grep -q attention bench.svg && grep -q 'answer of 4 tokens' bench.svg");
+    shell("grep -q 'prompt of 16 tokens' bench.svg && grep -q attention bench.svg && grep -q 'answer of 4 "
+          "tokens' bench.svg");
     expect_failure("bench " PEBBLE " --parallel 2 --svg x.svg", 2, "--svg draws the speeds of one sequence");
 }
 

@@ -48,7 +48,7 @@ static mo_model *open_model(const char *path, const setting *s)
     options.context = s->context ? s->context : 256;
     options.batch = s->batch ? s->batch : 64;
     options.map = s->map;
-    options.device = "none"; /* the CPU's engine is what is tested here, also where there is a GPU */
+    options.device = "none";          /* the CPU's engine is what is tested here, also where there is a GPU */
     options.learning.profile = "off"; /* nothing of the user's is read or written */
     if (mo_model_open(path, &options, &model, &err) != MO_OK) {
         fail_msg("%s: %s", path, err.detail);

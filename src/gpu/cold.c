@@ -25,10 +25,11 @@ mo_status mo_gpu_cold_open(mo_gpu_cold *cold, mo_device *device, const mo_model_
         cold_count += cold->layers[i];
         bytes += cold->layers[i] ? mo_state_layer_bytes(spec, size, i) : 0;
     }
-    mo_log(MO_LOG_INFO, "device",
-           "keys and values of %d of %d layers, %.1f MiB, do not fit into device memory: they are in RAM, and "
-           "every token reads those of its sequence over the link",
-           cold_count, spec->layer_count, (double)bytes / (1 << 20));
+    mo_log(
+        MO_LOG_INFO, "device",
+        "keys and values of %d of %d layers, %.1f MiB, do not fit into device memory: they are in RAM, and "
+        "every token reads those of its sequence over the link",
+        cold_count, spec->layer_count, (double)bytes / (1 << 20));
     return MO_OK;
 }
 
