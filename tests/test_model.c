@@ -473,7 +473,12 @@ static void test_weight(void **state)
 static void test_glm(void **state)
 {
     (void)state;
-    mo_checkpoint *m = load_named("glm4moe", false, 0);
+    char path[512];
+    if (!model_path("glm4moe", path)) {
+        print_message("glm4moe is not in the tree; MO_TEST_ORACLE may name its folder\n");
+        skip();
+    }
+    mo_checkpoint *m = load(path, false, 0, NULL);
     const mo_model_spec *spec = mo_checkpoint_spec(m);
     assert_int_equal(spec->layer_count, 3);
     assert_int_equal(spec->mtp_layers, 1); /* whose tensors are in the file and are left there */
