@@ -361,7 +361,7 @@ static mo_status each_tensor(reader *r, int64_t *used, mo_error *err)
             continue;
         }
         status = find_tensors(r, t, &found, err);
-        if (status == MO_OK) {
+        if (found.b && found.of) {
             status = add_tensor(r, &found, used, err);
         }
     }
