@@ -208,7 +208,7 @@ static void wherever_experts_are_the_bits_are_the_same(void **state)
 static void expect_despite(mo_session *session, int64_t step, const float *want)
 {
     const int64_t held = mo_session_length(session) * VOCAB;
-    sink s = {.rows = calloc((size_t)(TOKENS * VOCAB), sizeof(float)), .vocab = VOCAB};
+    sink s = {.rows = calloc((size_t)TOKENS * VOCAB, sizeof(float)), .vocab = VOCAB};
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof f,
                        .session = session,
@@ -256,7 +256,7 @@ static void a_lost_device_costs_reads(void **state)
     for (int after = 0; after < 900; after += SANITIZED ? 283 : 71) {
         mo_model *model = open_model(MO_TEST_MODEL, &set);
         mo_session *session = open_session(model, MO_KV_I16);
-        sink s = {.rows = calloc((size_t)(TOKENS * VOCAB), sizeof(float)), .vocab = VOCAB};
+        sink s = {.rows = calloc((size_t)TOKENS * VOCAB, sizeof(float)), .vocab = VOCAB};
         feed(session, tokens, TOKENS / 2, 6, &s);
         const counts before = count(model);
         slow_cpu(model);

@@ -68,7 +68,7 @@ def a_lost_device_changes_no_answer():
 
 
 def a_model_file_that_is_cut_short_fails_requests_until_it_is_whole():
-    for words in (["--ram", "45M", "--ctx", "512", "--parallel", "2", "--cache-ram", "0"], ["--mmap", "--ctx", "512", "--pin"]):
+    for words in (["--ram", "45M", "--ctx", "512", "--batch", "512", "--parallel", "2", "--cache-ram", "0"], ["--mmap", "--ctx", "512", "--pin"]):
         shutil.copy(PEBBLE, path("cut.gguf"))
         with Server(path("cut.gguf"), *words) as s:
             tiers = s.get("/v1/moraine/status")["models"][0]["tiers"]

@@ -57,10 +57,10 @@ static void print_sum(const mo_device_report *r, const mo_tier_report *tiers)
 {
     char a[32];
     if (r->slots && tiers->slots) {
+        const long long placed = (long long)r->filled + tiers->filled;
         printf("  with RAM       %lld of %lld experts have a place, %.0f %%; %s read at the start, %" PRIu64
                " left RAM for VRAM, %" PRIu64 " came back\n",
-               (long long)(r->filled + tiers->filled), (long long)tiers->experts,
-               percent((uint64_t)(r->filled + tiers->filled), (uint64_t)tiers->experts),
+               placed, (long long)tiers->experts, percent((uint64_t)placed, (uint64_t)tiers->experts),
                cli_bytes_text(tiers->start_bytes, a), tiers->yielded, tiers->taken);
     }
 }

@@ -149,7 +149,6 @@ static void explain(const mo_plan_model *m, const mo_plan *p, bool smallest, cha
 mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo_rates *r, mo_plan *out,
                          mo_error *err)
 {
-    mo_plan plans[MO_PLAN_BATCHES];
     double seconds[MO_PLAN_BATCHES], best = INFINITY;
     const int count = model->batch_count;
     int chosen = -1, first = -1;
@@ -163,14 +162,14 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     }
     for (int i = 0; i < count; i++) {
         const mo_plan_model one = with_batch(model, &model->batches[i]);
-        const mo_status status = mo_plan_make(&one, l, r, &plans[i], i == 0 ? err : NULL);
+        const mo_status status = mo_plan_make(&one, l, r, out, i == 0 ? err : NULL);
         if (status != MO_OK && i == 0) {
             return status; /* larger ones need more */
         }
         seconds[i] = INFINITY;
         if (status == MO_OK) {
-            estimate(&one, r, &plans[i]);
-            seconds[i] = request_seconds(&plans[i]);
+            estimate(&one, r, out);
+            seconds[i] = request_seconds(out);
             best = fmin(best, seconds[i]);
         }
     }
@@ -179,8 +178,13 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     }
     chosen = chosen < 0 ? 0 : chosen; /* not a number: nothing to compare */
     first = chosen == 0 && count > 1 && isinf(seconds[1]);
-    *out = plans[chosen];
     *model = with_batch(model, &model->batches[chosen]);
+    const mo_status status =
+        mo_plan_make(model, l, r, out, err); /* again: all of them at once are too much for small stacks */
+    if (status != MO_OK) {
+        return status;
+    }
+    estimate(model, r, out);
     explain(model, out, first > 0, out->batch_why, sizeof out->batch_why);
     return MO_OK;
 }

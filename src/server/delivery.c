@@ -107,6 +107,9 @@ static void complete(srv_generation *g)
     if (g->listed) {
         srv_running_remove(srv_server_running(g->server), g);
     }
+    if (g->trace) { /* before the client knows the answer's end and asks for it */
+        srv_trace_end(g->trace);
+    }
     add_up(g);
     for (size_t i = 0; i < g->choice_count && !g->failed; i++) {
         if (g->choices[i].failed) {
