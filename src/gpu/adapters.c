@@ -7,19 +7,11 @@ int64_t mo_gpu_adapters_bytes(int64_t rows, int64_t ranks)
     return (rows * ranks * (int64_t)sizeof(float) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
 
-/* Experts are found by their number, at equal distances. */
+/* Experts are found by their number, at equal distances: what was one tensor. */
 static mo_status check_experts(const mo_lora *lora, mo_error *err)
 {
     for (int64_t i = 0; i < lora->count; i++) {
-        const mo_lora_pair *p = &lora->pairs[i], *before = p - 1, *second = p - p->expert + 1;
-        if (p->expert < 1) {
-            continue;
-        }
-        const bool same = i > 0 && before->expert == p->expert - 1 && before->layer == p->layer &&
-                          before->a.w.rows == p->a.w.rows && before->a.w.type == p->a.w.type &&
-                          p->a.w.data - before->a.w.data == second->a.w.data - second[-1].a.w.data &&
-                          p->b - before->b == second->b - second[-1].b;
-        if (!same) {
+        if (lora->pairs[i].alone) {
             return mo_fail(
                 err, MO_EUNSUPPORTED,
                 "%s has a pair for each expert by itself, which devices cannot compute with; convert the "

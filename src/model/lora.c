@@ -310,7 +310,8 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
                            .a = {.w = {.data = a + i * a_bytes, .type = type, .rows = rank, .cols = cols}},
                            .b = b + i * rank * rows,
                            .layer = layer_of(r, w),
-                           .expert = expert_of(w, i)};
+                           .expert = expert_of(w, i),
+                           .alone = w->moe && w->count == 1};
     }
     return status;
 }

@@ -13,6 +13,7 @@ typedef struct mo_lora_pair {
     mo_linear a;    /* [rank] rows of linear->w.cols values, floats of some format, in the file's layout */
     const float *b; /* [rank][linear->w.rows]: column after column */
     int32_t layer, expert; /* as in mo_home; layer -1: of none */
+    bool alone; /* an expert's whose tensors are its own: others of its layer may be anywhere, or missing */
 } mo_lora_pair;
 
 typedef struct mo_lora {

@@ -84,7 +84,10 @@ typedef void (*srv_routes_fn)(void *user, int layer, int64_t position, int32_t t
 
 /* ---- Jobs ------------------------------------------------------------------------------------- */
 
-enum { SRV_ADAPTERS = 16 }; /* as many as a model can have */
+enum {
+    SRV_ADAPTERS = 16,
+    SRV_ADAPTERS_USED = 8
+}; /* as many as a model can have, and as a session can compute with */
 
 typedef struct srv_job_options {
     const int32_t *tokens; /* the prompt, at least 1; copied, as are stop strings and biases */

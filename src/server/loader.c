@@ -19,6 +19,9 @@ static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
     const srv_model_spec *s = &model->spec;
     mo_model_options o = s->loading;
     srv_window w;
+    if (s->adapters_idle) {
+        o.adapter_scales = NULL; /* sessions begin without them */
+    }
     const int64_t cache = s->engine.cache_bytes;
     const srv_window_asked asked = {.context = s->context,
                                     .context_all = s->context_all,

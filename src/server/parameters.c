@@ -121,7 +121,12 @@ bool srv_adapters_read(const srv_place *list, mo_adapter_use *adapters, int coun
         }
         adapters[id].scale = scale;
     }
-    return true;
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        used += adapters[i].scale != 0.0f;
+    }
+    return used <= SRV_ADAPTERS_USED ||
+           srv_wrong(list, "more than 8 adapters have a scale that is not 0; leave some out");
 }
 
 static bool read_adapters(const srv_place *object, srv_parameters *p)

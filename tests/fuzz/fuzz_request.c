@@ -309,6 +309,13 @@ void srv_model_keep(srv_model *model, double seconds)
     (void)seconds;
 }
 
+int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])
+{
+    (void)model;
+    memset(out, 0, sizeof *out * SRV_ADAPTERS);
+    return 2; /* which nothing computes with: their scales are read and checked */
+}
+
 mo_model *srv_model_mo(const srv_model *model)
 {
     return (mo_model *)&model->mo;
