@@ -36,15 +36,26 @@ static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, i
     return some;
 }
 
+/* A transfer that failed is computed by the CPU in the end, from the slot that it has. */
+static bool transfer_failed(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int need)
+{
+    for (int i = 0; i < s->sent; i++) {
+        if (lanes->transfers[i].need == need && lanes->transfers[i].failed) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What is done frees slots for what is still on disk. A slot that was copied from is free when the copy has ended. */
 static mo_status release_done(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
                               mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
-    mo_status status = s->fetched ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
+    mo_status status = s->fetched || s->sent ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
-        if (n->down_done && !n->released) {
+        if (n->down_done && !n->released && !transfer_failed(lanes, s, i)) {
             mo_store_release(store, n);
             n->released = true;
         }

@@ -97,6 +97,17 @@ mo_status mo_gpu_link_copy(const mo_gpu_link *link, mo_dstream *stream, const ui
     return status;
 }
 
+mo_status mo_gpu_link_copy_back(const mo_gpu_link *link, mo_dstream *stream, mo_daddr from, size_t bytes,
+                                uint8_t *to, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (size_t done = 0, run; done < bytes && status == MO_OK; done += run) {
+        run = pinned_run(link, to + done, bytes - done);
+        status = mo_copy_out(stream, to + done, from + done, run, err);
+    }
+    return status;
+}
+
 mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, const mo_weights *w,
                                   mo_daddr to, mo_error *err)
 {

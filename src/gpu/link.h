@@ -46,6 +46,9 @@ mo_status mo_gpu_link_copy(const mo_gpu_link *link, mo_dstream *stream, const ui
                            mo_daddr to, mo_error *err);
 mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, const mo_weights *w,
                                   mo_daddr to, mo_error *err);
+/* The other way round, from the device. */
+mo_status mo_gpu_link_copy_back(const mo_gpu_link *link, mo_dstream *stream, mo_daddr from, size_t bytes,
+                                uint8_t *to, mo_error *err);
 
 /* Copies to and from memory of the host that stays as it is until the stream has come there; made once more if they fail. */
 mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, const void *from, size_t bytes,

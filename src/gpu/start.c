@@ -67,6 +67,7 @@ mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, i
 
 void mo_gpu_start_close(mo_gpu_start *s)
 {
+    mo_gpu_start_abort(s); /* what was lent is given back: the store may go on without the device */
     mo_dstream_destroy(s->stream);
     for (int i = 0; i < GPU_START_MOVES; i++) {
         mo_event_destroy(s->moves[i].arrived);

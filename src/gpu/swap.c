@@ -31,7 +31,8 @@ static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int exp
     for (int i = 0; i < 3 && status == MO_OK; i++) {
         const int64_t bytes =
             matrix[i]->rows * mo_format_row_bytes(mo_format_of(matrix[i]->type), matrix[i]->cols);
-        status = mo_copy_out(lanes->link->fetch, parts[i], from + (mo_daddr)at[i], (size_t)bytes, &ignored);
+        status = mo_gpu_link_copy_back(lanes->link, lanes->link->fetch, from + (mo_daddr)at[i], (size_t)bytes,
+                                       parts[i], &ignored);
     }
     if (status == MO_OK) {
         s->back.busy = true;
