@@ -9,6 +9,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/device.h"
+#include "gpu_memory.h"
 #include "numeric/acts.h"
 #include "numeric/kv.h"
 
@@ -45,55 +46,16 @@ typedef struct run {
     mo_daddr blocks, tables; /* of all layers */
 } run;
 
-static void check(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fprintf(stderr, "%s\n", err->detail);
-        exit(1);
-    }
-}
-
 /* ---- Memory ---- */
-
-static mo_daddr allocate(bench *b, int64_t bytes)
-{
-    mo_daddr at = 0;
-    mo_error err = {0};
-    check(mo_device_alloc(b->device, (size_t)bytes, &at, &err), &err);
-    return at;
-}
-
-static void send(bench *b, mo_daddr to, const void *from, int64_t bytes)
-{
-    mo_error err = {0};
-    check(mo_copy_in(b->stream, to, from, (size_t)bytes, &err), &err);
-    check(mo_dstream_wait(b->stream, &err), &err);
-}
 
 static mo_daddr floats(bench *b, int64_t count)
 {
-    const mo_daddr at = allocate(b, 4 * count);
+    const mo_daddr at = allocate(b->device, 4 * count);
     for (int64_t i = 0; i < count; i += PIECE) {
         const int64_t some = count - i < PIECE ? count - i : PIECE;
-        send(b, at + (mo_daddr)(4 * i), b->noise, 4 * some);
+        send(b->stream, at + (mo_daddr)(4 * i), b->noise, 4 * some);
     }
     return at;
-}
-
-static mo_dacts acts_at(mo_daddr memory, int64_t rows, int64_t cols)
-{
-    static char base[64]; /* only distances matter */
-    const mo_acts a = mo_acts_lay(base, rows, cols);
-    const mo_daddr zero = (mo_daddr)(uintptr_t)base;
-#define PLACE(field) (memory + ((mo_daddr)(uintptr_t)a.field - zero))
-    return (mo_dacts){.x = PLACE(x),
-                      .q = PLACE(q),
-                      .d = PLACE(d),
-                      .s = PLACE(s),
-                      .sum = PLACE(sum),
-                      .half_sum = PLACE(half_sum),
-                      .cols = (int32_t)cols};
-#undef PLACE
 }
 
 /* ---- Ops ---- */
@@ -145,8 +107,8 @@ static mo_daddr places_of(bench *b, const run *r, int64_t first, int64_t count)
     for (int64_t i = 0; places && i < count; i++) {
         places[i] = (mo_dplace){.layers = r->states, .position = first + i, .into = (int32_t)i};
     }
-    const mo_daddr at = allocate(b, count * (int64_t)sizeof *places);
-    send(b, at, places, count * (int64_t)sizeof *places);
+    const mo_daddr at = allocate(b->device, count * (int64_t)sizeof *places);
+    send(b->stream, at, places, count * (int64_t)sizeof *places);
     free(places);
     return at;
 }
@@ -158,9 +120,9 @@ static void make_states(bench *b, run *r, int layers)
     const int64_t bytes = mo_kv_block_bytes(layout);
     mo_dstate states[LAYERS] = {{0}};
     mo_daddr *table = calloc((size_t)(layers * r->length), sizeof *table);
-    r->blocks = allocate(b, layers * r->length * bytes);
-    r->tables = allocate(b, layers * r->length * (int64_t)sizeof *table);
-    r->states = allocate(b, sizeof states);
+    r->blocks = allocate(b->device, layers * r->length * bytes);
+    r->tables = allocate(b->device, layers * r->length * (int64_t)sizeof *table);
+    r->states = allocate(b->device, sizeof states);
     for (int64_t i = 0; table && i < layers * r->length; i++) {
         table[i] = r->blocks + (mo_daddr)(i * bytes);
     }
@@ -170,8 +132,8 @@ static void make_states(bench *b, run *r, int layers)
                                 .first = table[i * r->length],
                                 .stride = bytes};
     }
-    send(b, r->tables, table, layers * r->length * (int64_t)sizeof *table);
-    send(b, r->states, states, sizeof states);
+    send(b->stream, r->tables, table, layers * r->length * (int64_t)sizeof *table);
+    send(b->stream, r->states, states, sizeof states);
     free(table);
 }
 
@@ -188,8 +150,8 @@ static run begin(bench *b, const shape *s, mo_kv_type kv, int64_t tokens, int64_
     r.v = floats(b, most * s->kv_heads * s->length);
     make_states(b, &r, layers);
     r.places = places_of(b, &r, before, tokens);
-    r.partial = allocate(b, 4 * 8 * (all / 128 + 1) * s->heads * (s->length + 3));
-    r.mixed = allocate(b, (int64_t)mo_acts_bytes(tokens, (int64_t)s->heads * s->length));
+    r.partial = allocate(b->device, 4 * 8 * (all / 128 + 1) * s->heads * (s->length + 3));
+    r.mixed = allocate(b->device, (int64_t)mo_acts_bytes(tokens, (int64_t)s->heads * s->length));
     for (int64_t at = 0; at < all; at += some) {
         const int64_t count = all - at < some ? all - at : some;
         const mo_daddr places = places_of(b, &r, at, count);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
 #include "device/device.h"
+#include "gpu_memory.h"
 #include "numeric/acts.h"
 #include "numeric/format.h"
 
@@ -58,55 +59,16 @@ static const shape shapes[] = {
 
 enum { TOKENS_MAX = 8192, ROWS_MAX = TOKENS_MAX * 8 };
 
-static void check(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fprintf(stderr, "%s\n", err->detail);
-        exit(1);
-    }
-}
-
 /* ---- Memory ---- */
-
-static mo_daddr allocate(bench *b, int64_t bytes)
-{
-    mo_daddr at = 0;
-    mo_error err = {0};
-    check(mo_device_alloc(b->device, (size_t)bytes, &at, &err), &err);
-    return at;
-}
-
-static void send(bench *b, mo_daddr to, const void *from, int64_t bytes)
-{
-    mo_error err = {0};
-    check(mo_copy_in(b->stream, to, from, (size_t)bytes, &err), &err);
-    check(mo_dstream_wait(b->stream, &err), &err);
-}
 
 /* Noise in which every scale and every bfloat16 is a small number. */
 static mo_daddr allocate_noise(bench *b, int64_t bytes, const uint8_t *noise)
 {
-    const mo_daddr at = allocate(b, bytes);
+    const mo_daddr at = allocate(b->device, bytes);
     for (int64_t i = 0; i < bytes; i += PIECE) {
-        send(b, at + (mo_daddr)i, noise, bytes - i < PIECE ? bytes - i : PIECE);
+        send(b->stream, at + (mo_daddr)i, noise, bytes - i < PIECE ? bytes - i : PIECE);
     }
     return at;
-}
-
-static mo_dacts acts_at(mo_daddr memory, int64_t rows, int64_t cols)
-{
-    static char base[64]; /* only distances matter */
-    const mo_acts a = mo_acts_lay(base, rows, cols);
-    const mo_daddr zero = (mo_daddr)(uintptr_t)base;
-#define PLACE(field) (memory + ((mo_daddr)(uintptr_t)a.field - zero))
-    return (mo_dacts){.x = PLACE(x),
-                      .q = PLACE(q),
-                      .d = PLACE(d),
-                      .s = PLACE(s),
-                      .sum = PLACE(sum),
-                      .half_sum = PLACE(half_sum),
-                      .cols = (int32_t)cols};
-#undef PLACE
 }
 
 static int64_t matrix_bytes(const shape *s)
@@ -161,8 +123,8 @@ static double time_exact(bench *b, const shape *s, int tokens)
             picks[e * each + i] = (int32_t)((int64_t)i * tokens / each);
         }
     }
-    send(b, b->groups, groups, sizeof groups);
-    send(b, b->picks, picks, sizeof picks);
+    send(b->stream, b->groups, groups, sizeof groups);
+    send(b->stream, b->picks, picks, sizeof picks);
     const mo_op op = {.kind = MO_OP_GROUPED,
                       .grouped = {.in = acts_at(b->acts, tokens, s->cols),
                                   .pick = b->picks,
@@ -240,7 +202,7 @@ static double time_wide(bench *b, const shape *s, int tokens)
             pointers[EXPERTS_MAX + e] = b->in + i * each * (uint64_t)s->cols * 2;
             pointers[2 * EXPERTS_MAX + e] = b->y + i * each * (uint64_t)s->rows * 2;
         }
-        send(b, b->pointers, pointers, sizeof pointers);
+        send(b->stream, b->pointers, pointers, sizeof pointers);
     }
     for (int i = 0; i <= ROUNDS; i++) {
         int failed = b->synchronize();
@@ -326,10 +288,10 @@ int main(int argc, char **argv)
     b.wide = allocate_noise(&b, wide, noise);
     b.in = allocate_noise(&b, in, noise);
     b.acts = allocate_noise(&b, acts, noise);
-    b.y = allocate(&b, y);
-    b.groups = allocate(&b, (int64_t)sizeof(mo_dgroup) * EXPERTS_MAX);
-    b.picks = allocate(&b, (int64_t)sizeof(int32_t) * ROWS_MAX);
-    b.pointers = allocate(&b, (int64_t)sizeof(uint64_t) * 3 * EXPERTS_MAX);
+    b.y = allocate(b.device, y);
+    b.groups = allocate(b.device, (int64_t)sizeof(mo_dgroup) * EXPERTS_MAX);
+    b.picks = allocate(b.device, (int64_t)sizeof(int32_t) * ROWS_MAX);
+    b.pointers = allocate(b.device, (int64_t)sizeof(uint64_t) * 3 * EXPERTS_MAX);
     b.copy_rate = time_copy(&b, 256 << 20);
     if (!open_blas(&b)) {
         fprintf(stderr, "no cuBLAS here (LD_LIBRARY_PATH may name its folder): exact products alone\n");

@@ -10,6 +10,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/device.h"
+#include "gpu_memory.h"
 #include "numeric/acts.h"
 #include "numeric/format.h"
 #include "numeric/kinds.h"
@@ -38,23 +39,7 @@ typedef struct bench {
     double copy_rate;
 } bench;
 
-static void check(mo_status status, const mo_error *err)
-{
-    if (status != MO_OK) {
-        fprintf(stderr, "%s\n", err->detail);
-        exit(1);
-    }
-}
-
 /* ---- Memory ---- */
-
-static mo_daddr allocate(bench *b, int64_t bytes)
-{
-    mo_daddr at = 0;
-    mo_error err = {0};
-    check(mo_device_alloc(b->device, (size_t)bytes, &at, &err), &err);
-    return at;
-}
 
 /* Noise that no format minds: scales are small numbers in every place where one may be. */
 static void fill(bench *b, mo_daddr memory, int64_t bytes)
@@ -84,22 +69,6 @@ static mo_daddr next_bytes(bench *b, int64_t bytes)
     b->at = b->at + bytes > POOL_BYTES ? 0 : b->at;
     b->at += bytes;
     return b->pool + (mo_daddr)(b->at - bytes);
-}
-
-static mo_dacts acts_at(mo_daddr memory, int64_t rows, int64_t cols)
-{
-    static char base[64]; /* only distances matter */
-    const mo_acts a = mo_acts_lay(base, rows, cols);
-    const mo_daddr zero = (mo_daddr)(uintptr_t)base;
-#define PLACE(field) (memory + ((mo_daddr)(uintptr_t)a.field - zero))
-    return (mo_dacts){.x = PLACE(x),
-                      .q = PLACE(q),
-                      .d = PLACE(d),
-                      .s = PLACE(s),
-                      .sum = PLACE(sum),
-                      .half_sum = PLACE(half_sum),
-                      .cols = (int32_t)cols};
-#undef PLACE
 }
 
 /* ---- Timing ---- */
@@ -418,12 +387,12 @@ int main(int argc, char **argv)
     check(mo_event_create(b.device, &b.to, &err), &err);
     const char *only = argc > 3 ? argv[3] : "";
     const int64_t acts_bytes = (int64_t)mo_acts_bytes(TOKENS_MAX, 28672);
-    b.pool = allocate(&b, POOL_BYTES);
-    b.acts = allocate(&b, acts_bytes);
-    b.hidden = allocate(&b, acts_bytes);
-    b.y = allocate(&b, OUT_FLOATS * 4);
+    b.pool = allocate(b.device, POOL_BYTES);
+    b.acts = allocate(b.device, acts_bytes);
+    b.hidden = allocate(b.device, acts_bytes);
+    b.y = allocate(b.device, OUT_FLOATS * 4);
     b.work = allocate(
-        &b, OPS * (int64_t)(sizeof(worklist) > sizeof(grouping) ? sizeof(worklist) : sizeof(grouping)));
+        b.device, OPS * (int64_t)(sizeof(worklist) > sizeof(grouping) ? sizeof(worklist) : sizeof(grouping)));
     fill(&b, b.acts, acts_bytes);
     fill(&b, b.hidden, acts_bytes);
     fill(&b, b.pool, POOL_BYTES);

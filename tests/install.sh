@@ -7,18 +7,7 @@ build=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export XDG_CACHE_HOME=$scratch/cache # what is learned here must not reach the user's profiles
-number=0
-check() { # what, command...
-    local what=$1
-    shift
-    number=$((number + 1))
-    if "$@" >"$scratch/log" 2>&1; then
-        echo "ok $number - $what"
-    else
-        echo "not ok $number - $what"
-        sed 's/^/# /' "$scratch/log"
-    fi
-}
+. tests/support/tap.sh
 
 check "installs" cmake --install "$build" --prefix "$scratch/usr"
 library=$(dirname "$(find "$scratch/usr" -name 'libmoraine.so' | head -n 1)")

@@ -8,18 +8,7 @@ build=$(realpath "$1")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 root=$scratch/root
-number=0
-check() { # what, command...
-    local what=$1
-    shift
-    number=$((number + 1))
-    if "$@" >"$scratch/log" 2>&1; then
-        echo "ok $number - $what"
-    else
-        echo "not ok $number - $what"
-        tail -n 40 "$scratch/log" | sed 's/^/# /'
-    fi
-}
+. tests/support/tap.sh
 skip() { # why, what...
     local why=$1 what
     shift

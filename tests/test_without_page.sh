@@ -7,18 +7,7 @@ build=$(realpath "$1")
 scratch=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server"; rm -rf "$scratch"' EXIT
-number=0
-check() { # what, command...
-    local what=$1
-    shift
-    number=$((number + 1))
-    if "$@" >"$scratch/log" 2>&1; then
-        echo "ok $number - $what"
-    else
-        echo "not ok $number - $what"
-        tail -n 40 "$scratch/log" | sed 's/^/# /'
-    fi
-}
+. tests/support/tap.sh
 configure() { # cmake options...
     cmake -S . -B "$scratch/build" -G Ninja -DMO_CUDA=OFF -DBUILD_TESTING=OFF "$@" >"$scratch/configured" 2>&1
 }
