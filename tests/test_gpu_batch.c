@@ -431,6 +431,41 @@ static void few_stages(void **state)
     }
 }
 
+/* Neither way: a driver refuses copies that begin in one pinned piece and end in another. */
+static void copies_stay_within_pinned_pieces(void **state)
+{
+    (void)state;
+    enum { PIECE = 4096, BYTES = 3 * PIECE };
+    const char *asked = getenv("MO_TEST_DEVICE");
+    uint8_t *memory = aligned_alloc(PIECE, (size_t)8 * PIECE);
+    mo_error err = {.detail = ""};
+    mo_device *device = NULL;
+    mo_gpu_link link;
+    mo_daddr there = 0;
+    for (int i = 0; i < 8 * PIECE; i++) {
+        memory[i] = (uint8_t)(i * 2654435761u >> 24);
+    }
+    check(mo_device_choose(asked ? asked : "sim", &device, NULL, 0, &err), &err);
+    count_calls(device);
+    check(mo_gpu_link_open(&link, device, PIECE, &err), &err);
+    mo_gpu_link_adopt(&link, 0, memory, (size_t)8 * PIECE, "memory of a test");
+    assert_true(mo_gpu_link_pinned(&link, memory));
+    check(mo_device_alloc(device, BYTES, &there, &err), &err);
+    count_anew();
+    check(mo_gpu_link_copy(&link, link.main, memory + 1000, BYTES, there, &err), &err);
+    assert_int_equal(seen.copies, 4);
+    check(mo_gpu_link_copy_back(&link, link.main, there, BYTES, memory + 4 * PIECE + 1000, &err), &err);
+    assert_int_equal(seen.copies, 8);
+    check(mo_dstream_wait(link.main, &err), &err);
+    assert_memory_equal(memory + 4 * PIECE + 1000, memory + 1000, BYTES);
+    mo_device_free(device, there);
+    mo_gpu_link_stop(&link);
+    mo_gpu_link_close(&link);
+    device->backend = real;
+    mo_device_close(device);
+    free(memory);
+}
+
 /* Copies end where a pinned piece does; what could not be pinned crosses all the same. */
 static void pinned_pieces(void **state)
 {
@@ -620,6 +655,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(windows_have_holes),
         cmocka_unit_test(few_stages),
         cmocka_unit_test(pinned_pieces),
+        cmocka_unit_test(copies_stay_within_pinned_pieces),
         cmocka_unit_test(slots_change_behind_the_window),
         cmocka_unit_test(the_cpu_computes_some_experts_of_few_tokens),
         cmocka_unit_test(a_failed_copy_beside_the_cpu_is_made_again),
