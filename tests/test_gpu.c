@@ -446,14 +446,16 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
     float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
     const int64_t ceilings[] = {plan.least_bytes + (2 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
     for (int i = 0; i < 2; i++) {
-        for (int j = 0; j < 4; j++) {
-            const setting set = {.device = device_name,
-                                 .ram = ceilings[i],
-                                 .vram = j % 2 ? (int64_t)32 << 20 : 0,
-                                 .cpu_moe = j == 2,
-                                 .step = j < 2    ? 1
-                                         : j == 2 ? 4
-                                                  : 20};
+        for (int j = 0; j < 6; j++) {
+            static const int64_t steps[] = {1, 1, 4, 20, 4, 8};
+            setting set = {.device = device_name,
+                           .ram = ceilings[i],
+                           .vram = j == 1 || j == 3 ? (int64_t)32 << 20 : 0,
+                           .cpu_moe = j == 2 || j > 3,
+                           .step = steps[j]};
+            if (j > 3) { /* slots are free for what is on disk when their copies have ended, not before */
+                set.postfetch = j == 4 ? MO_POSTFETCH_DOWN : MO_POSTFETCH_EXPERT;
+            }
             float *got = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &set);
             assert_memory_equal(got, want, sizeof(float) * (size_t)(TOKENS * vocab));
             free(got);
