@@ -76,12 +76,22 @@ static void decode(srv_pace *p, machine m, int answers, int steps, double noise,
     }
 }
 
-/* What an answer must bear: the bound; where a token alone takes as long, twice that; and pieces that cannot be smaller. */
+/* What an answer must bear: the bound; where a token alone takes as long, twice that; pieces that cannot be smaller; and up to half
+ * a second where less would make the prompt pass at less than two thirds of the rate that it has alone. */
 static double bearable(const srv_pace *p, machine m, int answers)
 {
     const double least = m(16.0 + answers), alone = 2.0 * m(answers);
-    const double most = least > alone ? least : alone;
-    return most > p->bound_s ? most : p->bound_s;
+    double most = least > alone ? least : alone;
+    most = most > p->bound_s ? most : p->bound_s;
+    const double rate = BATCH / m(BATCH);
+    for (double piece = 16.0; most < 0.5 && piece + answers <= BATCH; piece += 1.0) {
+        const double seconds = m(piece + answers);
+        if (seconds > 0.5 || (seconds > most && piece / (seconds - m(answers)) > 0.7 * rate)) {
+            break;
+        }
+        most = seconds > most ? seconds : most;
+    }
+    return most;
 }
 
 static void answers_wait_no_longer_than_the_bound(void **state)
@@ -118,6 +128,25 @@ static void prompts_pass_as_fast_as_the_bound_allows(void **state)
         assert_true(piece + 2 == BATCH || machines[i]((double)piece + 2.0) >= 0.5 * p.bound_s);
         const passing next = pass(&p, machines[i], 2, 0.0, &seed);
         assert_true(next.steps <= 2 * (PROMPT / piece + 1));
+    }
+}
+
+/* Where every step reads most of the experts, pieces are as large as it takes for that not to be most of what they cost. */
+static void prompts_pass_at_a_useful_rate(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MACHINES; i++) {
+        for (int answers = 1; answers <= 8; answers *= 2) {
+            uint32_t seed = 1;
+            srv_pace p;
+            srv_pace_init(&p, BATCH, 0.05);
+            srv_pace_learn(&p, 0, BATCH, machines[i](BATCH));
+            decode(&p, machines[i], answers, 20, 0.0, &seed);
+            pass(&p, machines[i], answers, 0.0, &seed);
+            const double piece = (double)srv_pace_piece(&p, answers), rate = BATCH / machines[i](BATCH);
+            const double beyond = machines[i](piece + answers) - machines[i](answers);
+            assert_true(piece / beyond >= 0.6 * rate);
+        }
     }
 }
 
@@ -215,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_wait_no_longer_than_the_bound),
         cmocka_unit_test(prompts_pass_as_fast_as_the_bound_allows),
+        cmocka_unit_test(prompts_pass_at_a_useful_rate),
         cmocka_unit_test(a_machine_that_wavers),
         cmocka_unit_test(one_bad_step_is_soon_forgotten),
         cmocka_unit_test(whoever_comes_waits_for_no_long_step),

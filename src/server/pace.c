@@ -5,6 +5,9 @@ enum { FIRST_PIECE = 64, LEAST_PIECE = 16, LONE_PIECE = 512 };
 /* What a step of prompts alone may take. It may take longer where the time is not that of its tokens, as when every step reads
  * all experts from disk, and where fewer than LONE_PIECE would fit. */
 #define LONE_S 1.0
+/* A piece may take longer than the bound where a smaller one would be mostly what every step costs (reading experts): up to
+ * where a third of it is, so that prompts pass at two thirds of the rate that they have alone, and answers wait no longer than this. */
+#define PATIENCE_S 0.5
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s)
 {
@@ -32,6 +35,29 @@ static void guess(srv_pace *p, int64_t prompt, double seconds)
     const double fits = 0.5 * (double)prompt * p->bound_s / seconds;
     p->piece = fits > LEAST_PIECE ? fits : LEAST_PIECE;
     p->piece = p->piece < (double)p->batch ? p->piece : (double)p->batch;
+}
+
+/* What one step of prompts takes says how fast they are alone; short ones say little. */
+static void learn_rate(srv_pace *p, double tokens, double seconds)
+{
+    if (tokens >= FIRST_PIECE) {
+        p->rate += p->rate > 0.0 ? 0.5 * (tokens / seconds - p->rate) : tokens / seconds;
+    }
+}
+
+/* The tokens that a piece must have to be worth its step, of which `prompt` tokens took `seconds` more than answers alone do.
+ * 0: any number is. */
+static double worthwhile(const srv_pace *p, double prompt, double seconds)
+{
+    const double idle = p->rate > 0.0 ? seconds - prompt / p->rate : 0.0; /* does not depend on the piece */
+    if (idle <= 0.0) {
+        return 0.0;
+    }
+    const double enough = 2.0 * idle * p->rate, bearable = (PATIENCE_S - p->alone_s - idle) * p->rate;
+    const double goal = enough < bearable ? enough : bearable;
+    return p->piece +
+           (goal - p->piece) /
+               3.0; /* part of the way: `idle` is less in a larger piece where most of it is experts */
 }
 
 /* Do the tokens that this step has more than the last one take less than half of what as many took there? */
@@ -69,6 +95,7 @@ void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
         return;
     }
     if (!answers) {
+        learn_rate(p, (double)prompt, seconds);
         learn_alone(p, (double)prompt, seconds);
         if (!p->met) {
             guess(p, prompt, seconds);
@@ -83,7 +110,9 @@ void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
     /* What a step takes is a part that does not depend on the piece and one that does; the first is at most what a step
      * alone takes, so scaling by the second never oversteps. */
     const double fixed = p->alone_s < 0.9 * seconds ? p->alone_s : 0.9 * seconds;
-    const double fits = (double)prompt * (0.9 * target(p) - fixed) / (seconds - fixed);
+    const double in_time = (double)prompt * (0.9 * target(p) - fixed) / (seconds - fixed);
+    const double worth = worthwhile(p, (double)prompt, seconds - fixed);
+    const double fits = in_time > worth ? in_time : worth;
     const double most = 2.0 * (double)prompt > p->piece ? 2.0 * (double)prompt : p->piece;
     double next = fits < most ? fits : most; /* a short piece says little about a long one */
     if (next > p->piece && (double)prompt < 0.5 * p->piece) {

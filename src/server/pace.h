@@ -1,5 +1,6 @@
 /* Pace: how many tokens of prompts a step may carry beside the tokens of running answers, so that these are not delayed by
- * more than a bound, and how many alone, so that a request that comes has its turn soon. Found from the times of steps as they are measured: nothing else is assumed about the machine. */
+ * more than a bound (or by what lets the prompt pass at a useful rate), and how many alone, so that a request that comes has its turn soon.
+ * Found from the times of steps as they are measured: nothing else is assumed about the machine. */
 #ifndef SRV_PACE_H
 #define SRV_PACE_H
 
@@ -11,6 +12,7 @@ typedef struct srv_pace {
     double bound_s; /* between two tokens of an answer */
     double alone_s; /* what a step without prompts takes now; 0: not known */
     double piece;   /* tokens that were found to fit */
+    double rate;    /* tokens/s of prompts alone; 0: not known */
     bool met;       /* steps with answers and prompts have been measured */
 
     /* Prompts beside which nobody answers: whoever comes meanwhile waits for the step. */
