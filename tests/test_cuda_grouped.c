@@ -272,7 +272,8 @@ static int64_t odd_cols(mo_type type)
 
 static bool has_panel(mo_type type)
 {
-    return type == MO_MXFP4 || type == MO_Q8_0 || type == MO_Q4_K || type == MO_Q6_K;
+    return type == MO_MXFP4 || type == MO_NVFP4 || type == MO_Q8_0 || type == MO_Q5_0 || type == MO_Q4_K ||
+           type == MO_Q5_K || type == MO_Q6_K;
 }
 
 static void assert_shape(const char *kernel, mo_type type, const char *shape)
@@ -345,9 +346,9 @@ static void short_and_long_rows(void **state)
     }
 }
 
-/* Several matrices of one op, of all folds; and one that is absent. */
-static const char *check_product(const mo_type *mix, int count, int64_t tokens, int64_t cols, int compute,
-                                 int sms)
+/* Several matrices of one op, of all folds; and one that is absent. The first has `least` rows, each after it 45 more. */
+static const char *check_rows(const mo_type *mix, int count, int64_t least, int64_t tokens, int64_t cols,
+                              int compute, int sms)
 {
     uint64_t seed = 9 + (uint64_t)tokens;
     mo_acts acts = make_acts(tokens, cols, &seed, ORDINARY);
@@ -356,7 +357,7 @@ static const char *check_product(const mo_type *mix, int count, int64_t tokens, 
     uint8_t *data[MO_OP_MATRICES];
     float *y[MO_OP_MATRICES], *want[MO_OP_MATRICES], *scale[MO_OP_MATRICES], *bias[MO_OP_MATRICES];
     for (int i = 0; i < count; i++) {
-        const int64_t rows = 40 + 45 * i;
+        const int64_t rows = least + 45 * i;
         data[i] = make_matrix(mix[i], rows, cols, &seed, ORDINARY);
         scale[i] = make_floats(1, &seed);
         bias[i] = make_floats(rows, &seed);
@@ -375,7 +376,7 @@ static const char *check_product(const mo_type *mix, int count, int64_t tokens, 
     }
     const char *kernel = run(mo_cuda_launch_product_wide, &op, compute, sms);
     for (int i = 0; i < count; i++) {
-        compare(kernel, mix[i], y[i], want[i], tokens, 40 + 45 * i, op.product.stride[i]);
+        compare(kernel, mix[i], y[i], want[i], tokens, least + 45 * i, op.product.stride[i]);
         free(data[i]);
         free(scale[i]);
         free(bias[i]);
@@ -386,13 +387,24 @@ static const char *check_product(const mo_type *mix, int count, int64_t tokens, 
     return kernel;
 }
 
+static const char *check_product(const mo_type *mix, int count, int64_t tokens, int64_t cols, int compute,
+                                 int sms)
+{
+    return check_rows(mix, count, 40, tokens, cols, compute, sms);
+}
+
 /* Every number of 16-token pieces that a panel has code for, groups without rows between others, rows that end anywhere. */
 static void panels(void **state)
 {
     (void)state;
-    static const int64_t tokens[] = {33, 65, 96, 97, 128, 150};
-    const grouping g = {
-        .groups = 6, .count = {0, 200, 31, 0, 90, 17}, .pick = true, .dress = true, .compute = 90, .sms = 1};
+    static const int64_t tokens[] = {33, 65, 96, 128, 150};
+    const grouping g = {.groups = 7,
+                        .count = {0, 200, 31, 0, 90, 17, 80},
+                        .pick = true,
+                        .dress = true,
+                        .compute = 90,
+                        .sms = 1};
+    const grouping few = {.groups = 4, .count = {16, 48, 64, 5}, .compute = 80, .sms = 1};
     for (int i = FLOATS; i < TYPES; i++) {
         if (!has_panel(types[i])) {
             continue;
@@ -401,12 +413,31 @@ static void panels(void **state)
         assert_shape(check_grouped(types[i], 129, cols, &g), types[i], "panel");
         assert_shape(check_grouped(types[i], 15, mo_format_of(types[i])->block_values, &g), types[i],
                      "panel");
-        for (int t = 0; types[i] != MO_MXFP4 && t < 6; t++) {
-            const mo_type both[] = {types[i], types[i] == MO_Q8_0 ? MO_Q8_0 : MO_Q6_K};
-            const char *kernel = check_product(both, 2, tokens[t], cols, 90, 2);
-            assert_non_null(strstr(kernel, tokens[t] <= 128 ? "panel" : "wide"));
-            assert_non_null(strstr(check_product(both, 2, tokens[t], cols, 80, tokens[t] > 64 ? 1000 : 1),
-                                   tokens[t] > 64 ? "small" : "panel"));
+        check_grouped(types[i], 20, cols, &few);
+        for (int t = 0; t < 5; t++) {
+            const mo_type both[] = {types[i],
+                                    mo_format_of(types[i])->block_values == 256 ? MO_Q6_K : MO_Q8_0};
+            assert_non_null(strstr(check_product(both, 2, tokens[t], cols, 80, 1), "small"));
+            assert_non_null(strstr(check_rows(both, 2, 128, tokens[t], cols, 90, 1),
+                                   tokens[t] > 64 && tokens[t] <= 128 ? "wide" : "small"));
+        }
+    }
+}
+
+/* Float matrices whose rows are whole blocks: of any number, in groups and in products, of either size of panel. */
+static void float_panels(void **state)
+{
+    (void)state;
+    static const int64_t cols[] = {32, 96, 288, 512};
+    const grouping wide = {
+        .groups = 3, .count = {70, 0, 33}, .pick = true, .dress = true, .compute = 90, .sms = 1};
+    const grouping small = {.groups = 2, .count = {17, 40}, .pick = true, .compute = 75, .sms = 1};
+    for (int i = 0; i < FLOATS; i++) {
+        for (int c = 0; c < 4; c++) {
+            assert_string_equal(check_grouped(types[i], 70, cols[c], &wide), "mo_grouped_float_wide");
+            assert_string_equal(check_grouped(types[i], 33, cols[c], &small), "mo_grouped_float_small");
+            assert_string_equal(check_product(&types[i], 1, 65, cols[c], 90, 1), "mo_product_float_wide");
+            assert_string_equal(check_product(&types[i], 1, 40, cols[c], 90, 7), "mo_product_float_small");
         }
     }
 }
@@ -416,11 +447,13 @@ static void several_matrices(void **state)
     (void)state;
     static const mo_type same[] = {MO_Q4_K, MO_Q4_K, MO_Q5_K, MO_Q5_1, MO_Q4_1};
     static const mo_type mixed[] = {MO_Q8_0, MO_F32, MO_Q6_K, MO_MXFP4, MO_BF16};
+    static const mo_type all[] = {MO_Q2_K, MO_F32, MO_Q6_K, MO_MXFP4, MO_BF16};
     static const mo_type rest[] = {MO_NVFP4, MO_Q2_K, MO_IQ4_XS};
     static const int64_t tokens[] = {9, 33, 140};
     for (int i = 0; i < 3; i++) {
         check_product(same, 5, tokens[i], 512, 90, 1);
         check_product(mixed, 5, tokens[i], 256, 90, 1);
+        check_product(all, 5, tokens[i], 256, 90, 1);
         check_product(rest, 3, tokens[i], 256, 75, 100);
     }
 }
@@ -498,6 +531,7 @@ int main(void)
         cmocka_unit_test(hostile_values),
         cmocka_unit_test(several_matrices),
         cmocka_unit_test(panels),
+        cmocka_unit_test(float_panels),
     };
     return cmocka_run_group_tests_name("cuda grouped", tests, NULL, NULL);
 }

@@ -18,9 +18,8 @@ static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, int exper
 MO_BOUNDED(mo_arrange, mo_op_arrange, 32 * MO_ARRANGE_MANY_WARPS, 1);
 MO_KERNEL(mo_arrange, mo_op_arrange)
 {
-    constexpr int MANY = MO_ARRANGE_MANY_WARPS * MO_ARRANGE_MANY_EXPERTS,
-                  FEW = MO_ARRANGE_WARPS * MO_OP_EXPERTS;
-    __shared__ int counts[MANY > FEW ? MANY : FEW]; /* [warps][experts]: a warp's rows, then its next place */
+    static_assert(MO_ARRANGE_WARPS * MO_OP_EXPERTS <= MO_ARRANGE_COUNTS, "any layer has space");
+    __shared__ int counts[MO_ARRANGE_COUNTS]; /* [warps][experts]: a warp's rows, then its next place */
     __shared__ int total[MO_OP_EXPERTS];
     __shared__ int sums[MO_ARRANGE_MANY_WARPS];
     mo_grid_begin();

@@ -1,6 +1,5 @@
 /* Matrix-matrix products: MO_OP_GROUPED, and MO_OP_PRODUCT with many tokens. One kernel for each fold and shape of tile,
  * for either op; launch_grouped.c chooses. */
-#include "device/cuda/float_tile.cuh"
 #include "device/cuda/jobs.cuh"
 
 #define MO_TILE_KERNELS(name, FOLD, SHAPE, blocks)                                                           \
@@ -34,30 +33,3 @@ MO_TILE_SHAPES_OF(minimum, MO_FOLD_MINIMUM)
 MO_TILE_SHAPES_OF(half_minima, MO_FOLD_HALF_MINIMA)
 MO_TILE_SHAPES_OF(half_scales, MO_FOLD_HALVES)
 MO_TILE_SHAPES_OF(two_steps, MO_FOLD_TWO_STEPS)
-
-MO_KERNEL(mo_grouped_float, mo_op_grouped)
-{
-    mo_tile_job job;
-    if (mo_grouped_job(op, MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
-        mo_float_block(job, op.in);
-    }
-}
-
-MO_KERNEL(mo_product_tile_float, mo_op_product)
-{
-    mo_tile_job job;
-    if (mo_product_job(op, mo_of_fold<MO_FOLD_NONE>(), MO_FLOAT_TILE_ROWS, MO_FLOAT_TILE_TOKENS, &job)) {
-        mo_float_block(job, op.in);
-    }
-}
-
-/* Routers, whose rows are few. A block has one of them. */
-MO_KERNEL(mo_product_tile_float_few, mo_op_product)
-{
-    mo_tile_job job;
-    if (mo_product_job(op, mo_of_fold<MO_FOLD_NONE>(), 1, MO_FLOAT_TILE_TOKENS, &job)) {
-        mo_float_row(job, op.in);
-    } else {
-        mo_grid_begin();
-    }
-}

@@ -1,6 +1,7 @@
 /* Launches of matrix-matrix products: strips (strip.cu) for few tokens; for more, panels (panel.cu) where a device has shared memory for them
- * and a format has one, else tiles (grouped.cu). */
+ * and a format has one, else tiles (grouped.cu). Float matrices go by themselves (floats.cu). */
 #include "base/status.h"
+#include "device/cuda/floats_launch.h"
 #include "device/cuda/panel_launch.h"
 #include "device/cuda/strip_launch.h"
 #include "device/cuda/tile.h"
@@ -97,10 +98,7 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     }
     const mo_fold fold = mo_tile_fold_of(g->matrix.type);
     if (fold == MO_FOLD_NONE) {
-        return fill(out, "mo_grouped_float", tiles_of(g->matrix.rows, MO_FLOAT_TILE_ROWS),
-                    tiles_of(g->most, MO_FLOAT_TILE_TOKENS), g->count, MO_FLOAT_TILE_THREADS, 0, err) < 0
-                   ? -1
-                   : 1;
+        return mo_cuda_launch_floats_grouped(g, compute, sms, out, err);
     }
     const int64_t row_tiles = tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
     const int64_t average = g->most < tiles_of(g->rows, g->count) ? g->most : tiles_of(g->rows, g->count);
@@ -121,18 +119,6 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
                : 1;
 }
 
-/* Would larger tiles of float matrices leave multiprocessors without work? */
-static bool few_rows(const mo_op_product *p, int sms)
-{
-    int64_t tiles = 0;
-    for (int i = 0; i < p->count; i++) {
-        if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == MO_FOLD_NONE) {
-            tiles += tiles_of(p->matrix[i].rows, MO_FLOAT_TILE_ROWS);
-        }
-    }
-    return tiles * tiles_of(p->tokens, MO_FLOAT_TILE_TOKENS) < sms;
-}
-
 /* One launch for all matrices of a fold. Returns how many: 0 or 1; -1 on failure. */
 static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sms, mo_cuda_launch *out,
                        mo_error *err)
@@ -149,26 +135,18 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     if (wide == 0) {
         return 0;
     }
-    const bool quantized = fold != MO_FOLD_NONE;
     const mo_tile_shape chosen = choose_shape(p->tokens, wide, compute, sms);
-    const bool few = !quantized && few_rows(p, sms);
-    const int rows = quantized ? shapes[chosen].rows : few ? 1 : MO_FLOAT_TILE_ROWS;
-    const int tokens = quantized ? shapes[chosen].tokens : MO_FLOAT_TILE_TOKENS;
+    const shape *s = &shapes[chosen];
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
         if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == fold) {
-            row_tiles += tiles_of(p->matrix[i].rows, rows);
+            row_tiles += tiles_of(p->matrix[i].rows, s->rows);
         }
     }
-    const char *kernel = quantized ? product_names[fold][chosen]
-                         : few     ? "mo_product_tile_float_few"
-                                   : "mo_product_tile_float";
-    const int status =
-        fill(out, kernel, row_tiles, tiles_of(p->tokens, tokens), 1,
-             quantized ? shapes[chosen].threads : MO_FLOAT_TILE_THREADS,
-             quantized ? mo_tile_lay(rows, tokens, shapes[chosen].ahead, fold, chunks).bytes : 0, err);
-    out->prelaunch = status == 0 && few;
-    return status < 0 ? -1 : 1;
+    return fill(out, product_names[fold][chosen], row_tiles, tiles_of(p->tokens, s->tokens), 1, s->threads,
+                mo_tile_lay(s->rows, s->tokens, s->ahead, fold, chunks).bytes, err) < 0
+               ? -1
+               : 1;
 }
 
 /* Would tiles, which take all tokens at once, leave multiprocessors without work? */
@@ -195,17 +173,17 @@ int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_l
         }
     }
     const bool strips = p->tokens <= STRIP_PRODUCT || suits_strips(p, sms);
-    const int panels = compute >= PANEL_COMPUTE && !strips ? mo_cuda_launch_panel_product(p, sms, out) : 0;
-    if (panels > 0) {
-        return panels;
-    }
-    int count = strips ? mo_cuda_launch_strip_product(p, sms, out) : 0;
-    for (int fold = strips ? MO_FOLD_NONE : 0; fold <= MO_FOLD_NONE; fold++) {
+    int count = strips                     ? mo_cuda_launch_strip_product(p, sms, out)
+                : compute >= PANEL_COMPUTE ? mo_cuda_launch_panel_product(p, sms, out)
+                                           : 0;
+    const bool tiles = count == 0 && !strips;
+    for (int fold = 0; tiles && fold < MO_FOLD_NONE; fold++) {
         const int more = launch_fold(p, (mo_fold)fold, compute, sms, out + count, err);
         if (more < 0) {
             return -1;
         }
         count += more;
     }
-    return count;
+    const int floats = mo_cuda_launch_floats_product(p, compute, sms, out + count, err);
+    return floats < 0 ? -1 : count + floats;
 }

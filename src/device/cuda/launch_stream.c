@@ -4,6 +4,7 @@
 enum {
     SHORT = 4096, /* values that 1024 threads hold in one quad each */
     LONG = 16384, /* in four */
+    MANY = 64,    /* tokens from which half of the threads hold a short row */
     ACTIVATE_THREADS = 256,
     LOGITS_THREADS = 256,
     PUBLISH_ONE = 64 * 1024, /* bytes that one block copies */
@@ -44,10 +45,12 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
         all |= o->norm[i].weight | o->norm[i].multiply | o->norm[i].add | o->norm[i].out.x;
     }
     const uint32_t quads = pieces(o->n, 4);
-    const uint32_t threads = quads > 1024 ? 1024 : pieces(quads, 32) * 32;
-    *out = (mo_cuda_launch){.kernel = !wide(all, o->n) ? "mo_stream_odd"
-                                      : o->n <= SHORT  ? "mo_stream_short"
-                                                       : "mo_stream_long",
+    const bool many = o->tokens >= MANY && o->n <= SHORT && wide(all, o->n);
+    const uint32_t most = pieces(quads, many ? 64 : 32) * 32, threads = most > 1024 ? 1024 : most;
+    *out = (mo_cuda_launch){.kernel = many               ? "mo_stream_many"
+                                      : !wide(all, o->n) ? "mo_stream_odd"
+                                      : o->n <= SHORT    ? "mo_stream_short"
+                                                         : "mo_stream_long",
                             .prelaunch = true,
                             .grid = {(uint32_t)o->tokens, 1, 1},
                             .block = {threads, 1, 1},

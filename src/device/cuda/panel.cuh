@@ -123,7 +123,7 @@ mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale
                   const uint8_t *acts, int b, const float *scales, const int32_t magic[4])
 {
 #if MO_PANEL_GROUP
-    if constexpr (P::FOLD == MO_FOLD_HALVES) {
+    if constexpr (mo_tile_halves<P::FOLD>) {
         mo_panel_multiply_halves<P, N>(acc, a, rs, acts + 32 * b, scales);
     } else {
         mo_panel_multiply_group<P, N>(acc, a, rs, acts + 32 * b, scales);
@@ -254,8 +254,24 @@ static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, co
     }
 }
 
+/* With code for so many pieces that all tokens have one: N, or more. Groups have any number of rows, so FINE has code for nearly every
+ * number; the tokens of a prompt fill most of their tiles. */
+template <class P, bool FINE, int N>
+static __device__ __forceinline__ void mo_panel_choose(const mo_tile_job &job, const mo_dacts &in,
+                                                       float (*acc)[4], int pieces, uint8_t *shared)
+{
+    constexpr int MORE = N + (FINE ? (N < 6 ? 1 : 2) : P::N / 4);
+    if constexpr (MORE > P::N) {
+        mo_panel_steps<P, P::N>(job, in, acc, shared);
+    } else if (pieces <= N) {
+        mo_panel_steps<P, N>(job, in, acc, shared);
+    } else {
+        mo_panel_choose<P, FINE, MORE>(job, in, acc, pieces, shared);
+    }
+}
+
 /* The job is everybody's. */
-template <class P>
+template <class P, bool FINE>
 static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, const mo_dacts &in,
                                                     uint8_t *shared)
 {
@@ -272,17 +288,8 @@ static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, cons
     for (int step = 0; step < P::AHEAD; step++) {
         mo_panel_fetch<P>(job, in, step, steps, shared);
     }
-    const int pieces = (job.count + 15) / 16;
     float acc[2 * P::N][4] = {};
-    if (pieces <= P::N / 4) {
-        mo_panel_steps<P, P::N / 4>(job, in, acc, shared);
-    } else if (pieces <= P::N / 2) {
-        mo_panel_steps<P, P::N / 2>(job, in, acc, shared);
-    } else if (pieces <= P::N * 3 / 4) {
-        mo_panel_steps<P, P::N * 3 / 4>(job, in, acc, shared);
-    } else {
-        mo_panel_steps<P, P::N>(job, in, acc, shared);
-    }
+    mo_panel_choose<P, FINE, FINE ? 1 : P::N / 4>(job, in, acc, (job.count + 15) / 16, shared);
     mo_panel_store<P>(job, acc);
 }
 

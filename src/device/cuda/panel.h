@@ -15,6 +15,7 @@ enum {
     MO_PANEL_SMALL_DOWN = 4,
     MO_PANEL_SMALL_N = 4,
     MO_PANEL_ALIGN = 1024, /* of the tokens' codes, for warp groups that multiply */
+    MO_PANEL_SHARED = 99 * 1024,
 };
 
 /* From row to row in shared memory: an odd number of 16-byte chunks, so that eight rows meet different banks. */
@@ -23,10 +24,16 @@ MO_CONSTANT int32_t mo_panel_stride(int32_t type)
     return 16 * (mo_span_of(type).chunks | 1);
 }
 
-/* Steps whose copies are under way: as many as leave room for two blocks on a multiprocessor. */
+/* Steps whose copies are under way: two where a wide panel then has shared memory on every GPU since 8.0, which is also what leaves
+ * room for two blocks on a multiprocessor of the larger ones. */
 MO_CONSTANT int32_t mo_panel_ahead(int32_t type)
 {
-    return type == MO_Q8_0 || type == MO_Q6_K ? 1 : 2;
+    const int32_t spans = mo_span_of(type).values > MO_TILE_K ? 2 : 3;
+    const int32_t step =
+        16 * MO_PANEL_WIDE_N * (MO_TILE_K + 4 * MO_TILE_BLOCKS * mo_fold_token_scales(mo_tile_fold_of(type)));
+    const int32_t rest = MO_PANEL_ALIGN + 4 * 16 * MO_PANEL_WIDE_N + MO_TILE_SLACK;
+    return 3 * step + spans * 16 * MO_PANEL_WIDE_DOWN * mo_panel_stride(type) + rest <= MO_PANEL_SHARED ? 2
+                                                                                                        : 1;
 }
 
 /* Spans of bytes in shared memory: those of the step that is multiplied and of the steps under way. */

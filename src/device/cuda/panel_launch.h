@@ -5,7 +5,7 @@
 #include "device/cuda/launch.h"
 
 int mo_cuda_launch_panel_grouped(const mo_op_grouped *op, mo_cuda_launch *out);
-/* Only where every matrix has a panel. */
+/* Only where every quantized matrix has a panel; others are not its own. */
 int mo_cuda_launch_panel_product(const mo_op_product *op, int sms, mo_cuda_launch *out);
 
 #endif

@@ -5,7 +5,7 @@
 
 /* ---- The stream: one thread block per token --------------------------------------------------- */
 
-enum { STREAM_THREADS = 1024 };
+enum { STREAM_THREADS = 1024, STREAM_MANY_THREADS = 512 };
 
 /* A token's row, spread over the block: thread i holds the quads i, i + threads, ... */
 template <int QUADS> struct spread {
@@ -91,7 +91,7 @@ static __device__ __forceinline__ float row_factor(const bench &b, const spread<
     }
     __syncthreads();
     if (threadIdx.x < 32) {
-        const float squares = QUADS == 1 ? square_sum_ahead(b.row, b.n) : mo_square_sum(b.row, b.n);
+        const float squares = QUADS <= 2 ? square_sum_ahead(b.row, b.n) : mo_square_sum(b.row, b.n);
         const float factor = mo_norm_factor(squares, b.n, b.eps);
         if (threadIdx.x == 0) {
             *b.factor = factor;
@@ -188,7 +188,7 @@ template <int QUADS, bool WIDE>
 static __device__ __forceinline__ spread<QUADS> merge_experts(const mo_op_stream &op, int64_t t)
 {
     __shared__ picks p;
-    constexpr int SOME = QUADS == 1 ? 8 : 2;
+    constexpr int SOME = QUADS == 1 ? 8 : QUADS == 2 ? 4 : 2;
     const bool expected = QUADS == 1 && !op.row_of;
     spread<QUADS> s;
     float4 y[SOME];
@@ -339,6 +339,14 @@ MO_KERNEL(mo_stream_short, mo_op_stream)
 {
     MO_DYNAMIC_SHARED(space);
     stream<1, true>(op, space);
+}
+
+/* Rows of up to 4096 values of many tokens: several blocks on a multiprocessor, which sum their squares beside each other's copies. */
+MO_BOUNDED(mo_stream_many, mo_op_stream, STREAM_MANY_THREADS, 3);
+MO_KERNEL(mo_stream_many, mo_op_stream)
+{
+    MO_DYNAMIC_SHARED(space);
+    stream<2, true>(op, space);
 }
 
 MO_BOUNDED(mo_stream_long, mo_op_stream, STREAM_THREADS, 1);
