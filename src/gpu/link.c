@@ -15,7 +15,7 @@ mo_status mo_gpu_link_open(mo_gpu_link *link, mo_device *device, size_t pin_byte
     for (int i = 0; i < 3 && status == MO_OK; i++) {
         status = mo_dstream_create(device, streams[i], err);
     }
-    return status;
+    return status == MO_OK ? mo_event_create(device, &link->look, err) : status;
 }
 
 void mo_gpu_link_stop(mo_gpu_link *link)
@@ -23,6 +23,8 @@ void mo_gpu_link_stop(mo_gpu_link *link)
     mo_dstream_destroy(link->main);
     mo_dstream_destroy(link->fetch);
     mo_dstream_destroy(link->lane);
+    mo_event_destroy(link->look);
+    link->look = NULL;
     link->main = link->fetch = link->lane = NULL;
 }
 

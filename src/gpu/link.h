@@ -25,7 +25,8 @@ typedef struct mo_adopted {
 typedef struct mo_gpu_link {
     mo_device *device;
     mo_dstream *main, *fetch,
-        *lane; /* a step's; of experts that cross; of those that are computed beside it */
+        *lane;      /* a step's; of experts that cross; of those that are computed beside it */
+    mo_event *look; /* of the main stream, in a long step: what the host waits for before it goes on */
     mo_adopted adopted[GPU_ADOPTED];
     size_t pin_bytes;    /* of a piece that is pinned at once */
     mo_gpu_watch *watch; /* NULL: nobody asks */

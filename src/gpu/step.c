@@ -16,10 +16,35 @@
 
 /* ---- Before ----------------------------------------------------------------------------------- */
 
+/* The rows of a step that were made in RAM, on their way to pinned memory: those of many tokens by all threads. */
+enum { COPY_TOKENS = 32, COPY_ALONE = 128 };
+
+typedef struct block_rows {
+    const mo_gpu *gpu;
+    const mo_forward *forward;
+    uint8_t *rope, *x;
+} block_rows;
+
+static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const block_rows *r = ctx;
+    const mo_forward *f = r->forward;
+    const int64_t pairs = r->gpu->core.extent.pairs, width = r->gpu->core.spec->width;
+    const int64_t stride = f->w->rope_stride;
+    for (int i = 0; i < 2 * r->gpu->core.rope_count; i++) {
+        memcpy(r->rope + (i * f->tokens + begin) * pairs * 4,
+               f->w->rope + (i * f->engine->batch + begin) * stride,
+               (size_t)((end - begin) * pairs) * sizeof(float));
+    }
+    memcpy(r->x + begin * width * 4, f->w->x + begin * width,
+           (size_t)((end - begin) * width) * sizeof(float));
+}
+
 /* Everything about the step that ops read from the device's memory: one copy. */
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
-    const int64_t n = forward->tokens, pairs = gpu->core.extent.pairs, width = gpu->core.spec->width;
+    const int64_t n = forward->tokens;
     const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, n);
     uint8_t *block = gpu->scratch.pinned.block;
     mo_dplace *places = (mo_dplace *)(void *)(block + b.places);
@@ -38,14 +63,12 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
                 .layers = table, .position = forward->w->position[t], .slice = i, .into = (int32_t)j};
         }
     }
-    for (int r = 0; r < gpu->core.rope_count; r++) {
-        for (int part = 0; part < 2; part++) {
-            memcpy(block + b.rope + (2 * r + part) * n * pairs * 4,
-                   forward->w->rope + (2 * r + part) * forward->engine->batch * forward->w->rope_stride,
-                   (size_t)(n * pairs) * sizeof(float));
-        }
+    block_rows rows = {.gpu = gpu, .forward = forward, .rope = block + b.rope, .x = block + b.x};
+    if (n > COPY_ALONE) {
+        mo_pool_run(forward->engine->pool, n, COPY_TOKENS, copy_rows, &rows);
+    } else {
+        copy_rows(&rows, 0, n, 0);
     }
-    memcpy(block + b.x, forward->w->x, (size_t)(n * width) * sizeof(float));
     const mo_adapting *a = &forward->w->adapting;
     for (int64_t i = 0; a->count && i < n; i++) {
         memcpy(block + b.uses + i * (int64_t)sizeof(mo_dadapter_use) * MO_OP_USES, mo_adapting_uses(a, i),
@@ -96,8 +119,15 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 /* ---- A batch ---------------------------------------------------------------------------------- */
 
-/* Of a step of more tokens the host runs only so many layers ahead of the device. */
-enum { LONG_STEP = 1024, LOOK_LAYERS = 4 };
+/* Of a step of more tokens the host runs at most twice so many layers ahead of the device, so that a cancel is not far behind; never so
+ * few that the device would wait for it. */
+enum { LONG_STEP = 1024, LOOK_LAYERS = 2 };
+
+static mo_status look(mo_gpu *gpu, int layer, mo_error *err)
+{
+    const mo_status status = layer >= LOOK_LAYERS ? mo_event_wait(gpu->link.look, err) : MO_OK;
+    return status == MO_OK ? mo_event_record(gpu->link.look, gpu->link.main, err) : status;
+}
 
 static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
@@ -144,7 +174,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_layer_buffer_leave(&gpu->layer_buffer, i, err);
         }
         if (status == MO_OK && forward->tokens > LONG_STEP && i % LOOK_LAYERS == LOOK_LAYERS - 1) {
-            status = mo_dstream_wait(gpu->link.main, err); /* so that a cancel is not far behind */
+            status = look(gpu, i, err);
         }
         if (mo_gpu_batch_stays(gpu, forward, i, experts)) {
             mo_gpu_ops_all_groups(&p, i);
