@@ -297,6 +297,19 @@ static void long_and_short_rows(void **state)
     }
 }
 
+/* Formats of one to three bits have ways of their own for few tokens, in spans of 256 columns that are summed eight and more at a time. */
+static void few_tokens_along_spans(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TYPES; i++) {
+        if (mo_format_by_row(types[i])) {
+            problem p = make(types[i], 19, SANITIZED ? 512 : 17 * 256, ORDINARY);
+            each_set(&p, visit_few);
+            drop(&p);
+        }
+    }
+}
+
 /* Float matrices of odd lengths: the tail enters the lanes, absent elements are skipped. */
 static void odd_float_rows(void **state)
 {
@@ -412,7 +425,7 @@ int main(void)
         cmocka_unit_test(fixed_fingerprints), cmocka_unit_test(every_batch_size),
         cmocka_unit_test(hostile_values),     cmocka_unit_test(long_and_short_rows),
         cmocka_unit_test(odd_float_rows),     cmocka_unit_test(row_ranges_and_picks),
-        cmocka_unit_test(every_thread_count),
+        cmocka_unit_test(every_thread_count), cmocka_unit_test(few_tokens_along_spans),
     };
     return cmocka_run_group_tests_name("product", tests, NULL, NULL);
 }

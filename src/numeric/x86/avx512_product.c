@@ -3,10 +3,15 @@
 #include "numeric/x86/amx_tile.h"
 
 #include "numeric/x86/avx512_float.h"
+#include "numeric/x86/avx512_spans.h"
 #include "numeric/x86/product.h"
 
 MO_PRODUCT(mo_avx512_product)
 {
+    if (count <= mo_avx512_spans_tokens(w)) {
+        mo_avx512_spans(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        return;
+    }
     const tiler tile = {mo_avx512_tile, TILE_TOKENS};
     any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
                 scratch);
