@@ -22,6 +22,7 @@ static void tie(mo_gpu *gpu)
     gpu->programs.core = &gpu->core;
     gpu->programs.scratch = &gpu->scratch;
     gpu->programs.experts = &gpu->experts;
+    gpu->programs.adapters = &gpu->adapters;
     gpu->programs.layer_buffer = &gpu->layer_buffer;
     gpu->lanes.link = &gpu->link;
     gpu->lanes.core = &gpu->core;
@@ -152,6 +153,7 @@ static mo_status open_adapter(void *owner, const mo_lora *lora, mo_error *err)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
+    mo_gpu_programs_forget_adapters(&gpu->programs);
     const mo_status status = mo_gpu_adapters_add(&gpu->adapters, lora, err);
     mo_gpu_turn_end(&gpu->turn);
     return status;
@@ -161,6 +163,7 @@ static void close_adapter(void *owner, const mo_lora *lora)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
+    mo_gpu_programs_forget_adapters(&gpu->programs);
     mo_gpu_adapters_remove(&gpu->adapters, lora);
     mo_gpu_turn_end(&gpu->turn);
 }

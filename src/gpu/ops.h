@@ -19,7 +19,7 @@ typedef struct mo_gpu_ops {
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
-    const mo_adapting *adapting; /* of a batch whose tokens have adapters; NULL: none has */
+    const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;

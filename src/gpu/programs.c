@@ -1,6 +1,7 @@
 #include "gpu/programs.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -128,7 +129,7 @@ static void drop_set(mo_gpu_program_set *set)
 /* What a step has to have in common with the steps that a set was made for. */
 static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number)
 {
-    return (mo_gpu_program_set){
+    mo_gpu_program_set shape = {
         .tokens = forward->tokens,
         .slices = forward->slice_count,
         .chunks = chunk_bucket(g, forward->slices[0].state->kv, mo_gpu_chunks_seen(forward)),
@@ -137,12 +138,23 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
         .used = number,
         .made = number,
         .closures = mo_vram_completions(g->experts->vram)};
+    const mo_adapting *a = &forward->w->adapting;
+    shape.adapting.count = a->count;
+    for (int i = 0; i < a->count; i++) {
+        shape.adapting.lora[i] = a->lora[i];
+    }
+    return shape;
+}
+
+static bool same_adapters(const mo_adapting *a, const mo_adapting *b)
+{
+    return a->count == b->count && memcmp(a->lora, b->lora, sizeof *a->lora * (size_t)a->count) == 0;
 }
 
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
 {
     return a->tokens == b->tokens && a->slices == b->slices && a->chunks == b->chunks && a->kv == b->kv &&
-           a->logits == b->logits;
+           a->logits == b->logits && same_adapters(&a->adapting, &b->adapting);
 }
 
 /* On failure nothing is left in *set. */
@@ -161,6 +173,8 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
                     .chunks = shape->chunks,
                     .slices = shape->slices,
                     .kv = shape->kv,
+                    .adapting = shape->adapting.count ? &shape->adapting : NULL,
+                    .adapters = g->adapters,
                     .streamed = -1,
                     .ops = ops,
                     .limit = limit};
@@ -269,6 +283,15 @@ mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err)
     g->batch_ops_limit = GPU_OPS;
     g->batch_ops = malloc(sizeof *g->batch_ops * (size_t)g->batch_ops_limit);
     return g->batch_ops ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+}
+
+void mo_gpu_programs_forget_adapters(mo_gpu_programs *g)
+{
+    for (int i = 0; i < GPU_PROGRAMS; i++) {
+        if (g->sets[i].adapting.count) {
+            drop_set(&g->sets[i]);
+        }
+    }
 }
 
 void mo_gpu_programs_close(mo_gpu_programs *g)

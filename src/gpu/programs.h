@@ -26,7 +26,8 @@ typedef struct mo_gpu_program_set {
     int64_t tokens, slices, chunks;
     mo_kv_type kv;
     bool logits;
-    uint64_t used, made; /* steps: of its last use; when it was made, or could not be made anew */
+    mo_adapting adapting; /* count and lora alone; scales are in the step's block */
+    uint64_t used, made;  /* steps: of its last use; when it was made, or could not be made anew */
     int count;
     mo_gpu_segment *segments;
     uint64_t closures; /* mo_vram_completions() when it was compared with the layers */
@@ -38,6 +39,7 @@ typedef struct mo_gpu_programs {
     const mo_gpu_core *core;
     const mo_gpu_scratch *scratch;
     const mo_gpu_experts *experts;
+    const mo_gpu_adapters *adapters;
     mo_gpu_layer_buffer *layer_buffer;
     mo_gpu_program_set sets[GPU_PROGRAMS];
     mo_op *batch_ops; /* of a batch's layer */
@@ -60,6 +62,8 @@ int64_t mo_gpu_chunks_seen(const mo_forward *forward);
  * step. It is good until the next call. */
 mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
                                mo_gpu_program_set **out, mo_error *err);
+/* Before adapters come or go: drops what was made with some, whose memory they read. */
+void mo_gpu_programs_forget_adapters(mo_gpu_programs *g);
 /* Launches a prepared piece of a step. */
 mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *segment, mo_error *err);
 

@@ -213,11 +213,22 @@ static void give_up(mo_gpu *gpu)
 
 /* ---- All of it -------------------------------------------------------------------------------- */
 
+/* What adapters add to experts goes between products that a small step's kernels join: such a step goes layer by layer, as a
+ * batch does. */
+static bool adapts_experts(const mo_adapting *a)
+{
+    for (int i = 0; i < a->count; i++) {
+        if (a->lora[i]->experts) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    /* Adapters go between products that a small step's kernels join: such a step goes layer by layer, as a batch does. */
-    const bool small =
-        forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only && !forward->w->adapting.count;
+    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
+                       !adapts_experts(&forward->w->adapting);
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
             forward->slices[i].state->kv != forward->slices[0].state->kv) {

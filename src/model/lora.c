@@ -304,6 +304,7 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
         status = read_b(r, t->b, w, first, b, raw, err);
     }
     free(raw);
+    l->experts |= w->moe != NULL;
     for (int64_t i = 0; i < w->count && status == MO_OK; i++) {
         l->pairs[l->count++] =
             (mo_lora_pair){.linear = (const mo_linear *)mo_binding_matrix(w, i),

@@ -21,6 +21,7 @@ typedef struct mo_lora {
     float alpha;                       /* 0: factors are not divided by the rank */
     int64_t rank;                      /* the largest */
     int64_t tensors;                   /* of the model that it changes */
+    bool experts;                      /* has pairs for matrices of experts */
     uint64_t identity;                 /* of its names, numbers and alpha; never 0 */
     mo_lora_pair
         *pairs; /* [count]; those of a layer's experts follow each other, as do their A and their B */
