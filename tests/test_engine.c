@@ -325,8 +325,8 @@ static void same_bits(void **state)
                 others[count++] = (setting){.kv = type, .isa = mo_isa_name(n)};
                 others[count++] = (setting){.kv = type, .isa = mo_isa_name(n), .step = 1};
             }
-            /* Under sanitizers a third: every setting with a third of the models and formats. */
-            for (int n = SANITIZED ? (i + kv) % 3 : 0; n < count; n += SANITIZED ? 3 : 1) {
+            /* Under sanitizers a sixth: every setting with a sixth of the models and formats. */
+            for (int n = SANITIZED ? (i + 2 * kv) % 6 : 0; n < count; n += SANITIZED ? 6 : 1) {
                 float *got = logits_of(o, &others[n]);
                 if (memcmp(got, want, bytes) != 0) {
                     fail_msg("%s: other bits with %d threads, isa %s, step %d, batch %d, map %d, kv %d",
@@ -562,7 +562,7 @@ static void formats_share_a_step(void **state)
 {
     (void)state;
     enum { BEFORE = 600, MORE = 4, FORMATS = MO_KV_TYPES };
-    for (int i = 0; i < model_count; i += SANITIZED ? 4 : 2) {
+    for (int i = 0; i < model_count; i += SANITIZED ? 7 : 2) {
         const oracle *o = &models[i];
         int32_t tokens[BEFORE + MORE];
         uint64_t seed = 3;

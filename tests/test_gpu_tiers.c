@@ -278,7 +278,7 @@ static void a_lost_device_costs_reads(void **state)
     free(want);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_first_start_fills_both_tiers),
@@ -289,5 +289,8 @@ int main(void)
         cmocka_unit_test(failed_copies_cost_only_speed),
         cmocka_unit_test(a_lost_device_costs_reads),
     };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests(tests, make_tokens, NULL);
 }
