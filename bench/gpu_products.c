@@ -1,4 +1,4 @@
-/* gpu_products [INDEX] [TOKENS] [ONLY]: how fast a GPU's products read matrices, at the shapes of gpt-oss-20b and Qwen3-30B, against a
+/* gpu_products [INDEX] [TOKENS] [ONLY]: how fast a GPU's products read matrices, at the shapes of some models, against a
  * plain copy of its memory; of more than 64 tokens, a prompt's, how many operations they make, and a hash of what they give. ONLY: part of the
  * names of what is measured. Every figure is the best of several runs of a program of many ops, each on
  * another copy of its matrices, so that no cache holds them. Experts: up to 8 tokens row by row, as a worklist; from 2 tokens
@@ -23,7 +23,7 @@ enum {
     TOKENS_MAX = 8192,
     WORKLIST_TOKENS = 8,
     USED_MAX = 8,
-    EXPERTS_MAX = 128
+    EXPERTS_MAX = 256
 };
 
 #define POOL_BYTES ((int64_t)2 << 30) /* of matrices: far more than any cache */
@@ -171,6 +171,9 @@ static const product products[] = {
     {"Qwen3 output (Q6_K)", 2048, 1, {{MO_Q6_K, 151936}}},
     {"Llama-3-8B down (Q8_0)", 14336, 1, {{MO_Q8_0, 4096}}},
     {"Llama-3-70B down (Q6_K)", 28672, 1, {{MO_Q6_K, 8192}}},
+    {"Qwen3.6 delta in (Q5_K, Q4_K)", 2048, 2, {{MO_Q5_K, 8192}, {MO_Q4_K, 4096}}},
+    {"Qwen3.6 router (F32)", 2048, 1, {{MO_F32, 256}}},
+    {"Gemma-4 dense down (Q5_0)", 2112, 1, {{MO_Q5_0, 2816}}},
 };
 
 static void bench_product(bench *b, const product *p, int tokens)
@@ -218,6 +221,9 @@ static const experts layers[] = {
     {"gpt-oss experts (MXFP4)", MO_MXFP4, MO_MXFP4, 2880, 2880, 32, 4, MO_SWIGLU_OSS},
     {"Qwen3 experts (Q4_K)", MO_Q4_K, MO_Q4_K, 2048, 768, 128, 8, MO_SWIGLU},
     {"Qwen3 experts (Q4_K, down Q6_K)", MO_Q4_K, MO_Q6_K, 2048, 768, 128, 8, MO_SWIGLU},
+    {"Gemma-4 experts (Q4_K, down Q5_0)", MO_Q4_K, MO_Q5_0, 2816, 704, 128, 8, MO_SWIGLU},
+    {"Qwen3.6 experts (Q4_K, down Q6_K)", MO_Q4_K, MO_Q6_K, 2048, 512, 256, 8, MO_SWIGLU},
+    {"Qwen3.6 experts (NVFP4)", MO_NVFP4, MO_NVFP4, 2048, 512, 256, 8, MO_SWIGLU},
 };
 
 typedef struct worklist {

@@ -247,6 +247,7 @@ static mo_status make_step(mo_cuda_device *d, const mo_cuda_launch *l, const voi
                               .block = {l->block[0], l->block[1], l->block[2]},
                               .shared = l->shared,
                               .prelaunch = l->prelaunch,
+                              .patient = l->prelaunch && l->patient,
                               .parameter = parameter};
     }
     return status;
@@ -306,6 +307,22 @@ mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *ste
     return mo_cuda_check(d, result, "cuLaunchKernel", err);
 }
 
+/* Not of a program. A driver that refuses to prelaunch is not asked again. */
+static mo_status start_alone(mo_cuda_device *d, void *stream, const mo_cuda_step *step, mo_error *err)
+{
+    if (step->patient && !d->punctual) {
+        mo_error why = {0};
+        const mo_status status = mo_cuda_start(d, stream, step, true, &why);
+        if (status == MO_OK || status == MO_EDEVICE) {
+            return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", why.detail);
+        }
+        d->punctual = true;
+        mo_log(MO_LOG_WARN, "cuda",
+               "%s; kernels begin when the one before has ended, which costs about 1 us each", why.detail);
+    }
+    return mo_cuda_start(d, stream, step, false, err);
+}
+
 mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)stream->device;
@@ -315,8 +332,9 @@ mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
     if (status == MO_OK) {
         status = mo_cuda_prepare(d, op, steps, &count, err);
     }
+    void *const on = ((mo_cuda_stream *)stream)->handle;
     for (int i = 0; i < count && status == MO_OK; i++) {
-        status = mo_cuda_start(d, ((mo_cuda_stream *)stream)->handle, &steps[i], false, err);
+        status = start_alone(d, on, &steps[i], err);
     }
     return status;
 }

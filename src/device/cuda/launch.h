@@ -13,7 +13,9 @@ typedef struct mo_cuda_launch {
     uint32_t grid[3], block[3];
     uint32_t shared; /* dynamic shared memory */
     bool prelaunch;  /* waits for the kernel before it by itself: mo_grid_wait() */
-    bool tall;       /* its grid's second dimension may go on in the third: mo_grid_row() */
+    bool
+        patient; /* and reads no matrix before that: outside of programs the kernel before may have brought it */
+    bool tall; /* its grid's second dimension may go on in the third: mo_grid_row() */
 } mo_cuda_launch;
 
 /* Fill out[0 .. returned), in the order in which they run; 0 when this op has nothing to do. -1: no kernel can do it

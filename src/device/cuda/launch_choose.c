@@ -20,6 +20,7 @@ int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch 
     }
     out[0] = (mo_cuda_launch){.kernel = "mo_choose",
                               .prelaunch = true,
+                              .patient = true,
                               .grid = {(uint32_t)o->tokens, 1, 1},
                               .block = {(uint32_t)mo_choose_threads(o), 1, 1}};
     if (!o->table || o->tokens == 1) { /* a single token's list is made on the way */

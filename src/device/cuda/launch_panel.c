@@ -63,6 +63,8 @@ int mo_cuda_launch_panel_grouped(const mo_op_grouped *op, mo_cuda_launch *out)
         .kernel = types[type].grouped,
         .grid = {tiles_of(op->matrix.rows, rows), tiles_of(op->rows, tokens) + (uint32_t)op->count, 1},
         .block = {2 * (uint32_t)rows, 1, 1},
+        .prelaunch = true,
+        .patient = true,
         .shared = (uint32_t)mo_panel_lay(op->matrix.type, rows, tokens).bytes};
     return 1;
 }
@@ -77,6 +79,8 @@ static int64_t cost_of(shape s, int64_t tiles, int sms)
 static mo_cuda_launch launch_shape(const mo_op_product *op, family f, shape s)
 {
     mo_cuda_launch l = {.kernel = products[f][s],
+                        .prelaunch = true,
+                        .patient = true,
                         .grid = {0, tiles_of(op->tokens, shapes[s].tokens), 1},
                         .block = {2 * (uint32_t)shapes[s].rows, 1, 1}};
     for (int i = 0; i < op->count; i++) {

@@ -52,6 +52,7 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
                                       : o->n <= SHORT    ? "mo_stream_short"
                                                          : "mo_stream_long",
                             .prelaunch = true,
+                            .patient = true,
                             .grid = {(uint32_t)o->tokens, 1, 1},
                             .block = {threads, 1, 1},
                             .shared = quads * 16};
@@ -63,6 +64,7 @@ static int activate(const mo_op_activate *o, mo_cuda_launch *out)
     *out = (mo_cuda_launch){.kernel =
                                 wide(o->gate | o->up | o->hidden.x, o->n) ? "mo_activate" : "mo_activate_odd",
                             .prelaunch = true,
+                            .patient = true,
                             .grid = {(uint32_t)o->rows, pieces(o->n, 4 * ACTIVATE_THREADS), 1},
                             .block = {ACTIVATE_THREADS, 1, 1}};
     return 1;

@@ -12,6 +12,7 @@ void mo_cuda_launch_strip_grouped(const mo_op_grouped *op, mo_cuda_launch *out)
 {
     *out = (mo_cuda_launch){.kernel = "mo_strip_grouped",
                             .prelaunch = true,
+                            .patient = true,
                             .grid = {tiles_of(op->matrix.rows, MO_STRIP_ROWS), 1, (uint32_t)op->count},
                             .block = {MO_STRIP_THREADS, 1, 1},
                             .shared = (uint32_t)mo_strip_lay(op->matrix.type, MO_STRIP_ROWS).bytes};
@@ -45,6 +46,7 @@ int mo_cuda_launch_strip_product(const mo_op_product *op, int sms, mo_cuda_launc
     }
     *out = (mo_cuda_launch){.kernel = few ? "mo_strip_product_few" : "mo_strip_product",
                             .prelaunch = true,
+                            .patient = true,
                             .grid = {(uint32_t)tiles, turns, 1},
                             .block = {MO_STRIP_THREADS, 1, 1},
                             .shared = (uint32_t)shared};

@@ -43,6 +43,7 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     {                                                                                                        \
         MO_ALIGNED_SHARED(shared);                                                                           \
         mo_tile_job *job = (mo_tile_job *)shared;                                                            \
+        mo_grid_begin();                                                                                     \
         mo_panel_grouped_job(op, mo_panel_##name::ROWS, mo_panel_##name::TOKENS, job);                       \
         __syncthreads();                                                                                     \
         mo_panel_run<mo_panel_##name, true>(*job, op.in, shared);                                            \
@@ -52,6 +53,7 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     MO_KERNEL(mo_panel_product_##name, mo_op_product)                                                        \
     {                                                                                                        \
         MO_ALIGNED_SHARED(shared);                                                                           \
+        mo_grid_begin();                                                                                     \
         mo_panel_product<__VA_ARGS__>(op, shared);                                                           \
     }
 #define MO_WIDE(TYPE)  mo_panel<TYPE, MO_PANEL_WIDE_DOWN, MO_PANEL_WIDE_N>

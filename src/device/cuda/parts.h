@@ -72,6 +72,7 @@ typedef struct mo_cuda_step {
     uint32_t grid[3], block[3];
     uint32_t shared;
     bool prelaunch;        /* may be put on the device while the kernel before it runs */
+    bool patient;          /* outside of programs too */
     const void *parameter; /* the op's own struct or a mo_cuda_router; not the step's */
 } mo_cuda_step;
 
