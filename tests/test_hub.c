@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "folder.h"
 #include "hub/label.h"
 #include "hub/listing.h"
+#include "hub/naming.h"
 #include "hub/partial.h"
 #include "hub/reference.h"
 #include "hub/store.h"
@@ -324,9 +326,11 @@ static void a_checksum_decides(void **state)
     if (s != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    assert_int_equal(hub_partial_commit(p, &err), MO_OK);
+    const hub_named named = {path, p};
+    assert_int_equal(hub_names_give(&named, 1, &err), MO_OK);
     hub_partial_close(p);
     assert_int_equal(access(path, F_OK), 0);
+    assert_int_not_equal(access(in_folder("two.gguf.part.json"), F_OK), 0);
     p = partial_at(path, "x", zeros_sha256, &anew);
     assert_int_equal(hub_partial_write(p, 77, "x", 1, &err), MO_OK);
     hub_partial_mark(p, 0, 4 * 65536);
@@ -334,6 +338,92 @@ static void a_checksum_decides(void **state)
     assert_int_equal(hub_partial_check(p, &err), MO_EFORMAT);
     hub_partial_discard(p);
     hub_partial_close(p);
+}
+
+/* ---- Names for all files, or for none ---- */
+
+static int renames_left = -1; /* until one fails; -1: none does */
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to)
+{
+    if (renames_left >= 0 && renames_left-- == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return __real_rename(from, to);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void assert_begins(const char *path, const char *text)
+{
+    char got[16] = {0};
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fail_msg("%s is not there", path);
+    }
+    assert_true(fread(got, 1, strlen(text), f) == strlen(text));
+    fclose(f);
+    assert_string_equal(got, text);
+}
+
+enum { PARTS = 3 };
+
+/* An old version of three parts, of which the new one has those of `same`; whichever renaming fails, all of the old one is there, and
+ * the next run has nothing to fetch. */
+static void all_files_get_their_names_or_none_does(void **state)
+{
+    char paths[PARTS][1024];
+    bool anew;
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "Big-0000%d-of-00003.gguf", i + 1);
+        snprintf(paths[i], sizeof paths[i], "%s", in_folder(name));
+    }
+    for (int same = 0; same < (1 << PARTS) - 1; same++) {
+        for (int i = 0; i < PARTS; i++) {
+            write_text(paths[i], "old");
+        }
+        mo_status s = MO_EIO;
+        for (int fails = 0; s != MO_OK && fails < 20; fails++) {
+            hub_named files[PARTS];
+            for (int i = 0; i < PARTS; i++) {
+                files[i] = (hub_named){paths[i], NULL};
+                if (!(same >> i & 1)) {
+                    files[i].partial = partial_at(paths[i], "x", "", &anew);
+                    assert_false(anew);
+                    assert_int_equal(hub_partial_done(files[i].partial), fails ? 4 * 65536 : 0);
+                    assert_int_equal(hub_partial_write(files[i].partial, 0, "new", 3, &err), MO_OK);
+                    hub_partial_mark(files[i].partial, 0, 4 * 65536);
+                    assert_int_equal(hub_partial_save(files[i].partial, &err), MO_OK);
+                }
+            }
+            renames_left = fails;
+            s = hub_names_give(files, PARTS, &err);
+            renames_left = -1;
+            for (int i = 0; i < PARTS; i++) {
+                assert_begins(paths[i], s == MO_OK && files[i].partial ? "new" : "old");
+                hub_partial_close(files[i].partial);
+            }
+            assert_true(s == MO_OK || strstr(err.detail, "cannot be given its name"));
+        }
+        assert_int_equal(s, MO_OK);
+        for (int i = 0; i < PARTS; i++) {
+            char left[4096];
+            snprintf(left, sizeof left, "%.1000s" HUB_ASIDE, paths[i]);
+            assert_int_not_equal(access(left, F_OK), 0);
+            snprintf(left, sizeof left, "%.1000s.part.json", paths[i]);
+            assert_int_not_equal(access(left, F_OK), 0);
+        }
+    }
 }
 
 #endif
@@ -416,6 +506,7 @@ int main(void)
         cmocka_unit_test(pieces_are_remembered_by_identity),
         cmocka_unit_test(what_is_forgotten_is_neither_there_nor_hashed),
         cmocka_unit_test(a_checksum_decides),
+        cmocka_unit_test(all_files_get_their_names_or_none_does),
 #endif
         cmocka_unit_test(the_store_is_what_its_names_say),
     };

@@ -174,13 +174,39 @@ def test_an_update_of_a_split_model_never_mixes_its_versions():
             os.remove(second)
             os.makedirs(os.path.join(second, "in the way"))
             bad(pull(hub, NAME + ":Q8_0", "--force"), "cannot be given its name")
-            assert not os.path.exists(os.path.join(STORE, NAME, names[0])), kept()
+            for i in (0, 2):  # as it was
+                assert read(os.path.join(STORE, NAME, names[i])) == part(i, 1), kept()
             bad(moraine("inspect", NAME + ":Q8_0"), "no model of that name has been pulled")
             shutil.rmtree(second)
             assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
             for name in names:
                 assert read(os.path.join(STORE, NAME, name)) == hub.files[name], name
             assert kept() == sorted(os.path.join(NAME, name) for name in names), kept()
+
+
+def test_a_pull_that_was_killed_while_names_were_given_is_gone_on_with():
+    def part(no, version):
+        return (b"GGUF" + bytes([version]) * 100000)[:100000 + no]
+    names = ["Big-Q8_0-%05d-of-00003.gguf" % (i + 1) for i in range(3)]
+    for done in (1, 2):  # files of the new version that have their names already
+        fresh()
+        with Hub({name: part(i, 2 if i else 1) for i, name in enumerate(names)}) as hub:
+            assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
+            first, second = (os.path.join(STORE, NAME, name) for name in names[:2])
+            os.rename(first, first + ".prev")  # the same in both versions
+            if done == 1:
+                with open(second, "wb") as f:
+                    f.write(part(1, 1))
+            bad(moraine("inspect", NAME + ":Q8_0"), "no model of that name has been pulled")
+            assert "unfinished" in moraine("list").stdout
+            hub.forget()
+            assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
+            assert not [r for who, path, r, _ in hub.requests if who == "cdn" and names[0] in path and r == "bytes=0-65535"], hub.requests
+            for name in names:
+                assert read(os.path.join(STORE, NAME, name)) == hub.files[name], name
+            assert kept() == sorted(os.path.join(NAME, name) for name in names), kept()
+            os.rename(first, first + ".prev")
+            assert moraine("rm", NAME + ":Q8_0").returncode == 0 and kept() == [], kept()
 
 
 def test_cut_connections_are_gone_on_with():

@@ -27,7 +27,7 @@ struct hub_partial {
     struct sha256_ctx hash;
     int64_t hashed;
     uint8_t *block;
-    bool ended; /* committed or discarded */
+    bool ended; /* named or discarded */
 };
 
 static mo_status fail(const hub_partial *p, const char *what, mo_error *err)
@@ -330,18 +330,24 @@ mo_status hub_partial_check(hub_partial *p, mo_error *err)
     return MO_OK;
 }
 
-mo_status hub_partial_commit(hub_partial *p, mo_error *err)
+mo_status hub_partial_settle(hub_partial *p, mo_error *err)
 {
     if (fsync(p->fd) != 0) {
         return fail(p, "cannot be written", err);
     }
     hub_identity_keep(p->fd, p->identity);
-    if (rename(p->part, p->path) != 0) {
-        return fail(p, "cannot be given its name", err);
-    }
+    return MO_OK;
+}
+
+const char *hub_partial_path(const hub_partial *p)
+{
+    return p->part;
+}
+
+void hub_partial_named(hub_partial *p)
+{
     unlink(p->state);
     p->ended = true;
-    return MO_OK;
 }
 
 void hub_partial_discard(hub_partial *p)

@@ -21,7 +21,7 @@ typedef struct hub_partial_spec {
 /* *begun_anew: something was there and could not be gone on with. MO_ENOSPC: the disk has no room for it. MO_EINVAL: another process
  * has it. */
 mo_status hub_partial_open(const hub_partial_spec *spec, hub_partial **out, bool *begun_anew, mo_error *err);
-/* Keeps what is there, unless it was committed or discarded. NULL is allowed. */
+/* Keeps what is there, unless it was named or discarded. NULL is allowed. */
 void hub_partial_close(hub_partial *partial);
 
 int64_t hub_partial_done(const hub_partial *partial); /* bytes of pieces that are there */
@@ -44,8 +44,12 @@ int64_t hub_partial_hash(hub_partial *partial, int64_t most);
 /* Of a complete file that has been hashed: is it what it should be? MO_EFORMAT: it is not. */
 mo_status hub_partial_check(hub_partial *partial, mo_error *err);
 
-/* The complete and checked file gets its name. */
-mo_status hub_partial_commit(hub_partial *partial, mo_error *err);
+/* The complete and checked file is on the disk, and says itself what it is: all that can take long before it gets its name. */
+mo_status hub_partial_settle(hub_partial *partial, mo_error *err);
+const char *
+hub_partial_path(const hub_partial *partial); /* FILE.part, until it is given its name (naming.h) */
+/* It has its name: what was written down beside it is removed. */
+void hub_partial_named(hub_partial *partial);
 /* Removes what is there. */
 void hub_partial_discard(hub_partial *partial);
 

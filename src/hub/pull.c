@@ -15,6 +15,7 @@
 #include "hub/header.h"
 #include "hub/identity.h"
 #include "hub/label.h"
+#include "hub/naming.h"
 #include "hub/partial.h"
 #include "hub/store.h"
 #include "hub/token.h"
@@ -30,7 +31,8 @@ typedef struct part {
     char etag[128];              /* of a file that no hub has a checksum of */
     char identity[HUB_IDENTITY]; /* its checksum or its strong tag; "": neither is known */
     bool there;
-    hub_partial *partial;
+    bool aside;           /* there, but for its name, which a run that was killed took from it (naming.h) */
+    hub_partial *partial; /* NULL: it is there */
 } part;
 
 struct hub_pull {
@@ -208,24 +210,30 @@ static bool on_checked(void *user, int64_t done)
 static mo_status compare(hub_pull *p, part *t, const hub_file *f, mo_error *err)
 {
     struct stat st;
-    char kept[HUB_IDENTITY], sha256[65];
-    if (stat(t->path, &st) != 0 || !S_ISREG(st.st_mode)) {
+    char kept[HUB_IDENTITY], sha256[65], aside[PATH_MAX + 8];
+    const char *path = t->path;
+    if (stat(path, &st) != 0) {
+        snprintf(aside, sizeof aside, "%s" HUB_ASIDE, t->path);
+        path = aside;
+        t->aside = stat(path, &st) == 0;
+    }
+    if ((path == aside && !t->aside) || !S_ISREG(st.st_mode)) {
         return MO_OK;
     }
     if (st.st_size != f->bytes) {
         t->there = false;
-    } else if (hub_identity_of(t->path, kept, sizeof kept) && t->identity[0]) {
+    } else if (hub_identity_of(path, kept, sizeof kept) && t->identity[0]) {
         t->there = strcmp(kept, t->identity) == 0;
     } else if (!f->sha256[0]) {
         t->there = true;
     } else {
         checking c = {p, f->bytes};
-        const mo_status s = hub_identity_hash(t->path, sha256, on_checked, &c, err);
+        const mo_status s = hub_identity_hash(path, sha256, on_checked, &c, err);
         if (s != MO_OK) {
             return s;
         }
         t->there = strcmp(sha256, f->sha256) == 0;
-        const int fd = t->there ? open(t->path, O_RDONLY | O_CLOEXEC) : -1;
+        const int fd = t->there ? open(path, O_RDONLY | O_CLOEXEC) : -1;
         if (fd >= 0) { /* for the next time */
             hub_identity_keep(fd, t->identity);
             close(fd);
@@ -328,7 +336,7 @@ void hub_pull_describe(const hub_pull *p, hub_pull_info *out)
         out->bytes += bytes;
         out->have_bytes += t->there ? bytes : 0;
         out->need_bytes += bytes - have;
-        out->there = out->there && t->there;
+        out->there = out->there && t->there && !t->aside;
     }
 }
 
@@ -410,31 +418,13 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
     return s == MO_OK ? check(p, t, f, err) : s;
 }
 
-/* All files get their names, the first part last: where it is, all are. When others are replaced it loses its name before, whether it is
- * the same in the new version or not, so that there is no moment with a model of two versions. */
 static mo_status give_names(hub_pull *p, mo_error *err)
 {
-    const part *first = &p->parts[0];
-    char aside[PATH_MAX + 8];
-    bool replaces = false;
-    mo_status s = MO_OK;
-    for (int i = 1; i < p->choice->count; i++) {
-        replaces = replaces || !p->parts[i].there;
+    hub_named files[FILES_MAX];
+    for (int i = 0; i < p->choice->count; i++) {
+        files[i] = (hub_named){p->parts[i].path, p->parts[i].partial};
     }
-    snprintf(aside, sizeof aside, "%s.part", first->path);
-    if (replaces && first->there && rename(first->path, aside) != 0) {
-        return mo_fail(err, MO_EIO, "%s cannot be renamed: %s", first->path, strerror(errno));
-    }
-    if (replaces && !first->there && unlink(first->path) != 0 && errno != ENOENT) {
-        return mo_fail(err, MO_EIO, "%s cannot be removed: %s", first->path, strerror(errno));
-    }
-    for (int i = p->choice->count - 1; i >= 0 && s == MO_OK; i--) {
-        s = p->parts[i].there ? MO_OK : hub_partial_commit(p->parts[i].partial, err);
-    }
-    if (s == MO_OK && replaces && first->there && rename(aside, first->path) != 0) {
-        return mo_fail(err, MO_EIO, "%s cannot be renamed: %s", aside, strerror(errno));
-    }
-    return s;
+    return hub_names_give(files, p->choice->count, err);
 }
 
 mo_status hub_pull_run(hub_pull *p, mo_error *err)

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "hub/label.h"
+#include "hub/naming.h"
 
 enum { DEPTH_MAX = 6, FOUND_MAX = 10000 };
 
@@ -84,7 +85,7 @@ static bool ends_with(const char *name, const char *tail)
 
 static void note(search *s, const char *path, size_t inside, const struct stat *st)
 {
-    const bool partial = ends_with(path, ".gguf.part");
+    const bool partial = ends_with(path, ".gguf.part") || ends_with(path, ".gguf" HUB_ASIDE);
     if (s->count >= FOUND_MAX || (!partial && !ends_with(path, ".gguf"))) {
         return;
     }

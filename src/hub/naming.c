@@ -1,0 +1,119 @@
+#include "hub/naming.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+static const char *aside_of(const char *path, char text[PATH_MAX + 8])
+{
+    snprintf(text, PATH_MAX + 8, "%s" HUB_ASIDE, path);
+    return text;
+}
+
+/* False: errno says why. A file that is not there has nothing to put aside. */
+static bool put_aside(const char *path)
+{
+    char aside[PATH_MAX + 8];
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) { /* nobody's old version */
+        errno = EISDIR;
+        return false;
+    }
+    return rename(path, aside_of(path, aside)) == 0 || errno == ENOENT;
+}
+
+static bool put_back(const char *path)
+{
+    char aside[PATH_MAX + 8];
+    return rename(aside_of(path, aside), path) == 0 || errno == ENOENT;
+}
+
+/* What is there makes room and waits; the new one takes its name. */
+static bool take_name(const hub_named *f)
+{
+    if (!put_aside(f->path)) {
+        return false;
+    }
+    if (rename(hub_partial_path(f->partial), f->path) == 0) {
+        return true;
+    }
+    const int why = errno;
+    put_back(f->path);
+    errno = why;
+    return false;
+}
+
+static void give_up_name(const hub_named *f)
+{
+    if (rename(f->path, hub_partial_path(f->partial)) == 0) {
+        put_back(f->path);
+    }
+}
+
+static mo_status fail(const char *path, mo_error *err)
+{
+    return mo_fail(err, MO_EIO, "%s cannot be given its name: %s", path, strerror(errno));
+}
+
+/* The others, and then the first. */
+static mo_status rename_all(const hub_named *files, int count, mo_error *err)
+{
+    const hub_named *first = &files[0];
+    const bool had_name = access(first->path, F_OK) == 0; /* a run that was killed may have taken it */
+    mo_status s = MO_OK;
+    int done = count;
+    if (!put_aside(first->path)) {
+        return fail(first->path, err);
+    }
+    while (s == MO_OK && done > 1) {
+        const hub_named *f = &files[done - 1];
+        s = !f->partial || take_name(f) ? MO_OK : fail(f->path, err);
+        done -= s == MO_OK;
+    }
+    if (s == MO_OK && !(first->partial ? rename(hub_partial_path(first->partial), first->path) == 0
+                                       : put_back(first->path))) {
+        s = fail(first->path, err);
+    }
+    for (int i = done; s != MO_OK && i < count; i++) {
+        if (files[i].partial) {
+            give_up_name(&files[i]);
+        }
+    }
+    if (s != MO_OK && had_name) {
+        put_back(first->path);
+    }
+    return s;
+}
+
+mo_status hub_names_give(const hub_named *files, int count, mo_error *err)
+{
+    char aside[PATH_MAX + 8];
+    mo_status s = MO_OK;
+    bool others = false;
+    for (int i = 0; i < count && s == MO_OK; i++) {
+        s = files[i].partial ? hub_partial_settle(files[i].partial, err) : MO_OK;
+        others = others || (i > 0 && files[i].partial);
+    }
+    if (s != MO_OK) {
+        return s;
+    }
+    if (others) {
+        s = rename_all(files, count, err);
+    } else if (files[0].partial) { /* at once in the place of what was there */
+        s = rename(hub_partial_path(files[0].partial), files[0].path) == 0 ? MO_OK : fail(files[0].path, err);
+    } else if (access(files[0].path, F_OK) != 0 && !put_back(files[0].path)) {
+        s = fail(files[0].path, err);
+    }
+    for (int i = 0; i < count && s == MO_OK; i++) {
+        if (files[i].partial) {
+            hub_partial_named(files[i].partial);
+        }
+        unlink(aside_of(files[i].path, aside));
+    }
+    return s;
+}
