@@ -87,7 +87,7 @@ export class Experts {
         const where = m.device ? "on the device" : "in RAM";
         this.head.textContent = `${m.id}: ${count(this.map.layers.length)} layers with ${count(m.experts ?? 0)} experts, ${m.experts_used} for each token. ` + (rate === null ? "Nobody asks at the moment." : `Of the latest choices ${share(rate)} were found ${where}; ${digits(m.now?.predicted_tokens_s ?? 0)} tokens/s.`);
         const line = (kind: string, text: string) => h("li", {}, h("span", { class: `swatch ${kind}` }), text);
-        fill(this.legend, m.device && line("vram", `VRAM ${count(tiers[2])}`), line("ram", `RAM ${count(tiers[1])}`), line("disk", `disk ${count(tiers[0])}`), line("crossing", "crossing, or computed by the CPU"), h("li", { class: "hint" }, "brighter: used lately"));
+        fill(this.legend, m.device && line("vram", `VRAM ${count(tiers[2])}`), line("ram", `RAM ${count(tiers[1])}`), line("disk", `disk ${count(tiers[0])}`), line("crossing", "crossing, or computed by the CPU"), h("li", { class: "hint" }, "stronger: used lately"));
         if (this.folded.open) {
             fill(this.table, ...this.map.layers.map((layer, row) => h("tr", {}, h("th", { scope: "row" }, layer), ...[2, 1, 0].map((t) => h("td", {}, count(this.map.placesOf(row)[t]))), h("td", {}, found(this.map.hitRate(row))))));
         }

@@ -23,6 +23,12 @@ function card(id: string, title: string, ...content: Node[]): HTMLElement {
     return h("section", { class: "card", "aria-labelledby": id }, h("h2", { id }, title), ...content);
 }
 
+/** Half of the width, also where there are four columns. */
+function half(card: HTMLElement): HTMLElement {
+    card.classList.add("half");
+    return card;
+}
+
 export class Machine {
     readonly element: HTMLElement;
     private readonly head = h("p", { class: "lead" });
@@ -57,8 +63,8 @@ export class Machine {
                 card("wires-title", "Wires", this.wires),
                 card("lanes-title", "Time of a layer", this.lanes),
                 this.whatIf.element,
-                card("sessions-title", "Sessions and kept prefixes", this.sessions),
-                card("log-title", "Log", this.log),
+                half(card("sessions-title", "Sessions and kept prefixes", this.sessions)),
+                half(card("log-title", "Log", this.log)),
             ),
         );
     }

@@ -200,6 +200,26 @@ test("profiles are learned, kept, compared and applied", async () => {
   assert.equal(await page.locator(".as-table tbody tr").count(), 7);
 });
 
+test("the cards of the machine leave no hole, from a phone to a wide screen", async () => {
+  const page = await open("sim", { hash: "#machine" });
+  await page.waitForSelector(".what-if .bar");
+  for (const width of [390, 899, 900, 1280, 1899, 1900, 2560, 3840]) {
+    await page.setViewportSize({ width, height: 1000 });
+    const holes = await page.evaluate(() => {
+      const all = document.querySelector(".cards").getBoundingClientRect(), rows = new Map(), gap = 16;
+      for (const c of document.querySelectorAll(".card")) {
+        const box = c.getBoundingClientRect();
+        rows.set(Math.round(box.top), [...(rows.get(Math.round(box.top)) ?? []), box]);
+      }
+      return [...rows.values()].filter((row) => {
+        const filled = row.reduce((sum, box) => sum + box.width + gap, -gap);
+        return Math.abs(filled - all.width) > 2 || row.some((box) => Math.abs(box.height - row[0].height) > 2);
+      }).length;
+    });
+    assert.equal(holes, 0, `${width} pixels wide`);
+  }
+});
+
 // Every view with something to show, looked at by axe-core, and its picture kept.
 for (const [name, options] of [["light", {}], ["dark", { dark: true }], ["narrow", { width: 390, height: 780, dark: true, hasTouch: true }]]) {
   test(`pictures, ${name}: nothing is too wide, and axe-core finds no serious fault`, async () => {
