@@ -434,6 +434,23 @@ static void test_bench(void **state)
     json_decref(root);
     assert_int_equal(run("bench " TINY " --parallel 2 --prefill 8 --decode 2 --rounds 1"), 0);
     assert_non_null(strstr(output, "together"));
+    /* What wires allow: each expert that a step chose counts once. */
+    for (int n = 2; n <= 12; n += 10) { /* also of steps that go as batches */
+        char command[256];
+        snprintf(command, sizeof command,
+                 "bench " MO_TEST_MODEL
+                 " --parallel %d --prefill 8 --decode 3 --rounds 2 --device sim --cpu-moe --json",
+                 n);
+        assert_int_equal(run(command), 0);
+        root = json_loads(output, 0, NULL);
+        const json_t *wires = json_object_get(root, "wires");
+        const double missing = json_real_value(json_object_get(wires, "missing_per_step"));
+        assert_true(missing >= 7 * 6 && missing <= 7 * (n * 6 < 64 ? n * 6 : 64)); /* 7 layers, 6 of 64 */
+        assert_true(json_real_value(json_object_get(wires, "bytes_per_step")) > missing);
+        json_decref(root);
+    }
+    assert_int_equal(run("bench " TINY " --parallel 2 --prefill 8 --decode 2 --rounds 1 --json"), 0);
+    assert_non_null(strstr(output, "\"wires\": null"));
     expect_failure("bench " TINY " --parallel 2 --prefill 0", 2, "--prefill 1 or more");
     expect_failure("bench " TINY " --parallel 257", 2, "--parallel");
     expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");

@@ -134,6 +134,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     const mo_needs_options asked = needs_of(m, o, kernels);
     const mo_rates *rates = &means->rates;
     m->probed_link_bytes_s = means->device_measured ? rates->link_bytes_s : 0;
+    m->probed_host_bytes_s = means->device_measured ? rates->host_bytes_s : 0;
     mo_gpu_options options = {
         .device = m->device,
         .batch = needs->batch,

@@ -23,6 +23,7 @@ struct mo_model {
     mo_gpu *gpu;          /* the model on it; the engine stops using it when the device is lost */
     char device_name[128];
     double probed_link_bytes_s;   /* to the device; 0: nobody has measured */
+    double probed_host_bytes_s;   /* of memory under the CPU and copies at once; likewise */
     mo_learning *learning;        /* under the engine's lock */
     pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;

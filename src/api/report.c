@@ -26,6 +26,7 @@ struct mo_reports {
     bool places_wanted;
     int64_t places_ns;
     uint8_t *places; /* mo_expert_place, [experts of all layers] */
+    int64_t *bytes;  /* likewise; constant: a page that watches asks for all of them four times a second */
 };
 
 /* ---- Reading the counters, under the engine's lock ---- */
@@ -156,6 +157,17 @@ static void after_step(void *user)
 
 /* ---- Opening ---- */
 
+static int64_t matrix_bytes(const mo_linear *l)
+{
+    return mo_linear_present(l) ? l->w.rows * mo_format_row_bytes(mo_format_of(l->w.type), l->w.cols) : 0;
+}
+
+static int64_t expert_bytes(const mo_model *model, int layer, int expert)
+{
+    const mo_brick *b = &model->engine->spec->layers[layer].moe.bricks[expert];
+    return matrix_bytes(&b->gate) + matrix_bytes(&b->up) + matrix_bytes(&b->down);
+}
+
 static void name_disk(mo_model *m)
 {
     const mo_tiers *tiers = m->opened.tiers;
@@ -180,9 +192,18 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
         experts += (size_t)mo_model_layer_experts(m, layer);
     }
     r->places = calloc(experts, 1);
-    if (!r->places) {
+    r->bytes = calloc(experts, sizeof *r->bytes);
+    if (!r->places || !r->bytes) {
+        free(r->places);
+        free(r->bytes);
         free(r);
         return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
+    }
+    experts = 0;
+    for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
+        for (int e = 0, count = mo_model_layer_experts(m, layer); e < count; e++) {
+            r->bytes[experts++] = expert_bytes(m, layer, e);
+        }
     }
     pthread_mutex_init(&r->lock, NULL);
     r->places_wanted = true;
@@ -199,6 +220,7 @@ void mo_reports_close(mo_reports *r)
     if (r) {
         pthread_mutex_destroy(&r->lock);
         free(r->places);
+        free(r->bytes);
         free(r);
     }
 }
@@ -243,6 +265,7 @@ void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
         mo_gpu_report(model->gpu, &report);
         report.name = model->device_name;
         report.link_probed_bytes_s = model->probed_link_bytes_s;
+        report.host_probed_bytes_s = model->probed_host_bytes_s;
         report.lost = atomic_load(&model->engine->accelerator) == NULL;
     }
     mo_report_write(out, size, &report, sizeof report);
@@ -272,17 +295,6 @@ static uint64_t picks_of(const mo_tally_layer *l, mo_found found, int expert)
     return sum;
 }
 
-static int64_t matrix_bytes(const mo_linear *l)
-{
-    return mo_linear_present(l) ? l->w.rows * mo_format_row_bytes(mo_format_of(l->w.type), l->w.cols) : 0;
-}
-
-static int64_t expert_bytes(const mo_model *model, int layer, int expert)
-{
-    const mo_brick *b = &model->engine->spec->layers[layer].moe.bricks[expert];
-    return matrix_bytes(&b->gate) + matrix_bytes(&b->up) + matrix_bytes(&b->down);
-}
-
 int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t size, int count)
 {
     const int experts = mo_model_layer_experts(model, layer);
@@ -302,7 +314,7 @@ int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t s
         const mo_expert_report one = {.place = (mo_expert_place)r->places[first + (size_t)e],
                                       .picks = hits + picks_of(counts, MO_FOUND_COLD, e),
                                       .hits = hits,
-                                      .bytes = expert_bytes(model, layer, e)};
+                                      .bytes = r->bytes[first + (size_t)e]};
         mo_report_write((char *)out + (size_t)e * size, size, &one, sizeof one);
     }
     unlock(model);

@@ -140,7 +140,7 @@ static bool forget(measuring *m, const int32_t *tokens)
 static bool run_rounds(measuring *m, const int32_t *tokens)
 {
     cli_parallel *p = m->p;
-    double together[64], prompt[64], first[64], last[64];
+    double together[64] = {0}, prompt[64], first[64], last[64];
     for (int64_t r = 0; r < p->rounds; r++) {
         if (!forget(m, tokens)) {
             return false;
@@ -150,10 +150,12 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
             return false;
         }
         const double answers = now();
+        cli_allowance_begin(&p->allowance, m->model);
         if (!generate(m, tokens)) {
             return false;
         }
         const double end = now();
+        cli_allowance_end(&p->allowance, m->model);
         prompt[r] = (double)(p->sequences * p->prompt) / (answers - begin);
         together[r] = p->generated ? (double)(p->sequences * p->generated) / (end - answers) : 0.0;
         first[r] = quantile(m->first, p->sequences, 0.5);
@@ -226,13 +228,14 @@ int cli_parallel_print_json(mo_model *model, const cli_parallel *p)
     mo_model_tiers(model, &tiers, sizeof tiers);
     mo_model_device(model, &device, sizeof device);
     return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o,s:o}", "model", info.path, "isa",
-        info.isa, "threads", info.threads, "tokens", p->text ? "text" : "random", "parallel",
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:o,s:o,s:o}", "model", info.path,
+        "isa", info.isa, "threads", info.threads, "tokens", p->text ? "text" : "random", "parallel",
         (json_int_t)p->sequences, "prompt_tokens", (json_int_t)p->prompt, "generated_tokens",
         (json_int_t)p->generated, "rounds", (json_int_t)p->rounds, "together_tps", p->together_tps,
         "together_best_tps", p->together_best, "prompt_tps", p->prompt_tps, "first_token_s", p->first_s,
         "last_first_token_s", p->first_last_s, "step_p50_s", p->step_p50_s, "step_p99_s", p->step_p99_s,
-        "tiers", cli_tiers_json(&tiers), "device", cli_device_json(&device)));
+        "tiers", cli_tiers_json(&tiers), "device", cli_device_json(&device), "wires",
+        cli_allowance_json(&p->allowance, p->sequences, p->together_tps)));
 }
 
 void cli_parallel_print(mo_model *model, const cli_parallel *p)
@@ -258,4 +261,5 @@ void cli_parallel_print(mo_model *model, const cli_parallel *p)
     cli_tiers_print(&tiers, generated, p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
     cli_device_print(&device, &tiers, generated,
                      p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
+    cli_allowance_print(&p->allowance, p->sequences, p->together_tps);
 }
