@@ -586,6 +586,22 @@ def models_of_a_directory_are_loaded_when_asked_for():
         s.get("/health")
 
 
+def names_that_are_no_text_are_served():
+    """Files may have names of any bytes; JSON has text alone."""
+    folder = models_folder("plain.gguf")
+    os.symlink(PEBBLE, os.path.join(os.fsencode(folder), b"caf\xe9.gguf"))
+    with Server("--models-dir", folder, "--alias", os.fsdecode(b"b\xe9te")) as s:
+        name = "caf\ufffd"
+        assert {m["id"] for m in s.get("/v1/models")["data"]} == {name, "plain"}, s.get("/v1/models")
+        assert {m["name"] for m in s.get("/api/tags")["models"]} == {name + ":latest", "plain:latest"}
+        answer = s.post("/v1/chat/completions", {"model": name, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3})
+        assert answer["model"] == name, answer
+        assert name in [m["id"] for m in s.get("/v1/moraine/status")["models"]]
+        assert s.get("/props?model=caf%EF%BF%BD")["model_path"] == name + ".gguf"
+        assert s.post("/api/show", {"model": name})["details"]["family"] == "qwen3moe"
+        s.stop()
+
+
 def idle_models_are_unloaded():
     with Server("--sleep-idle-seconds", "0.3") as s:
         state = lambda: s.get("/v1/models")["data"][0]["status"]["value"]

@@ -4,6 +4,7 @@
 Requests that are concerned get errors, or go on where the engine can; the server stays and answers the next one. Speaks TAP, as the other
 test programs do.
 """
+import fcntl
 import http.client
 import json
 import os
@@ -153,12 +154,14 @@ def killed_at_any_moment_it_finds_what_it_said_was_kept():
 
 def what_others_are_writing_is_left_alone():
     folder = tempfile.mkdtemp(dir=FOLDER)
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    for pid in (os.getpid(), dead.pid):
-        open(os.path.join(folder, "0123456789abcdef-%d.unfinished" % pid), "w").close()
+    names = ["0123456789abcdef-%d-%d.unfinished" % (os.getpid(), i) for i in range(2)]
+    files = [open(os.path.join(folder, name), "w") for name in names]
+    fcntl.flock(files[0], fcntl.LOCK_EX)  # as whoever writes has one; the other was left behind
     with Server("--cache-dir", folder):
-        assert os.listdir(folder) == ["0123456789abcdef-%d.unfinished" % os.getpid()], os.listdir(folder)
+        assert os.listdir(folder) == names[:1], os.listdir(folder)
+    files[0].close()
+    with Server("--cache-dir", folder):
+        assert os.listdir(folder) == [], os.listdir(folder)
 
 
 TESTS = [a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,

@@ -1,5 +1,6 @@
 /* Adapters: llama-server's endpoint that lists the adapters of a model and sets the scales that requests begin with. */
 #include "server/asked_model.h"
+#include "server/json_text.h"
 #include "server/parameters.h"
 #include "server/server.h"
 #include "server/status.h"
@@ -16,9 +17,10 @@ static void list_adapters(srv_server *server, srv_request *q)
     for (int i = 0; i < count; i++) {
         mo_adapter_info info;
         mo_adapter_describe(adapters[i].adapter, &info, sizeof info);
-        json_array_append_new(list, json_pack("{s:i, s:s, s:f, s:s, s:s, s:s, s:I}", "id", i, "path",
-                                              info.path, "scale", (double)adapters[i].scale, "task_name",
-                                              info.task, "prompt_prefix", info.prefix, "name", info.name,
+        json_array_append_new(list, json_pack("{s:i, s:o, s:f, s:o, s:o, s:o, s:I}", "id", i, "path",
+                                              srv_json_ctext(info.path), "scale", (double)adapters[i].scale,
+                                              "task_name", srv_json_ctext(info.task), "prompt_prefix",
+                                              srv_json_ctext(info.prefix), "name", srv_json_ctext(info.name),
                                               "rank", (json_int_t)info.rank));
     }
     srv_reply_json(q, 200, list);
@@ -45,9 +47,7 @@ static void set_scales(srv_server *server, srv_request *q)
         srv_reply_fault(q, &fault);
         srv_request_end(q);
     } else {
-        for (int i = 0; i < count; i++) {
-            srv_model_scale(model, i, adapters[i].scale);
-        }
+        srv_model_scale(model, adapters, count);
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
         srv_request_end(q);
     }

@@ -3,10 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,12 +127,16 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
     return MO_OK;
 }
 
-/* Is it being written by another server that lives? */
-static bool is_written(const char *draft)
+/* Is it being written, by this server for another model or by another one that lives? Whoever writes has a lock on it: numbers of
+ * processes say nothing where each container has its own. */
+static bool is_written(const srv_cachedir *d, const char *draft)
 {
-    const char *dash = strrchr(draft, '-');
-    const long pid = dash ? strtol(dash + 1, NULL, 10) : 0;
-    return pid > 0 && pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    const int fd = openat(d->fd, draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return locked;
 }
 
 static void remove_unfinished(const srv_cachedir *d)
@@ -140,7 +144,7 @@ static void remove_unfinished(const srv_cachedir *d)
     const int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (ends_with(entry->d_name, unfinished) && !is_written(entry->d_name)) {
+        if (ends_with(entry->d_name, unfinished) && !is_written(d, entry->d_name)) {
             unlinkat(d->fd, entry->d_name, 0);
         }
     }
@@ -346,6 +350,26 @@ static bool write_all(int fd, const void *from, size_t size)
     return true;
 }
 
+/* A new file, locked; its name is written to `draft`. -1: errno says why. */
+static int open_draft(const srv_cachedir *dir, uint64_t beginning, char *draft, size_t size)
+{
+    static _Atomic unsigned number; /* so that no two of this process are one */
+    for (;;) {
+        struct stat info;
+        snprintf(draft, size, "%016llx-%ld-%u%s", (unsigned long long)beginning, (long)getpid(), number++,
+                 unfinished);
+        const int fd = openat(dir->fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0) {
+            return -1;
+        }
+        flock(fd, LOCK_EX | LOCK_NB); /* where there are none, another server may take it for left behind */
+        if (fstat(fd, &info) != 0 || info.st_nlink > 0) {
+            return fd;
+        }
+        close(fd); /* somebody tidied up before the lock was there */
+    }
+}
+
 mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                                 const uint8_t *state, size_t size, int64_t *bytes, mo_error *err)
 {
@@ -357,10 +381,8 @@ mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32
                 .beginning = beginning_of(dir->key, key_bytes, tokens, (size_t)count),
                 .state = checksum(2, state, size)};
     memcpy(h.magic, magic, sizeof magic);
-    snprintf(draft, sizeof draft, "%016llx-%ld%s", (unsigned long long)h.beginning, (long)getpid(),
-             unfinished);
     *bytes = (int64_t)(sizeof h + key_bytes + 4 * h.tokens + size);
-    const int fd = openat(dir->fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = open_draft(dir, h.beginning, draft, sizeof draft);
     if (fd < 0) {
         return fail(err, errno == ENOSPC ? MO_ENOSPC : MO_EIO, "a kept session cannot be written", dir->path,
                     errno);
@@ -369,10 +391,10 @@ mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32
                          write_all(fd, tokens, 4 * h.tokens) && write_all(fd, state, size) &&
                          fdatasync(fd) == 0;
     int number = written ? 0 : errno;
-    close(fd);
     if (written && renameat(dir->fd, draft, dir->fd, name) != 0) {
         number = errno;
     }
+    close(fd);
     if (!number && fsync(dir->fd) != 0) {
         number = errno;
     }

@@ -154,15 +154,21 @@ int64_t srv_model_context(const srv_model *model)
 int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])
 {
     int count = 0;
+    pthread_mutex_lock(&model->all->mutex);
     for (; count < SRV_ADAPTERS && mo_model_adapter(model->mo, count); count++) {
         out[count] = (mo_adapter_use){mo_model_adapter(model->mo, count), model->adapter_scale[count]};
     }
+    pthread_mutex_unlock(&model->all->mutex);
     return count;
 }
 
-void srv_model_scale(srv_model *model, int adapter, float scale)
+void srv_model_scale(srv_model *model, const mo_adapter_use *adapters, int count)
 {
-    model->adapter_scale[adapter] = scale;
+    pthread_mutex_lock(&model->all->mutex);
+    for (int i = 0; i < count; i++) {
+        model->adapter_scale[i] = adapters[i].scale;
+    }
+    pthread_mutex_unlock(&model->all->mutex);
 }
 
 const srv_defaults *srv_model_defaults(const srv_model *model)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "server/writer.h"
+#include "server/json_text.h"
 
 /* The index of a key; -1: there is none. */
 static int64_t find(const mo_file *file, const char *key)
@@ -18,23 +18,10 @@ static int64_t find(const mo_file *file, const char *key)
     return -1;
 }
 
-/* Of any bytes: what JSON cannot hold is replaced. */
-static json_t *text_json(mo_text text)
-{
-    json_t *value = json_stringn(text.data ? text.data : "", text.length);
-    if (!value) {
-        srv_writer w = {0};
-        srv_put_string(&w, text.data, text.length);
-        value = w.failed ? NULL : json_loadb(w.data, w.length, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-        srv_writer_free(&w);
-    }
-    return value ? value : json_string("");
-}
-
 static json_t *value_json(const mo_value *v)
 {
     switch (v->type) {
-    case MO_VALUE_STRING: return text_json(v->as.s);
+    case MO_VALUE_STRING: return srv_json_text(v->as.s.data, v->as.s.length);
     case MO_VALUE_BOOL: return json_boolean(v->as.b);
     case MO_VALUE_F32:
     case MO_VALUE_F64: return isfinite(v->as.r) ? json_real(v->as.r) : json_null();
@@ -68,7 +55,7 @@ json_t *srv_metadata_text(const mo_file *file, const char *key)
     mo_value value;
     const int64_t index = find(file, key);
     return index >= 0 && mo_file_metadata_value(file, index, 0, &value) && value.type == MO_VALUE_STRING
-               ? text_json(value.as.s)
+               ? srv_json_text(value.as.s.data, value.as.s.length)
                : NULL;
 }
 
@@ -82,5 +69,5 @@ json_t *srv_metadata_token(const mo_file *file, const char *key)
         !mo_file_metadata_value(file, tokens, id.as.u, &token) || token.type != MO_VALUE_STRING) {
         return json_string("");
     }
-    return text_json(token.as.s);
+    return srv_json_text(token.as.s.data, token.as.s.length);
 }

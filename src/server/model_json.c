@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/json_text.h"
+
 const char *srv_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -36,7 +38,7 @@ static json_t *alias_list(const char *alias)
     json_t *list = json_array();
     while (alias && *alias) {
         const size_t length = strcspn(alias, ",");
-        json_array_append_new(list, json_stringn(alias, length));
+        json_array_append_new(list, srv_json_text(alias, length));
         alias += length + (alias[length] == ',');
     }
     return list;
@@ -74,9 +76,9 @@ json_t *srv_model_json_details(const srv_model_report *r)
     } else {
         snprintf(size, sizeof size, "%.2fM", (double)r->parameters * 1e-6);
     }
-    return json_pack("{s:s, s:s, s:s, s:[s], s:s, s:s}", "parent_model", "", "format", "gguf", "family",
-                     r->architecture, "families", r->architecture, "parameter_size", size,
-                     "quantization_level", r->format);
+    return json_pack("{s:s, s:s, s:o, s:[o], s:s, s:s}", "parent_model", "", "format", "gguf", "family",
+                     srv_json_ctext(r->architecture), "families", srv_json_ctext(r->architecture),
+                     "parameter_size", size, "quantization_level", r->format);
 }
 
 /* Ollama tells models apart by the hash of their contents, which is not computed here: by what names the file. */

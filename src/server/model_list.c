@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <time.h>
 
+#include "server/json_text.h"
+
 enum { LOOK_MS = 200 };
 
 int64_t srv_list_now(void)
@@ -15,6 +17,16 @@ int64_t srv_list_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* As clients can say it: their requests are UTF-8. Takes the text. */
+static char *as_text(char *name)
+{
+    json_t *value = name ? srv_json_ctext(name) : NULL;
+    free(name);
+    name = value ? strdup(json_string_value(value)) : NULL;
+    json_decref(value);
+    return name;
 }
 
 /* A file's name without its directory, .gguf, and the number of its part. */
@@ -47,7 +59,7 @@ bool srv_list_add(srv_models *m, const srv_model_spec *spec, const char *path)
          i++) {
         model->adapter_scale[i] = spec->loading.adapter_scales[i];
     }
-    model->id = spec->id ? strdup(spec->id) : name_of(path);
+    model->id = as_text(spec->id ? strdup(spec->id) : name_of(path));
     model->path = strdup(path);
     if (!model->id || !model->path) {
         free(model->id);

@@ -38,8 +38,8 @@ struct srv_model {
     const char *away;       /* why it is wanted away; NULL: somebody asked */
     srv_pulse pulse;
     int64_t pulse_ns; /* when it was taken */
-
-    _Atomic float adapter_scale[SRV_ADAPTERS]; /* of its spec, or as somebody has set them since */
+    float
+        adapter_scale[SRV_ADAPTERS]; /* of its spec, or as somebody has set them since: all of them at once */
 
     /* Constant while it is loaded. */
     mo_model *mo;

@@ -37,7 +37,8 @@ const srv_defaults *srv_model_defaults(const srv_model *model);
 
 /* Its adapters with the scales that requests begin with; how many. Any thread. */
 int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS]);
-void srv_model_scale(srv_model *model, int adapter, float scale);
+/* Sets all of them, for requests that are read from now on: none sees some of the old and some of the new. */
+void srv_model_scale(srv_model *model, const mo_adapter_use *adapters, int count);
 
 /* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as nobody
  * holds it, also a pinned one, and loaded anew by the next request. Any thread, also a sink. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/json_text.h"
 #include "server/metadata.h"
 #include "server/model_json.h"
 #include "server/prometheus.h"
@@ -141,7 +142,7 @@ static void props(srv_server *server, srv_request *q)
     const srv_defaults none = srv_defaults_none(), *given = model ? srv_model_defaults(model) : &none;
     if (given->template_text) {
         json_decref(template);
-        template = json_string(given->template_text);
+        template = srv_json_ctext(given->template_text);
     }
     json_t *settings =
         json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params", parameters_json(given));
@@ -150,13 +151,13 @@ static void props(srv_server *server, srv_request *q)
     }
     snprintf(build, sizeof build, "moraine %s", mo_version());
     json_t *root = json_pack(
-        "{s:o, s:i, s:s, s:s, s:s, s:{s:b, s:b, s:b}, s:o, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:{s:b, s:b}}",
+        "{s:o, s:i, s:s, s:o, s:s, s:{s:b, s:b, s:b}, s:o, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:{s:b, s:b}}",
         "default_generation_settings", settings, "total_slots", r.parallel, "model_alias", r.id, "model_path",
-        srv_file_name(r.path), "model_ftype", r.format, "modalities", "vision", 0, "audio", 0, "video", 0,
-        "chat_template", template ? template : json_string(""), "bos_token", bos, "eos_token", eos,
-        "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED, "endpoint_slots", !server->no_slots,
-        "endpoint_props", 0, "endpoint_metrics", !server->no_metrics, "chat_template_caps", "supports_tools",
-        1, "supports_system_role", 1);
+        srv_json_ctext(srv_file_name(r.path)), "model_ftype", r.format, "modalities", "vision", 0, "audio", 0,
+        "video", 0, "chat_template", template ? template : json_string(""), "bos_token", bos, "eos_token",
+        eos, "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED, "endpoint_slots",
+        !server->no_slots, "endpoint_props", 0, "endpoint_metrics", !server->no_metrics, "chat_template_caps",
+        "supports_tools", 1, "supports_system_role", 1);
     srv_reply_json(q, 200, root);
     srv_request_end(q);
 }
