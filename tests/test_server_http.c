@@ -842,6 +842,33 @@ static void answers_end_before_the_server_does(void **state)
     close(idle);
 }
 
+static void patient(srv_http_options *o)
+{
+    o->header_s = 600;
+}
+
+/* Headers and bodies that are not all there are no answers to wait for. */
+static void who_sends_slowly_does_not_hold_up_the_end(void **state)
+{
+    (void)state;
+    serve(NULL, NULL, patient);
+    const int header = dial(), body = dial();
+    send_text(header, "POST /echo HTTP/1.1\r\nHost: local");
+    send_text(body, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+    srv_http_report report;
+    do {
+        usleep(1000);
+        srv_http_describe(http, &report);
+    } while (report.connections < 2);
+    usleep(20000); /* until what was sent has come, mostly */
+    srv_http_quiesce(http);
+    send_text(body, "1"); /* it goes on */
+    assert_true(srv_http_drain(http, 60));
+    close(header);
+    close(body);
+    stop(NULL);
+}
+
 static void closing_does_not_wait_for_clients_that_read_nothing(void **state)
 {
     (void)state;
@@ -1009,6 +1036,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(keys_are_asked_for),
         cmocka_unit_test(a_unix_socket_is_for_its_user),
         UNIT(answers_end_before_the_server_does),
+        cmocka_unit_test(who_sends_slowly_does_not_hold_up_the_end),
         UNIT(closing_does_not_wait_for_clients),
         UNIT(closing_does_not_wait_for_clients_that_read_nothing),
         UNIT(rubbish_breaks_nothing),

@@ -25,6 +25,7 @@ typedef struct connection {
     int64_t begun_ns;    /* of what it does now */
     uint64_t address;    /* whose it is */
     bool shut;           /* it is about to go */
+    bool sending;        /* a request has begun to come, and is not all there */
     srv_request *q;      /* its client is watched; NULL: it is not asked to wait */
 } connection;
 
@@ -34,6 +35,7 @@ struct srv_connections {
     pthread_t thread;
     pthread_mutex_t mutex; /* of all below; taken before a request's, never after it */
     int count, busy;
+    int64_t hurry_ns; /* requests that are not all there by then never will be; 0: the server goes on */
     connection *list;
 };
 
@@ -239,7 +241,7 @@ int srv_connections_add(srv_connections *c, int fd, uint64_t address)
         one->begun_ns = now_ns();
         one->deadline_ns = after(c->o.header_s);
         one->address = address;
-        one->shut = false;
+        one->shut = one->sending = false;
         one->q = NULL;
         c->count++;
     } else {
@@ -259,17 +261,40 @@ void srv_connections_remove(srv_connections *c, int number)
     pthread_mutex_unlock(&c->mutex);
 }
 
-static void expect(srv_connections *c, int number, double seconds)
+/* With the mutex held: who sends while the server ends has less time. */
+static void hurry(const srv_connections *c, connection *one)
+{
+    if (c->hurry_ns && one->sending && one->deadline_ns > c->hurry_ns) {
+        one->deadline_ns = c->hurry_ns;
+    }
+}
+
+static void expect(srv_connections *c, int number, double seconds, bool sending)
 {
     pthread_mutex_lock(&c->mutex);
-    c->list[number].begun_ns = now_ns();
-    c->list[number].deadline_ns = after(seconds);
+    connection *one = &c->list[number];
+    one->begun_ns = now_ns();
+    one->deadline_ns = after(seconds);
+    one->sending = sending;
+    hurry(c, one);
     pthread_mutex_unlock(&c->mutex);
 }
 
 void srv_connections_header(srv_connections *c, int number)
 {
-    expect(c, number, c->o.header_s);
+    expect(c, number, c->o.header_s, true);
+}
+
+void srv_connections_hurry(srv_connections *c, double seconds)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->hurry_ns = after(seconds);
+    for (int i = 0; i < c->o.limit; i++) {
+        if (c->list[i].fd >= 0) {
+            hurry(c, &c->list[i]);
+        }
+    }
+    pthread_mutex_unlock(&c->mutex);
 }
 
 void srv_connections_body(srv_connections *c, int number, size_t bytes)
@@ -277,6 +302,7 @@ void srv_connections_body(srv_connections *c, int number, size_t bytes)
     pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
     one->deadline_ns = one->begun_ns + (int64_t)((c->o.header_s + (double)bytes / c->o.body_bytes_s) * 1e9);
+    hurry(c, one);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -285,6 +311,7 @@ void srv_connections_watch(srv_connections *c, int number, srv_request *q)
     pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
     one->deadline_ns = 0;
+    one->sending = false;
     one->q = q;
     one->generation++;
     c->busy++;
@@ -305,7 +332,7 @@ void srv_connections_idle(srv_connections *c, int number)
         one->generation++;
     }
     pthread_mutex_unlock(&c->mutex);
-    expect(c, number, c->o.idle_s);
+    expect(c, number, c->o.idle_s, false);
 }
 
 int srv_connections_count(srv_connections *c, int *busy)

@@ -25,6 +25,8 @@ void srv_connections_remove(srv_connections *c, int number);
 /* The header of a request begins; its body has grown to so many bytes. */
 void srv_connections_header(srv_connections *c, int number);
 void srv_connections_body(srv_connections *c, int number, size_t bytes);
+/* The server ends: requests that are not complete in so many seconds never will be. */
+void srv_connections_hurry(srv_connections *c, double seconds);
 /* The request is complete: nothing is waited for but its answer, and the client is watched. Until ..._idle(), which
  * forgets the request. */
 void srv_connections_watch(srv_connections *c, int number, srv_request *q);

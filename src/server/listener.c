@@ -9,7 +9,7 @@
 
 #include "server/log.h"
 
-enum { WORKERS = 64, CLERKS = 8, SILENT_SECONDS = 120, BODY_BYTES_S = 8 << 10 };
+enum { WORKERS = 64, CLERKS = 8, SILENT_SECONDS = 120, BODY_BYTES_S = 8 << 10, HURRY_SECONDS = 2 };
 
 static void on_error(void *user, const char *format, va_list args)
 {
@@ -109,6 +109,9 @@ void srv_http_quiesce(srv_http *h)
             }
         }
         srv_sockets_close(h->sockets, h->count);
+        if (h->connections) { /* who sends slowly does not hold up the end */
+            srv_connections_hurry(h->connections, HURRY_SECONDS);
+        }
     }
 }
 
