@@ -666,6 +666,34 @@ static void hasten_the_rest(void **state)
     mo_disk_close(disk);
 }
 
+/* All of them, and none where one has begun or ended; what was taken back can be asked for again. */
+static void withdraw_queued(void **state)
+{
+    (void)state;
+    faults f;
+    mo_read first, reads[3];
+    mo_disk *disk = open_held(&f, &first);
+    for (int i = 0; i < 3; i++) {
+        aim(&reads[i], 0, 1000 * (i + 1), 100, arena + (size_t)(i + 1) * PLACE);
+        reads[i].urgency = MO_READ_GUESS;
+        submit(disk, &reads[i]);
+    }
+    assert_false(mo_disk_withdraw(disk, (mo_read *[]){&reads[0], &first}, 2));
+    assert_int_equal(state_of(&reads[0]), MO_READ_QUEUED);
+    assert_true(mo_disk_withdraw(disk, (mo_read *[]){&reads[0], &reads[2]}, 2));
+    assert_int_equal(state_of(&reads[0]), MO_READ_IDLE);
+    assert_false(mo_disk_withdraw(disk, (mo_read *[]){&reads[2]}, 1)); /* no longer there */
+    submit(disk, &reads[2]);
+    atomic_store(&f.gate, 0);
+    wait_for(disk, &reads[1]);
+    wait_for(disk, &reads[2]);
+    assert_false(mo_disk_withdraw(disk, (mo_read *[]){&reads[1]}, 1)); /* done */
+    assert_true(is_right(&reads[1]) && is_right(&reads[2]));
+    assert_all_ended(disk, 3);
+    assert_int_equal(f.calls, 3);
+    mo_disk_close(disk);
+}
+
 static void close_with_queued(void **state)
 {
     (void)state;
@@ -937,10 +965,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(short_reads),        cmocka_unit_test(files_change),
         cmocka_unit_test(reads_past_the_end), cmocka_unit_test(urgent_reads_first),
         cmocka_unit_test(hasten_queued),      cmocka_unit_test(hasten_the_rest),
-        cmocka_unit_test(close_with_queued),  cmocka_unit_test(close_under_way),
-        cmocka_unit_test(many_submitters),    cmocka_unit_test(busy_time),
-        cmocka_unit_test(chooses_by_itself),  cmocka_unit_test(refused_direct),
-        cmocka_unit_test(bad_requests),       cmocka_unit_test(probe_measures),
+        cmocka_unit_test(withdraw_queued),    cmocka_unit_test(close_with_queued),
+        cmocka_unit_test(close_under_way),    cmocka_unit_test(many_submitters),
+        cmocka_unit_test(busy_time),          cmocka_unit_test(chooses_by_itself),
+        cmocka_unit_test(refused_direct),     cmocka_unit_test(bad_requests),
+        cmocka_unit_test(probe_measures),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

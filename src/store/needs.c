@@ -104,6 +104,9 @@ static void meet(mo_store *s, mo_need *need)
     mo_store_pin(s, need->brick);
     need->state = NEED_BYTES;
     const bool filling = slot->guess == MO_GUESS_FILLING;
+    s->counters.guessed += slot->guess == MO_GUESS_UNDER_WAY;
+    s->counters.guessed_bytes +=
+        slot->guess == MO_GUESS_UNDER_WAY ? (uint64_t)s->bricks->home[need->brick].bytes : 0;
     if ((slot->guess == MO_GUESS_UNDER_WAY || filling) && !mo_store_slot_ended(slot)) {
         for (int i = 0; i < MO_STORE_MATRICES; i++) {
             mo_disk_hasten(s->disk, &slot->reads[i]);
@@ -116,6 +119,28 @@ static void meet(mo_store *s, mo_need *need)
         s->counters.useful += slot->guess != MO_GUESS_NONE && !filling;
     }
     slot->guess = MO_GUESS_NONE;
+}
+
+/* What was guessed for this layer, and proved wrong before its reads began, need not be read: it would keep the disk from what is
+ * guessed next. */
+static void withdraw_wrong(mo_store *s, int layer)
+{
+    int kept = 0;
+    for (int i = 0; i < s->guess_count; i++) {
+        const int32_t brick = s->guesses[i];
+        mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+        mo_read *const reads[MO_STORE_MATRICES] = {&slot->reads[0], &slot->reads[1], &slot->reads[2]};
+        if (s->bricks->home[brick].layer == layer && slot->guess == MO_GUESS_UNDER_WAY &&
+            mo_disk_withdraw(s->disk, reads, MO_STORE_MATRICES)) {
+            slot->guess = MO_GUESS_NONE;
+            mo_store_unpin(s, brick);
+            mo_store_drop(s, brick);
+            s->counters.withdrawn++;
+        } else {
+            s->guesses[kept++] = brick;
+        }
+    }
+    s->guess_count = kept;
 }
 
 void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
@@ -137,6 +162,7 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
             need->missing = true;
         }
     }
+    withdraw_wrong(s, layer);
 }
 
 void mo_store_release(mo_store *s, mo_need *need)
@@ -207,8 +233,6 @@ void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, i
         max_bytes -= s->bricks->home[brick].bytes;
         mo_store_slot_of(s, brick)->guess = MO_GUESS_UNDER_WAY;
         s->guesses[s->guess_count++] = brick;
-        s->counters.guessed++;
-        s->counters.guessed_bytes += (uint64_t)s->bricks->home[brick].bytes;
         bricks[chosen++] = brick;
     }
     mo_store_submit(s, bricks, chosen);

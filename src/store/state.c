@@ -138,7 +138,10 @@ void mo_store_settle_guesses(mo_store *s)
         const bool good = mo_store_slot_landed(slot);
         mo_store_unpin(s, brick);
         if (slot->guess != MO_GUESS_NONE) { /* nobody needs it yet */
-            slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED : MO_GUESS_NONE;
+            const bool guessed = good && slot->guess == MO_GUESS_UNDER_WAY;
+            s->counters.guessed += guessed;
+            s->counters.guessed_bytes += guessed ? (uint64_t)s->bricks->home[brick].bytes : 0;
+            slot->guess = guessed ? MO_GUESS_LANDED : MO_GUESS_NONE;
             if (!good) {
                 mo_store_drop(s, brick);
             }

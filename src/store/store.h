@@ -158,6 +158,7 @@ typedef struct mo_store_counters {
     uint64_t guessed, useful, late,
         wasted; /* bricks: read by guess; needed later; needed too soon; never needed */
     uint64_t guessed_bytes;
+    uint64_t withdrawn; /* bricks: guessed, and known to be wrong before they were read; not counted above */
     uint64_t ahead, ahead_bytes; /* bricks read ahead at the start */
     uint64_t yielded, taken;     /* bricks given to the device, and taken back */
     uint64_t evictions;

@@ -284,6 +284,11 @@ void mo_disk_hasten(mo_disk *disk, mo_read *read)
     mo_queue_hasten(&disk->queue, read);
 }
 
+bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count)
+{
+    return mo_queue_withdraw(&disk->queue, reads, count);
+}
+
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen)
 {
     return mo_queue_wait(&disk->queue, seen);

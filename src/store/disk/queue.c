@@ -127,6 +127,22 @@ void mo_queue_hasten(mo_queue *q, mo_read *read)
     pthread_mutex_unlock(&q->lock);
 }
 
+bool mo_queue_withdraw(mo_queue *q, mo_read *const *reads, int count)
+{
+    bool untouched = true;
+    pthread_mutex_lock(&q->lock);
+    for (int i = 0; i < count; i++) {
+        untouched = untouched && reads[i]->listed && reads[i]->piece_at == span_begin(reads[i]);
+    }
+    for (int i = 0; i < count && untouched; i++) {
+        unlist(q, reads[i]);
+        q->unfinished--;
+        atomic_store_explicit(&reads[i]->state, MO_READ_IDLE, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return untouched;
+}
+
 mo_disk_counters mo_queue_count(mo_queue *q)
 {
     pthread_mutex_lock(&q->lock);
