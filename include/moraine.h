@@ -192,8 +192,8 @@ typedef struct mo_model_options {
     int adapter_count;
     const float *
         adapter_scales; /* [adapter_count] with which sessions have them when they are opened; NULL: they do not */
-    /* For adapters that are opened later (mo_adapter_open()), besides; the plan counts it. Under a `ram_bytes` that was given there is no
-     * memory for others. */
+    /* For adapters that are opened later (mo_adapter_open()), besides, and for what steps with them work in; the plan counts it. Under a
+     * `ram_bytes` that was given there is no memory for others. */
     int64_t adapter_bytes;
 } mo_model_options;
 

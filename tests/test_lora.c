@@ -508,6 +508,10 @@ static void the_plan_counts_adapters(void **state)
     assert_true(with.planned_bytes >= without.planned_bytes + info.bytes);
     mo_model_close(model);
     options.adapter_count = 0;
+    options.adapter_bytes = info.bytes; /* its weights, and no space for steps with it */
+    model = open_model(o, &options);
+    refuses(model, path, MO_ENOMEM, "with what steps work in");
+    mo_model_close(model);
     options.adapter_bytes = 16 << 20;
     model = open_model(o, &options);
     mo_adapter_close(open_adapter(model, path));

@@ -57,7 +57,7 @@ mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *option
         model->adapter_count += status == MO_OK;
     }
     if (options->ram_bytes > 0) {
-        e->adapter_limit = e->adapter_held + options->adapter_bytes;
+        e->adapter_limit = mo_engine_adapter_bytes(e) + options->adapter_bytes;
     }
     return status;
 }

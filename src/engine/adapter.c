@@ -8,14 +8,35 @@
 
 /* ---- Those that are open ----------------------------------------------------------------------- */
 
-/* Space for steps with all that are open now. Under the engine's lock. */
-static mo_status make_space(mo_engine *e, mo_error *err)
+static int64_t ranks_of(const mo_engine *e)
 {
     int64_t ranks = 0;
     for (int i = 0; i < e->adapter_count; i++) {
         ranks += e->adapters[i]->lora.rank;
     }
-    return mo_workspace_lower(&e->space, e->spec, e->batch, e->adapter_count, ranks, err);
+    return ranks;
+}
+
+/* Space for steps with all that are open now. Under the engine's lock. */
+static mo_status make_space(mo_engine *e, mo_error *err)
+{
+    return mo_workspace_lower(&e->space, e->spec, e->batch, e->adapter_count, ranks_of(e), err);
+}
+
+/* Bytes of all that are open, and of `another` (NULL: none): weights, and what steps with them work in. */
+static int64_t bytes_with(const mo_engine *e, const mo_lora *another)
+{
+    const size_t space = mo_workspace_low_bytes(e->spec, e->batch, e->adapter_count + (another != NULL),
+                                                ranks_of(e) + (another ? another->rank : 0));
+    return e->adapter_held + (another ? another->bytes : 0) + (int64_t)space;
+}
+
+int64_t mo_engine_adapter_bytes(mo_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    const int64_t bytes = bytes_with(engine, NULL);
+    pthread_mutex_unlock(&engine->lock);
+    return bytes;
 }
 
 static mo_status check_fits(const mo_engine *e, const mo_lora *lora, mo_error *err)
@@ -24,13 +45,13 @@ static mo_status check_fits(const mo_engine *e, const mo_lora *lora, mo_error *e
         return mo_fail(err, MO_EINVAL, "a model has at most %d adapters at once; close one before %s",
                        MO_ADAPTERS_MAX, lora->path);
     }
-    if (e->adapter_limit >= 0 && lora->bytes > e->adapter_limit - e->adapter_held) {
+    const int64_t now = bytes_with(e, NULL), then = bytes_with(e, lora);
+    if (e->adapter_limit >= 0 && then > e->adapter_limit) {
         return mo_fail(
             err, MO_ENOMEM,
-            "%s needs %.1f MiB, and of the memory planned for adapters %.1f MiB are left; open the "
-            "model with a larger `adapter_bytes`",
-            lora->path, (double)lora->bytes / (1 << 20),
-            (double)(e->adapter_limit - e->adapter_held) / (1 << 20));
+            "%s needs %.1f MiB with what steps work in, and of the memory planned for adapters %.1f MiB "
+            "are left; open the model with a larger `adapter_bytes`, or a smaller `batch`",
+            lora->path, (double)(then - now) / (1 << 20), (double)(e->adapter_limit - now) / (1 << 20));
     }
     return MO_OK;
 }

@@ -21,6 +21,9 @@ typedef struct mo_adapter_list {
 /* MO_ENOMEM: it is more than what was planned for adapters leaves. */
 mo_status mo_engine_adapter_fits(mo_engine *engine, const mo_lora *lora, mo_error *err);
 
+/* Bytes of all that are open, with what steps with them work in. */
+int64_t mo_engine_adapter_bytes(mo_engine *engine);
+
 /* Takes the adapter over, also when it fails. The engine counts it among those that are open, and has space for steps with it. */
 mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **out, mo_error *err);
 void mo_adapter_hold(mo_adapter *adapter);

@@ -58,7 +58,7 @@ typedef struct mo_engine {
     struct mo_adapter *adapters[MO_ADAPTERS_MAX]; /* that are open (engine/adapter.h). Under lock */
     int adapter_count;
     int64_t adapter_held,
-        adapter_limit; /* their bytes, and the most; -1: any. Under lock, but for the limit, set when opened */
+        adapter_limit; /* bytes of their weights; the most with what steps work in, -1: any. Under lock, but for the limit, set when opened */
     mo_block_pool *pools[MO_KV_TYPES]; /* of sessions in RAM, by format; NULL: there were none yet */
     pthread_mutex_t pools_lock;
 } mo_engine;
