@@ -275,6 +275,8 @@ static void modes_of_layer_perf(void **state)
             assert_int_equal(l->time_ns[MO_TIME_JOIN], layers[i].device_wait_ns);
             assert_true(l->time_ns[MO_TIME_HOT] > 0 && l->time_ns[MO_TIME_HOT] <= layers[i].region_ns);
             assert_int_equal(l->time_ns[MO_TIME_REGION], m == 2 ? layers[i].region_ns : 0);
+            assert_true((l->time_ns[MO_TIME_WORKLIST] > 0) == (m == 2) &&
+                        l->time_ns[MO_TIME_WORKLIST] <= layers[i].region_ns);
             assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
             assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
         }

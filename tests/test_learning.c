@@ -576,6 +576,9 @@ static void times_are_measured_wherever_experts_are(void **state)
         assert_true(all_above_zero(json, "\"routing_time_per_call_us\"") > 0);
         assert_true(all_above_zero(json, "\"total_moe_time_per_call_us\"") > 0);
         assert_true(all_above_zero(json, "\"parallel_region_wall_time_per_call_us\"") > 0);
+        assert_true(all_above_zero(json, "\"worklist_time_per_call_us\"") > 0);
+        assert_true(all_above_zero(json, "\"expert_matmul_time_per_call_us\"") > 0);
+        assert_true(all_above_zero(json, "\"merge_time_per_call_us\"") > 0);
         free(json);
         mo_model_close(model);
     }

@@ -217,10 +217,17 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     }
     phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1, part};
     count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
-    if (last) {
-        phases[count++] = (mo_phase){merge, forward, forward->tokens, 1, part};
+    const mo_phase merging = {merge, forward, forward->tokens, 1, part};
+    const bool apart = last && forward->engine->timed; /* it has a time of its own */
+    if (last && !apart) {
+        phases[count++] = merging;
     }
     mo_forward_run(forward, phases, count);
+    if (apart) {
+        const int64_t began = mo_clock_ns();
+        mo_forward_run(forward, &merging, 1);
+        forward->merge_ns = mo_clock_ns() - began;
+    }
 }
 
 /* ---- Experts that come and go ----------------------------------------------------------------- */
@@ -290,14 +297,17 @@ static int64_t tick(const stopwatch *s)
 static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const stopwatch *s)
 {
     if (s->on && counts) {
-        const int64_t region = mo_clock_ns() - s->began;
+        const int64_t region = mo_clock_ns() - s->began, products = s->computing - forward->merge_ns;
         mo_tally_time(counts,
                       (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)(forward->routing_ns + region),
                                                  [MO_TIME_ROUTING] = (uint64_t)forward->routing_ns,
                                                  [MO_TIME_HOT] = (uint64_t)s->computing,
                                                  [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
                                                  [MO_TIME_JOIN] = (uint64_t)s->waiting,
-                                                 [MO_TIME_REGION] = (uint64_t)region});
+                                                 [MO_TIME_REGION] = (uint64_t)region,
+                                                 [MO_TIME_WORKLIST] = (uint64_t)forward->worklist_ns,
+                                                 [MO_TIME_PRODUCTS] = (uint64_t)(products > 0 ? products : 0),
+                                                 [MO_TIME_MERGE] = (uint64_t)forward->merge_ns});
     }
 }
 
@@ -381,7 +391,9 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
     }
     if (l->routed) {
         forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * l->moe.used, l->moe.width);
+        const int64_t began = forward->engine->timed ? mo_clock_ns() : 0;
         sort_by_expert(forward);
+        forward->worklist_ns = forward->engine->timed ? mo_clock_ns() - began : 0;
         if (forward->engine->tiers && forward->engine->tiers->store) {
             return feed_stored(forward, err);
         }

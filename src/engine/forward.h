@@ -37,7 +37,9 @@ typedef struct mo_forward {
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
     mo_split *split;        /* the step's time, part by part; NULL: nobody asks */
     int64_t routed_from;    /* when the router's product could begin; of the layer, where times are kept */
-    int64_t routing_ns;     /* and what it took until the choice */
+    int64_t routing_ns;     /* and what it took until the choice, */
+    int64_t worklist_ns;    /* until the rows were sorted by expert, */
+    int64_t merge_ns;       /* and what the merge took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */

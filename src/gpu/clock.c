@@ -39,7 +39,8 @@ static double quantile(const uint64_t *buckets, uint64_t count, double share)
 /* A layer in the step that runs. */
 typedef struct lap {
     int64_t seen, replied; /* replied 0: not served */
-    int64_t hosted;        /* 0: the device's own */
+    int64_t listed;
+    int64_t hosted; /* 0: the device's own */
     int64_t cpu_from, cpu_to, cpu_ns, wait_ns;
     int64_t fetch_at, fetch_ns;
     uint64_t fallbacks[MO_FALLBACKS];
@@ -107,6 +108,11 @@ void mo_gpu_clock_launched(mo_gpu_clock *c, int64_t now)
 void mo_gpu_clock_seen(mo_gpu_clock *c, int layer, int64_t now)
 {
     c->laps[layer].seen = now;
+}
+
+void mo_gpu_clock_listed(mo_gpu_clock *c, int layer, int64_t now)
+{
+    c->laps[layer].listed = now;
 }
 
 void mo_gpu_clock_fetch(mo_gpu_clock *c, int layer, int64_t now)
@@ -204,6 +210,7 @@ static void tell(mo_tally_layer *to, const lap *l, int64_t waited, bool everythi
                                   [MO_TIME_JOIN] = join};
     if (everything) {
         time_ns[MO_TIME_MOE] = time_ns[MO_TIME_REGION] = region;
+        time_ns[MO_TIME_WORKLIST] = positive(l->listed - l->seen);
         mo_tally_lanes(to, l->device, l->cpu_ns > 0, l->fallbacks);
     }
     mo_tally_time(to, time_ns);

@@ -26,7 +26,8 @@ void mo_gpu_clock_close(mo_gpu_clock *c); /* NULL is allowed */
 void mo_gpu_clock_begin(mo_gpu_clock *c, bool counts, int64_t now);
 void mo_gpu_clock_launched(mo_gpu_clock *c, int64_t now); /* the device has its first work */
 void mo_gpu_clock_seen(mo_gpu_clock *c, int layer, int64_t now);
-void mo_gpu_clock_fetch(mo_gpu_clock *c, int layer, int64_t now); /* copies begin */
+void mo_gpu_clock_listed(mo_gpu_clock *c, int layer, int64_t now); /* who computes what is decided */
+void mo_gpu_clock_fetch(mo_gpu_clock *c, int layer, int64_t now);  /* copies begin */
 void mo_gpu_clock_fetched(mo_gpu_clock *c, int layer,
                           int64_t took); /* how long they took, when that is known */
 /* The CPU computed experts, or was done with that and waited for the device; several times in a layer is allowed. */

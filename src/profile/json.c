@@ -140,6 +140,12 @@ static double per_call_us(const sums *s, mo_layer_time time)
     return ratio((double)s->time_ns[time] / 1e3, (double)s->timed);
 }
 
+/* Times that not every way of computing has; the others are told even where they are 0. */
+static bool is_rare(int time)
+{
+    return time == MO_TIME_WORKLIST || time == MO_TIME_PRODUCTS || time == MO_TIME_MERGE;
+}
+
 /* Does an update of the hot set need it? */
 static bool is_brief(int time)
 {
@@ -174,7 +180,7 @@ static void put_times(writer *w, const sums *s, mo_profile_mode mode)
 {
     put_real(w, "hot_slot_ratio", ratio((double)s->hot, (double)s->hot + (double)s->cold));
     for (int t = 0; t < MO_TIMES; t++) {
-        if (mode == MO_PROFILE_FULL || is_brief(t)) {
+        if ((mode == MO_PROFILE_FULL && !(is_rare(t) && s->time_ns[t] == 0)) || is_brief(t)) {
             put_real(w, mo_profile_key_time[t], per_call_us(s, (mo_layer_time)t));
         }
     }

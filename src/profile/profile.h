@@ -34,12 +34,15 @@ typedef enum mo_found {
 
 /* What is timed in a layer. Lanes run side by side: the region is the time from their start to their end. */
 typedef enum mo_layer_time {
-    MO_TIME_MOE,     /* routing, experts and merge */
-    MO_TIME_ROUTING, /* up to the choice of experts */
-    MO_TIME_HOT,     /* wall time of the hot lane */
-    MO_TIME_COLD,    /* wall time of the cold lane */
-    MO_TIME_JOIN,    /* the hot lane was done and waited for the cold one */
-    MO_TIME_REGION,  /* wall time of both lanes */
+    MO_TIME_MOE,      /* routing, experts and merge */
+    MO_TIME_ROUTING,  /* up to the choice of experts */
+    MO_TIME_HOT,      /* wall time of the hot lane */
+    MO_TIME_COLD,     /* wall time of the cold lane */
+    MO_TIME_JOIN,     /* the hot lane was done and waited for the cold one */
+    MO_TIME_REGION,   /* wall time of both lanes */
+    MO_TIME_WORKLIST, /* from the choice to lists of who computes what */
+    MO_TIME_PRODUCTS, /* of the experts, where one lane has them all */
+    MO_TIME_MERGE,    /* adding what they gave, where that is apart */
     MO_TIMES
 } mo_layer_time;
 
