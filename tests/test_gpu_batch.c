@@ -549,8 +549,8 @@ static void the_cpu_computes_some_experts_of_few_tokens(void **state)
             }
             assert_true(slots || p.gpu->lanes.by_cpu > 0);
             assert_true(slots || p.gpu->experts.fetched > 0);
-            assert_true(p.gpu->experts.hits + p.gpu->lanes.by_cpu + p.gpu->experts.fetched ==
-                        p.gpu->experts.asked);
+            assert_true(p.gpu->experts.hits + p.gpu->lanes.by_cpu + p.gpu->experts.fetched >=
+                        p.gpu->experts.asked); /* some were sent ahead in vain */
             close_place(&p);
         }
         mo_checkpoint_free(model == pebble ? NULL : model);
@@ -565,8 +565,9 @@ static void a_failed_copy_beside_the_cpu_is_made_again(void **state)
     forget_rates(&p);
     expect_same(&p, pebble_rows, TOKENS, NULL);
     uint64_t failed = 0;
+    const int block = seen.block_at;
     for (int at = 1; at < 30; at += 1 + at % 3) {
-        begin_anew(&p, at + (at >= seen.block_at), at + (at >= seen.block_at) + 1);
+        begin_anew(&p, at + (at >= block), at + (at >= block) + 1);
         forget_rates(&p);
         expect_same(&p, pebble_rows, TOKENS, NULL);
         assert_int_equal(p.gpu->link.failed, ++failed);

@@ -119,28 +119,45 @@ static void bricks_with_few_rows_are_the_cpus(void **state)
     mo_lane_rate cpu = mo_lane_rate_of(10e9), link = mo_lane_rate_of(10e9);
     int32_t rows[] = {1, 9, 1, 2, 40, 1, 2, 2}, most = 0;
     int few = 0;
-    const int chosen = mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few);
+    const int chosen = mo_lane_split(&cpu, &link, 10000000, 0, rows, 8, &most, &few);
     assert_in_range(chosen, 3, 5);
     assert_int_equal(most, chosen == 3 ? 1 : 2);
     assert_int_equal(few, chosen == 3 ? 3 : chosen - 3);
-    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 0, &most, &few), 0);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, 0, rows, 0, &most, &few), 0);
     assert_int_equal(few, 0);
+    assert_in_range(mo_lane_split(&cpu, &link, 10000000, 4, rows, 8, &most, &few), chosen + 1,
+                    8);         /* it is busy */
     cpu = mo_lane_rate_of(1e9); /* one brick alone takes it as long as the link takes for all */
     link = mo_lane_rate_of(100e9);
-    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few), 0);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, 0, rows, 8, &most, &few), 0);
     cpu = mo_lane_rate_of(100e9);
     link = mo_lane_rate_of(1e9);
-    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, rows, 8, &most, &few), 8);
+    assert_int_equal(mo_lane_split(&cpu, &link, 10000000, 0, rows, 8, &most, &few), 8);
     assert_int_equal(most, 40);
     assert_int_equal(few, 1);
+}
+
+/* Whoever waits for a thread that does something else is not slow. */
+static void waiting_for_another_task_is_no_work(void **state)
+{
+    (void)state;
+    for (double beside = 0; beside < 5; beside += 0.25) {
+        const double in = 2, down = 1; /* gate and up; down */
+        const double round = (beside > in ? beside : in) + down;
+        assert_true(fabs(mo_lane_products(round, beside) - (in + down)) < 1e-9);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follows_what_happens),      cmocka_unit_test(one_moment_is_no_change),
-        cmocka_unit_test(equal_lanes_share),         cmocka_unit_test(idle_lanes_are_tried_again),
-        cmocka_unit_test(survives_a_shared_machine), cmocka_unit_test(bricks_with_few_rows_are_the_cpus),
+        cmocka_unit_test(follows_what_happens),
+        cmocka_unit_test(one_moment_is_no_change),
+        cmocka_unit_test(equal_lanes_share),
+        cmocka_unit_test(idle_lanes_are_tried_again),
+        cmocka_unit_test(survives_a_shared_machine),
+        cmocka_unit_test(bricks_with_few_rows_are_the_cpus),
+        cmocka_unit_test(waiting_for_another_task_is_no_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,35 @@ static void defaults_are_within_5_percent_of_the_best_by_hand(void **state)
     }
 }
 
+/* Nor does anything else that could be set: where experts are, how they cross, how much of the memory may be used. */
+static void no_other_setting_by_hand_is_much_better(void **state)
+{
+    (void)state;
+    static const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
+                                              MO_POSTFETCH_AUTO};
+    for (int machine = 0; machine < MACHINES; machine++) {
+        for (int model = 0; model < MODELS; model++) {
+            mo_plan_options o = mo_plan_options_default();
+            mo_plan_report chosen, r;
+            if (!plan(machine, model, o, &chosen)) {
+                continue;
+            }
+            for (int i = 0; i < 9; i++) {
+                o = mo_plan_options_default();
+                o.postfetch = i < 4 ? modes[i] : MO_POSTFETCH_DEFAULT;
+                o.cpu_moe = i == 4;
+                o.device = i == 5 ? "none" : NULL;
+                o.ram_bytes = i == 6 ? chosen.ceiling_bytes / 2 : i == 7 ? chosen.ceiling_bytes * 3 / 4 : 0;
+                o.vram_bytes = i == 8 ? chosen.device.ceiling_bytes / 2 : 0;
+                if (plan(machine, model, o, &r) && request_seconds(&chosen) > 1.05 * request_seconds(&r)) {
+                    fail_msg("%s, %s: %.2f s, with setting %d %.2f s", machines[machine].name, models[model],
+                             request_seconds(&chosen), i, request_seconds(&r));
+                }
+            }
+        }
+    }
+}
+
 static void a_prompt_of_8192_crosses_experts_in_ram_once_or_twice(void **state)
 {
     (void)state;
@@ -233,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_within_5_percent_of_the_best_by_hand),
+        cmocka_unit_test(no_other_setting_by_hand_is_much_better),
         cmocka_unit_test(a_prompt_of_8192_crosses_experts_in_ram_once_or_twice),
         cmocka_unit_test(small_ceilings_get_small_batches),
         cmocka_unit_test(a_context_that_nobody_gave_is_halved_where_it_does_not_fit),

@@ -119,7 +119,7 @@ slow="test_store test_tiers test_engine test_hot_cache_device test_learning test
 test_product test_text"
 # Programs with threads, and of those that have more the tests with threads; the longest first.
 concurrent="test_api test_gpu test_gpu_threads test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
-test_gpu_batch:windows_have_holes test_gpu_tiers:failed_copies_cost_only_speed test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
+test_gpu_batch:windows_have_holes test_tier_faults:failed_copies_cost_only_speed test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
 test_quantize test_disk:threads_* test_disk:uring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
 test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
 test_gpu_streaming:kinds_of_steps_take_turns test_gpu_streaming:layers_pass_from_disk test_pool test_text:threads_share_a_tokenizer

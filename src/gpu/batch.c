@@ -216,20 +216,20 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 /* ---- What crosses ----------------------------------------------------------------------------- */
 
 /* Fills windows: first what this layer still needs, then guesses. */
-static mo_status fill(mo_gpu *gpu, int layer, mo_gpu_order *o, bool ahead, mo_error *err)
+static mo_status fill(mo_gpu *gpu, int layer, mo_gpu_order *o, int ahead, mo_error *err)
 {
     mo_status status = MO_OK;
     while (status == MO_OK && o->sent < o->portions && mo_gpu_window_capacity(&gpu->experts)) {
         const mo_gpu_portion *p = &o->portion[o->sent++];
         status = mo_gpu_window_send(&gpu->experts, layer, &o->expert[p->first], p->count, err);
     }
-    return status == MO_OK && ahead && o->sent == o->portions
-               ? mo_gpu_window_ahead(&gpu->experts, layer + 1, err)
+    return status == MO_OK && o->sent == o->portions
+               ? mo_gpu_window_ahead(&gpu->experts, layer + 1, ahead, err)
                : status;
 }
 
 static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, int layer,
-                                  mo_gpu_order *o, bool ahead, mo_error *err)
+                                  mo_gpu_order *o, int ahead, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < o->portions && status == MO_OK; i++) {
@@ -257,7 +257,7 @@ typedef struct crossing {
     mo_gpu *gpu;
     const mo_forward *forward;
     mo_gpu_ops *p;
-    int layer;
+    int layer, ahead;
     mo_status status;
     mo_error error;
 } crossing;
@@ -265,7 +265,7 @@ typedef struct crossing {
 static void run_crossing(void *ctx)
 {
     crossing *c = ctx;
-    c->status = compute_crossing(c->gpu, c->forward, c->p, c->layer, &c->gpu->order, false, &c->error);
+    c->status = compute_crossing(c->gpu, c->forward, c->p, c->layer, &c->gpu->order, c->ahead, &c->error);
 }
 
 /* An expert that has landed in RAM goes through a window: expert `number` of the order. When this returns its place in RAM
@@ -382,12 +382,20 @@ static bool is_stored(const mo_forward *forward)
     return forward->engine->tiers && forward->engine->tiers->store;
 }
 
-/* May windows run ahead of the layer's choice? With three picks for every expert, few are left out. */
-static bool goes_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
+/* How many windows may run ahead of the layer's choice? With three picks for every expert, few are left out. Where the CPU shares
+ * the step, the choice decides who gets which, but until it is known the link would stand still: one, where seven of eight
+ * experts will be chosen. */
+static int windows_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
-    return experts && !is_stored(forward) && !mo_gpu_share_may(gpu, forward) &&
-           forward->tokens * moe->used >= 3 * (int64_t)moe->experts;
+    const int64_t picks = forward->tokens * moe->used;
+    if (!experts || is_stored(forward)) {
+        return 0;
+    }
+    if (mo_gpu_share_may(gpu, forward)) {
+        return picks >= 2 * (int64_t)moe->experts ? 1 : 0;
+    }
+    return picks >= 3 * (int64_t)moe->experts ? gpu->experts.window_count : 0;
 }
 
 bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
@@ -411,8 +419,8 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
     while (first < gpu->core.spec->layer_count && !gpu->core.spec->layers[first].routed) {
         first++;
     }
-    return first < gpu->core.spec->layer_count && goes_ahead(gpu, forward, first, experts)
-               ? mo_gpu_window_ahead(&gpu->experts, first, err)
+    return first < gpu->core.spec->layer_count
+               ? mo_gpu_window_ahead(&gpu->experts, first, windows_ahead(gpu, forward, first, experts), err)
                : MO_OK;
 }
 
@@ -455,13 +463,14 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
-    const bool stored = is_stored(forward), ahead = goes_ahead(gpu, forward, layer, experts);
+    const bool stored = is_stored(forward);
+    const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
     forward->index = layer;
     forward->layer = &gpu->core.spec->layers[layer];
     mo_status status =
-        ahead ? mo_gpu_window_ahead(&gpu->experts, layer, err) : MO_OK; /* the link works while we wait */
+        mo_gpu_window_ahead(&gpu->experts, layer, ahead, err); /* the link works while we wait */
     if (status == MO_OK) {
         status = read_choice(gpu, forward, layer, shared, err);
     }
@@ -488,7 +497,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
         return status;
     }
     if (o->cpu_first < o->count) {
-        crossing c = {.gpu = gpu, .forward = forward, .p = p, .layer = layer};
+        crossing c = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .ahead = ahead};
         status = mo_gpu_share_run(gpu, forward, layer, o, (mo_side_task){.fn = run_crossing, .ctx = &c}, err);
         return c.status == MO_OK ? status : mo_fail(err, c.status, "%s", c.error.detail);
     }

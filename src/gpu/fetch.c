@@ -54,17 +54,12 @@ static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_s
     }
 }
 
-static bool crosses(const mo_forward *forward, const mo_gpu_service *s, int i)
-{
-    return forward->w->needs[s->need[i]].down_done; /* not after a copy that failed */
-}
-
 /* Places for all that cross. */
 static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
 {
     touch(lanes, forward, s);
     for (int i = 0; i < s->fetched; i++) {
-        if (crosses(forward, s, i)) {
+        if (!s->failed[i]) {
             assign_place(lanes, s, forward->w->needs[s->need[i]].expert, i);
         } else {
             lanes->experts->stages[i].to = lanes->experts->stages[i].plain;
@@ -119,6 +114,7 @@ static mo_status copy_brick(mo_gpu_lanes *lanes, mo_forward *forward, int stage,
     lanes->link->failed++;
     mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_FAILED);
     need->in_done = need->down_done = false;
+    s->failed[stage] = true;
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
 }
 
@@ -130,7 +126,7 @@ static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const
     uint8_t *list = mo_gpu_worklist_at(lanes, number);
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     for (int i = 0; i < s->fetched; i++) {
-        if (crosses(forward, s, i)) {
+        if (!s->failed[i]) {
             mo_gpu_worklist_add(forward, list, forward->w->needs[s->need[i]].expert,
                                 lanes->experts->stages[i].to);
         }
@@ -188,7 +184,7 @@ static mo_status copy_bricks(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     mo_status status = MO_OK;
     for (int i = from; i < to && status == MO_OK; i++) {
         status = copy_brick(lanes, forward, i, s, err);
-        *failed += !crosses(forward, s, i);
+        *failed += s->failed[i];
     }
     return status;
 }

@@ -55,7 +55,8 @@ typedef struct mo_gpu_service {
     int sent;        /* transfers of Post-Fetch */
     int64_t fetched_bytes;
     int fetched;              /* experts that are to cross, */
-    int16_t need[GPU_STAGES]; /* and their numbers among the needs */
+    int16_t need[GPU_STAGES]; /* their numbers among the needs, */
+    bool failed[GPU_STAGES];  /* and whose copy failed: the CPU's after all */
     struct {
         bool busy;
         int layer, expert;

@@ -92,6 +92,18 @@ static void tally(const mo_forward *forward, int layer, int count)
     }
 }
 
+/* Is there work for the CPU that need not wait for the disk? Then a round begins at once. */
+static bool cpu_has_work(const mo_forward *forward, const mo_gpu_service *s)
+{
+    for (int i = 0; i < s->count; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        if (!n->in_done && (!s->stored || n->in)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
                              mo_gpu_service *out, mo_error *err)
 {
@@ -123,8 +135,9 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         status = mo_gpu_postfetch_send(lanes, forward, out, err);
     } else if (status == MO_OK) {
         mo_gpu_fetch_choose(lanes, forward, out);
+        mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
         /* With work for the CPU all calls of the driver are made beside it. */
-        out->deferred = out->count > out->fetched && !out->stored && !lanes->serial;
+        out->deferred = !lanes->serial && cpu_has_work(forward, out);
     }
     if (status == MO_OK && !out->deferred) {
         status = mo_gpu_fetch_submit(lanes, forward, out, err);
@@ -202,7 +215,10 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
 /* Slots in RAM that were copied from may only be filled anew when the copies are done. */
 static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    mo_status status = s->stored && s->fetched ? mo_event_wait(lanes->fetch_to, err) : MO_OK;
+    mo_status status = s->status; /* of the calls; nobody knows how far those came that failed */
+    if (status == MO_OK && s->stored && s->fetched) {
+        status = mo_event_wait(lanes->fetch_to, err);
+    }
     if (s->stored) {
         mo_gpu_swap_settle(lanes, s, status);
         mo_store_leave(forward->engine->tiers->store);
@@ -231,6 +247,14 @@ static void run_side_task(void *ctx)
     s->side_task_ns = mo_clock_ns() - began;
 }
 
+/* The first look failed, so there was no round, and nobody has made the calls: nothing crosses. */
+static void drop_side_task(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
+{
+    forward->side_task = (mo_side_task){0};
+    unpin_hot(lanes, forward, s->layer);
+    s->fetched = 0;
+}
+
 /* The driver's calls were made meanwhile; copies that failed are the CPU's after all. */
 static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
                                   bool *fetched, int64_t *bytes, mo_error *err)
@@ -239,10 +263,9 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
         *err = s->error;
         return s->status;
     }
-    for (int i = 0; i < s->count; i++) {
-        const mo_need *n = &forward->w->needs[i];
-        if (!n->down_done) {
-            fetched[n->expert] = false;
+    for (int i = 0; i < s->fetched; i++) {
+        if (s->failed[i]) {
+            fetched[forward->w->needs[s->need[i]].expert] = false;
             *bytes += lanes->core->layers[s->layer].brick_bytes;
         }
     }
@@ -299,6 +322,9 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
             s->lanes = lanes;
         }
         status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
+        if (s->deferred && forward->side_task.fn) {
+            drop_side_task(lanes, forward, s);
+        }
         if (status == MO_OK && s->deferred) {
             status = finish_side_task(lanes, forward, s, fetched, &bytes, err);
         }

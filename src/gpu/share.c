@@ -16,6 +16,21 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 
 /* ---- Who gets which --------------------------------------------------------------------------- */
 
+/* Experts that were sent ahead and may not have arrived: of a window that is on its way, half. */
+static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
+{
+    double bricks = 0;
+    for (int i = 0; i < o->sent; i++) {
+        const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, o->portion[i].window);
+        bool arrived = false;
+        mo_error ignored = {0};
+        if (mo_event_query(w->ready, &arrived, &ignored) == MO_OK && !arrived) {
+            bricks += 0.5 * w->count;
+        }
+    }
+    return bricks;
+}
+
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o)
 {
@@ -30,8 +45,8 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
     const int64_t bytes = gpu->core.layers[layer].brick_bytes;
     int32_t most = 0; /* rows of an expert that the CPU gets; `few` of those with just so many are its too */
     int few = 0;
-    const int chosen =
-        mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes, rows, count, &most, &few);
+    const int chosen = mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes,
+                                     still_crossing(gpu, o), rows, count, &most, &few);
     for (int e = 0; e < experts && chosen > 0; e++) {
         o->by_cpu[e] = left[e] > 0 && (left[e] < most || (left[e] == most && few-- > 0));
     }
@@ -66,6 +81,20 @@ static int64_t add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo
     return (int64_t)sum;
 }
 
+/* What is done beside it, timed: a copy from memory that is not pinned keeps its caller. */
+typedef struct timed_task {
+    mo_side_task task;
+    int64_t took_ns;
+} timed_task;
+
+static void run_timed(void *ctx)
+{
+    timed_task *t = ctx;
+    const int64_t began = mo_clock_ns();
+    t->task.fn(t->task.ctx);
+    t->took_ns = mo_clock_ns() - began;
+}
+
 mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o,
                            mo_side_task beside, mo_error *err)
 {
@@ -74,16 +103,18 @@ mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo
     const int64_t first = forward->w->first[o->expert[o->cpu_first]];
     mo_workspace *w = forward->w;
     float *const down = w->down;
-    const int64_t began = mo_clock_ns();
+    timed_task timed = {.task = beside};
     take_input(gpu, forward);
     forward->hidden = mo_acts_lay(w->hidden, rows, moe->width);
     w->down = gpu->scratch.pinned.shared_rows; /* the copy leaves from there */
     const int64_t bytes = add_experts(gpu, forward, layer, o);
-    forward->side_task = beside;
+    forward->side_task = (mo_side_task){.fn = run_timed, .ctx = &timed};
+    const int64_t began = mo_clock_ns();
     mo_forward_run_round(forward, false);
     w->down = down;
     const int64_t took = mo_clock_ns() - began;
-    mo_lane_rate_observe(&gpu->lanes.cpu_rate, (double)took * 1e-9, bytes);
+    mo_lane_rate_observe(&gpu->lanes.cpu_rate, mo_lane_products((double)took, (double)timed.took_ns) * 1e-9,
+                         bytes);
     gpu->lanes.cpu_ns += (uint64_t)took;
     gpu->lanes.cpu_bytes += (uint64_t)((o->count - o->cpu_first) * gpu->core.layers[layer].brick_bytes);
     gpu->lanes.by_cpu += (uint64_t)(o->count - o->cpu_first);

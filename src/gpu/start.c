@@ -152,12 +152,13 @@ static mo_gpu_start_move *idle_move(mo_gpu_start *s)
     return NULL;
 }
 
-/* Does the device want it, and has not got it? */
+/* Does the device want it, has not got it, and could get it from here? Where RAM has hardly more slots than one token
+ * needs nothing is lent: prompts leave their experts on the device instead. */
 static bool wanted(const mo_gpu_start *s, const mo_gpu_start_brick *b)
 {
     const mo_gpu_experts *x = s->experts;
-    return x->admits && mo_vram_free(x->vram, b->layer) > 0 && !mo_vram_find(x->vram, b->layer, b->expert) &&
-           !moves(s, b);
+    return x->admits && mo_store_lends(x->store, b->layer) && mo_vram_free(x->vram, b->layer) > 0 &&
+           !mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b);
 }
 
 /* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order. One whose read was begun and

@@ -50,6 +50,10 @@ mo_daddr mo_gpu_swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *s, int expert)
 {
     mo_gpu_experts *x = lanes->experts;
     int layer, victim;
+    if (mo_vram_placed(x->vram, s->layer,
+                       expert)) { /* it is on its way there; until then it passes through */
+        return 0;
+    }
     if (mo_vram_free(x->vram, s->layer) == 0) {
         if (!mo_vram_victim(x->vram, s->layer, &layer, &victim) ||
             (!mo_store_resident(x->store, layer, victim) && !take_back(lanes, s, layer, victim))) {

@@ -168,7 +168,7 @@ static int pick_missing(const mo_gpu_experts *x, int layer, int *expert, int *ou
     return count;
 }
 
-mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, mo_error *err)
+mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, mo_error *err)
 {
     mo_status status = MO_OK;
     int expert = 0, experts[GPU_WINDOW];
@@ -179,7 +179,8 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, mo_error *err)
             expert = last->expert[last->count - 1] + 1;
         }
     }
-    while (status == MO_OK && layer < x->core->spec->layer_count && mo_gpu_window_capacity(x)) {
+    while (status == MO_OK && layer < x->core->spec->layer_count && mo_gpu_window_capacity(x) &&
+           x->window_head - x->window_tail < (uint64_t)most) {
         const int count = pick_missing(x, layer, &expert, experts);
         if (count > 0) {
             status = mo_gpu_window_send(x, layer, experts, count, err);

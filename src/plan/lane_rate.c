@@ -71,6 +71,11 @@ int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, in
     return chosen;
 }
 
+double mo_lane_products(double round, double beside)
+{
+    return beside < round * 2 / 3 ? round : 3 * (round - beside);
+}
+
 double mo_lane_rows_cost(int32_t rows)
 {
     return 1.0 + (rows > 1 ? rows - 1 : 0) / CPU_ROWS;
@@ -82,17 +87,18 @@ static int by_rows(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int32_t *rows, int count,
-                  int32_t *most, int *few)
+int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, double carried, int32_t *rows,
+                  int count, int32_t *most, int *few)
 {
     const double by_cpu = (double)brick_bytes * cpu->s_per_byte,
                  by_link = (double)brick_bytes * link->s_per_byte;
-    double best = FETCH_START_S + count * by_link, sum = 0;
+    const double before = carried * by_link;
+    double best = FETCH_START_S + before + count * by_link, sum = 0;
     int chosen = 0;
     qsort(rows, (size_t)count, sizeof *rows, by_rows);
     for (int n = 1; n <= count; n++) {
         sum += by_cpu * mo_lane_rows_cost(rows[n - 1]);
-        const double both = more(n < count ? FETCH_START_S + (count - n) * by_link : 0, sum);
+        const double both = more(before + (n < count ? FETCH_START_S + (count - n) * by_link : 0), sum);
         if (both < best) {
             best = both;
             chosen = n;

@@ -22,12 +22,17 @@ void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes);
  * forgets slowly what made it look slow. */
 int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int count, int most);
 
+/* What a round's products took, of a round of so many seconds in which one thread did something else for `beside` seconds
+ * before it helped: gate and up, two thirds of the work, may have ended before that, but down begins after it. */
+double mo_lane_products(double round, double beside);
+
 /* How much longer the CPU takes for a brick with so many rows than with one. */
 double mo_lane_rows_cost(int32_t rows);
 
 /* The same for bricks with several rows each, rows[count]: the link takes as long for each, the CPU gets those with the fewest.
- * Returns how many are its own: those with fewer than *most rows, and *few of those that have just so many. */
-int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int32_t *rows, int count,
-                  int32_t *most, int *few);
+ * `carried` bricks cross before any of them. Returns how many are the CPU's: those with fewer than *most rows, and *few of those
+ * that have just so many. */
+int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, double carried, int32_t *rows,
+                  int count, int32_t *most, int *few);
 
 #endif

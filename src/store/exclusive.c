@@ -75,6 +75,12 @@ static bool may_lend(const mo_store *s, int size_class)
     return 2 * c->lent + 1 < c->slot_count - s->bricks->classes[size_class].used;
 }
 
+bool mo_store_lends(const mo_store *s, int layer)
+{
+    const int size_class = s->bricks->home[mo_bricks_of(s->bricks, layer, 0)].size_class;
+    return s->guess_limit > 0 && s->classes[size_class].slot_count > s->bricks->classes[size_class].used + 1;
+}
+
 bool mo_store_lend(mo_store *s, int layer, int expert)
 {
     const int32_t brick = landed(s, layer, expert);

@@ -130,6 +130,8 @@ void mo_store_touch(mo_store *store, int layer, int expert, uint32_t picks);
 /* The brick is pinned, and its views point at it, until it is returned. False: it is not here, or too many
  * are lent, or its bytes make no sense and it leaves: whoever needs it is told why. */
 bool mo_store_lend(mo_store *store, int layer, int expert);
+/* Are there slots enough that any brick of the layer is ever read ahead and lent? */
+bool mo_store_lends(const mo_store *store, int layer);
 void mo_store_return(mo_store *store, int layer, int expert);
 /* The device has it: its slot is free. Without effect where it is not here, or where every brick of its size has a slot;
  * nobody has it pinned. */

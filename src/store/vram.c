@@ -190,6 +190,13 @@ mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert)
     return v->mirror[layer_at(v, layer, expert)->entry + expert];
 }
 
+bool mo_vram_placed(const mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    const size_class *c = l->of >= 0 ? &v->classes[l->of] : NULL;
+    return c && c->count > 0 && mo_slots_find(c->slots, l->first + expert) >= 0;
+}
+
 bool mo_vram_complete(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];

@@ -31,6 +31,8 @@ void mo_vram_close(mo_vram *v); /* NULL is allowed */
 
 /* Where the brick is, 0: nowhere, or not yet. */
 mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
+/* Has it a slot, even if it is still on its way there? */
+bool mo_vram_placed(const mo_vram *v, int layer, int expert);
 
 /* Is every expert of the layer on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
  * (slots by layer) the caller exchanges bricks within their layer only. */

@@ -1,0 +1,202 @@
+/* Models in three tiers, for tests: ceilings that put shares of the built-in model's experts into each, what lies where, and a model
+ * put together by hand, for what options do not say. */
+#ifndef MO_TESTS_TIER_CASE_H
+#define MO_TESTS_TIER_CASE_H
+
+#include "api/model.h"
+#include "check.h"
+#include "device/sim/sim.h"
+#include "engine/session.h"
+#include "gpu/objects.h"
+#include "gpu_case.h"
+
+enum { VOCAB = 4096, EXPERTS = 448, PROMPT = 512 };
+
+static int32_t tokens[PROMPT + 256];
+
+static inline int make_tokens(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PROMPT + 256; i++) {
+        tokens[i] = (i * 7919 + i * i * 31 + 11) % VOCAB;
+    }
+    return 0;
+}
+
+static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
+{
+    mo_plan_report plan;
+    mo_error err = {.detail = ""};
+    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                                 .context = 600,
+                                 .batch = 64,
+                                 .device = "sim",
+                                 .ram_bytes = ram,
+                                 .vram_bytes = vram,
+                                 .threads = 2};
+    if (mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return plan;
+}
+
+/* Ceilings with which at least such shares of the experts have slots in each tier. */
+static inline setting tiers_of(double in_vram, double in_ram)
+{
+    setting s = {.device = "sim", .ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .batch = 64};
+    const mo_plan_report whole = plan_of(s.ram, s.vram);
+    s.vram = whole.device.least_bytes;
+    s.ram = whole.least_bytes + (1 << 19);
+    while ((double)plan_of((int64_t)64 << 20, s.vram).classes[0].device_slots < in_vram * EXPERTS) {
+        s.vram += 1 << 17;
+    }
+    while ((double)plan_of(s.ram, s.vram).classes[0].slots < in_ram * EXPERTS) {
+        s.ram += 1 << 17;
+    }
+    return s;
+}
+
+typedef struct counts {
+    mo_tier_report ram;
+    mo_device_report vram;
+} counts;
+
+static inline counts count(mo_model *model)
+{
+    counts c;
+    mo_model_tiers(model, &c.ram, sizeof c.ram);
+    mo_model_device(model, &c.vram, sizeof c.vram);
+    return c;
+}
+
+/* As if the CPU were so slow that experts had better cross the link: the built-in model's are too small for that. */
+static inline void slow_cpu(mo_model *model)
+{
+    model->gpu->lanes.cpu_rate = mo_lane_rate_of(2e7);
+}
+
+/* Experts that VRAM has and RAM has not, or that both have. */
+static inline int in_vram(const mo_gpu *gpu, const mo_model_spec *spec, bool also_in_ram)
+{
+    int count = 0;
+    for (int i = 0; i < spec->layer_count; i++) {
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            count += mo_gpu_holds(gpu, i, e) && mo_store_resident(gpu->experts.store, i, e) == also_in_ram;
+        }
+    }
+    return count;
+}
+
+/* ---- Parts put together by hand, for what options do not say ---- */
+
+typedef struct rigged {
+    setting set;
+    bool least_slots; /* RAM has as few as a token needs */
+    bool known;       /* a profile has seen every expert, the last ones most */
+    double link_bytes_s;
+    mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
+    void *fault_user;
+} rigged;
+
+typedef struct rig {
+    mo_pool *pool;
+    mo_means means;
+    mo_opened opened;
+    mo_gpu *gpu;
+    mo_engine *engine;
+    mo_session *session;
+    mo_error err;
+} rig;
+
+static inline void rig_open_gpu(rig *r, const rigged *how, const mo_needs_options *needs)
+{
+    static mo_store_request known[EXPERTS];
+    const mo_model_spec *spec = mo_checkpoint_spec(r->opened.model);
+    int32_t count = 0;
+    for (int e = EXPERTS; how->known && e-- > 0;) {
+        for (int i = 0; i < spec->layer_count; i++) {
+            if (spec->layers[i].routed && e < spec->layers[i].moe.experts) {
+                known[count] =
+                    (mo_store_request){.layer = i, .expert = e, .hits = (uint64_t)(EXPERTS - count)};
+                count++;
+            }
+        }
+    }
+    const mo_gpu_options options = {.device = r->means.device,
+                                    .batch = needs->batch,
+                                    .context = needs->context,
+                                    .states = mo_needs_states(needs, needs->batch, needs->context, true),
+                                    .placement = mo_placed_view(&r->opened.placed),
+                                    .tiers = r->opened.tiers,
+                                    .postfetch = &r->means.postfetch,
+                                    .requests = known,
+                                    .request_count = count};
+    check_status(mo_gpu_open(r->opened.model, &options, &r->gpu, &r->err), &r->err);
+}
+
+/* The store again, with a slot more than a token needs. */
+static inline void rig_shrink(rig *r)
+{
+    mo_tiers_options t = {.layer_slots = 2, .predict = true};
+    const mo_bricks *bricks = mo_store_bricks(r->opened.tiers->store);
+    for (int i = 0; i < bricks->class_count; i++) {
+        t.store.class_slots[i] = bricks->classes[i].used + 1;
+    }
+    mo_tiers_close(r->opened.tiers);
+    check_status(mo_tiers_open(r->opened.model, &t, &r->opened.tiers, &r->err), &r->err);
+}
+
+static inline void rig_open(rig *r, const rigged *how)
+{
+    const mo_kernels *kernels = NULL;
+    const mo_hot_cache_options no_hot_cache = {0};
+    *r = (rig){.err = {.detail = ""}};
+    check_status(mo_kernels_select(NULL, &kernels, &r->err), &r->err);
+    check_status(mo_pool_create(2, &r->pool, &r->err), &r->err);
+    check_status(mo_means_find(&(mo_means_ask){.ram_bytes = how->set.ram,
+                                               .vram_bytes = how->set.vram,
+                                               .device = "sim",
+                                               .hot_cache = &no_hot_cache,
+                                               .to_open = true},
+                               &r->means, &r->err),
+                 &r->err);
+    if (how->link_bytes_s > 0) {
+        mo_device_close(r->means.device);
+        check_status(
+            mo_sim_open(&(mo_sim_options){.link_bytes_s = how->link_bytes_s}, &r->means.device, &r->err),
+            &r->err);
+    }
+    const mo_needs_options needs = {
+        .batch = 64, .context = 600, .sessions = 1, .threads = 2, .interleave = kernels->interleave};
+    mo_open_options options = {.means = &r->means,
+                               .needs = needs,
+                               .disk = {.fault = how->fault, .fault_user = how->fault_user},
+                               .predict = true,
+                               .pool = r->pool};
+    check_status(mo_opened_make(MO_TEST_MODEL, &options, &r->opened, &r->err), &r->err);
+    if (how->least_slots) {
+        rig_shrink(r);
+    }
+    rig_open_gpu(r, how, &needs);
+    const mo_engine_options engine = {.kernels = kernels,
+                                      .pool = r->pool,
+                                      .batch = needs.batch,
+                                      .context = needs.context,
+                                      .tiers = r->opened.tiers,
+                                      .accelerator = mo_gpu_accelerator(r->gpu),
+                                      .states = mo_needs_states(&needs, 0, 0, false)};
+    check_status(mo_engine_create(r->opened.model, &engine, &r->engine, &r->err), &r->err);
+    check_status(mo_engine_session_open(r->engine, MO_KV_I16, needs.context, &r->session, &r->err), &r->err);
+}
+
+static inline void rig_close(rig *r)
+{
+    mo_session_close(r->session);
+    mo_engine_destroy(r->engine);
+    mo_gpu_close(r->gpu);
+    mo_device_close(r->means.device);
+    mo_opened_drop(&r->opened);
+    mo_pool_destroy(r->pool);
+}
+
+#endif
