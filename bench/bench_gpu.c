@@ -29,7 +29,8 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_SSM_PARTS] = "ssm parts", [MO_OP_SSM_SCAN] = "ssm scan",     [MO_OP_CHOOSE] = "choose",
     [MO_OP_ARRANGE] = "arrange",     [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
     [MO_OP_LOGITS] = "logits",       [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
-    [MO_OP_RESTORE] = "restore",
+    [MO_OP_RESTORE] = "restore",     [MO_OP_ROUND] = "round",           [MO_OP_WIDEN] = "widen",
+    [MO_OP_WIDE] = "wide",
 };
 
 static void check(mo_status status, const mo_error *err)

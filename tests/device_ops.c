@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "device_case.h"
+#include "numeric/block.h"
+#include "numeric/half.h"
 #include "numeric/kinds.h"
 
 #define K mo_kernels_scalar
@@ -316,6 +318,144 @@ static void reference_grouped(box *b, const mo_op *op)
         for (int32_t i = groups[g].first; i < groups[g].first + groups[g].count; i++) {
             box_multiply(b, &o->matrix, groups[g].data, groups[g].expert, &in, pick ? pick[i] : i,
                          (float *)box_at(b, o->y) + i * o->stride);
+        }
+    }
+}
+
+/* ---- bfloat16 --------------------------------------------------------------------------------- */
+
+static void build_round(box *b, mo_op *op, int variant)
+{
+    static const int counts[] = {32, 1, 4096, 100, 65, 20000};
+    op->kind = MO_OP_ROUND;
+    op->round.count = counts[variant % (b->small ? 5 : 6)];
+    op->round.from = box_address(b, box_filled(b, op->round.count, variant % VALUE_FLAVOURS));
+    op->round.to = box_address(b, box_alloc(b, 2 * op->round.count));
+}
+
+static void reference_round(box *b, const mo_op *op)
+{
+    const float *from = box_at(b, op->round.from);
+    uint16_t *to = box_at(b, op->round.to);
+    for (int64_t i = 0; i < op->round.count; i++) {
+        to[i] = mo_f32_to_bf16(from[i]);
+    }
+}
+
+/* One matrix, or one for each group, some of which have no rows. */
+static void build_widen(box *b, mo_op *op, int variant)
+{
+    static const int rows[] = {1, 33, 64, 5, 130};
+    mo_op_widen *o = &op->widen;
+    const mo_type type = block_types[variant % BLOCK_TYPES];
+    const int round = variant / BLOCK_TYPES;
+    const block_flavour kind = (block_flavour)((variant + round) % BLOCK_FLAVOURS);
+    const bool grouped = round % 2 == 1;
+    op->kind = MO_OP_WIDEN;
+    o->matrix = box_matrix(b, type, rows[(variant + round) % (b->small ? 2 : 5)], grouped_cols(b, type),
+                           grouped ? 9 : 0, kind);
+    o->count = grouped ? 4 : 1;
+    if (grouped) {
+        mo_dgroup *groups = box_alloc(b, (int64_t)sizeof *groups * o->count);
+        o->groups = box_address(b, groups);
+        for (int g = 0; g < o->count; g++) {
+            uint8_t *data = box_alloc(b, box_matrix_bytes(&o->matrix));
+            blocks_fill(type, data, box_matrix_bytes(&o->matrix), &b->random, kind);
+            groups[g] = (mo_dgroup){.data = g == 1 ? 0 : box_address(b, data), .count = g == 1 ? 0 : 1 + g};
+        }
+    }
+    o->to = box_address(b, box_alloc(b, (int64_t)o->count * o->matrix.rows * o->matrix.cols * 2));
+}
+
+static void reference_widen(box *b, const mo_op *op)
+{
+    const mo_op_widen *o = &op->widen;
+    const mo_dgroup *groups = box_at(b, o->groups);
+    const int64_t cols = o->matrix.cols;
+    float *values = malloc((size_t)cols * sizeof *values);
+    for (int g = 0; g < o->count; g++) {
+        const uint8_t *data = box_at(b, groups ? groups[g].data : o->matrix.data);
+        uint16_t *to = (uint16_t *)box_at(b, o->to) + g * o->matrix.rows * cols;
+        for (int64_t r = 0; data && r < o->matrix.rows; r++) {
+            const int64_t bytes = mo_format_row_bytes(mo_format_of((uint32_t)o->matrix.type), cols);
+            mo_row_dequantize((mo_type)o->matrix.type, data + r * bytes, cols, values);
+            for (int64_t i = 0; i < cols; i++) {
+                to[r * cols + i] = mo_f32_to_bf16(values[i]);
+            }
+        }
+    }
+    free(values);
+}
+
+/* Small integers, of which every sum is exact: whatever its order, it has the same bits. */
+static uint16_t *wide_integers(box *b, int64_t count)
+{
+    uint16_t *out = box_alloc(b, 2 * count);
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = mo_f32_to_bf16((float)box_pick(b, -9, 9));
+    }
+    return out;
+}
+
+static void build_wide(box *b, mo_op *op, int variant)
+{
+    static const int sizes[][5] = {{1, 0, 70, 3, 0}, {129, 5, 0, 17, 64}, {0, 0, 0, 0, 1}, {300, 1, 0, 0, 8}};
+    static const int few[][5] = {{1, 0, 9, 3, 0}, {0, 0, 0, 0, 1}};
+    static const int rows[] = {1, 130, 64, 40, 300};
+    mo_op_wide *o = &op->wide;
+    const int *size = b->small ? few[variant % 2] : sizes[variant % 4];
+    const bool grouped = variant % 3 != 0;
+    const int64_t cols = 32 * box_pick(b, 1, b->small ? 5 : 20);
+    op->kind = MO_OP_WIDE;
+    o->count = grouped ? 5 : 1;
+    o->matrix = box_matrix(b, MO_Q8_0, rows[variant % (b->small ? 2 : 5)], cols, 9, BLOCK_ORDINARY);
+    o->matrix.scale = variant % 2 ? o->matrix.scale : 0;
+    o->matrix.bias = variant % 4 < 2 ? o->matrix.bias : 0;
+    mo_dgroup *groups = grouped ? box_alloc(b, (int64_t)sizeof *groups * o->count) : NULL;
+    o->groups = box_address(b, groups);
+    for (int g = 0; g < o->count; g++) {
+        if (grouped) {
+            groups[g] = (mo_dgroup){
+                .expert = (int32_t)box_pick(b, 0, 8), .first = o->rows, .count = (int32_t)size[g]};
+        }
+        o->most = size[g] > o->most ? size[g] : o->most;
+        o->rows += size[g] + (grouped ? g % 2 : 0); /* rows that no group names stay */
+    }
+    const int64_t tokens = variant % 5 < 2 ? box_pick(b, 1, o->rows + 1) : o->rows;
+    if (variant % 5 < 2) {
+        int32_t *pick = box_alloc(b, 4 * (int64_t)o->rows);
+        for (int i = 0; i < o->rows; i++) {
+            pick[i] = (int32_t)box_pick(b, 0, tokens - 1);
+        }
+        o->pick = box_address(b, pick);
+    }
+    o->in = box_address(b, wide_integers(b, tokens * cols));
+    o->wide = box_address(b, wide_integers(b, o->count * o->matrix.rows * cols));
+    o->stride = o->matrix.rows + (variant % 2 ? 3 : 0);
+    o->y = box_address(b, box_floats(b, o->rows * o->stride));
+}
+
+static void reference_wide(box *b, const mo_op *op)
+{
+    const mo_op_wide *o = &op->wide;
+    const mo_dgroup *groups = box_at(b, o->groups);
+    const int32_t *pick = box_at(b, o->pick);
+    const float *scale = box_at(b, o->matrix.scale), *bias = box_at(b, o->matrix.bias);
+    const int64_t rows = o->matrix.rows, cols = o->matrix.cols;
+    for (int g = 0; g < o->count; g++) {
+        const mo_dgroup group = groups ? groups[g] : (mo_dgroup){.count = o->rows};
+        for (int32_t i = group.first; i < group.first + group.count; i++) {
+            const uint16_t *x = (const uint16_t *)box_at(b, o->in) + (pick ? pick[i] : i) * cols;
+            for (int64_t r = 0; r < rows; r++) {
+                const uint16_t *w = (const uint16_t *)box_at(b, o->wide) + (g * rows + r) * cols;
+                float y = 0.0f;
+                for (int64_t k = 0; k < cols; k++) {
+                    y += mo_bf16_to_f32(w[k]) * mo_bf16_to_f32(x[k]);
+                }
+                y = scale ? y * scale[group.expert] : y;
+                y = bias ? y + bias[group.expert * rows + r] : y;
+                ((float *)box_at(b, o->y))[i * o->stride + r] = y;
+            }
         }
     }
 }
@@ -778,6 +918,9 @@ const device_case op_cases[] = {
     {"stream", 132, build_stream, reference_stream},
     {"product", 10 * BLOCK_TYPES, build_product, reference_product},
     {"grouped", 6 * BLOCK_TYPES, build_grouped, reference_grouped},
+    {"round", 24, build_round, reference_round},
+    {"widen", 4 * BLOCK_TYPES, build_widen, reference_widen},
+    {"wide", 40, build_wide, reference_wide},
     {"activate", 60, build_activate, reference_activate},
     {"choose", 120, build_choose, reference_choose},
     {"arrange", 80, build_arrange, reference_arrange},

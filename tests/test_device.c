@@ -219,6 +219,13 @@ enum { FEWER = 1 };
 enum { FEWER = 1 };
 #endif
 
+static bool has_wide(mo_device *device)
+{
+    mo_device_info info;
+    mo_device_describe(device, &info);
+    return info.wide;
+}
+
 /* The host device shares its ops with the simulated one and takes every third variant. */
 static void test_case(void **state)
 {
@@ -226,6 +233,11 @@ static void test_case(void **state)
     for (const char **name = device_names; *name; name++) {
         box b;
         box_open(&b, *name);
+        if (strcmp(c->name, "wide") == 0 && !has_wide(b.device)) {
+            print_message("left out: %s has no products in bfloat16\n", *name);
+            box_close(&b);
+            continue;
+        }
         const int step = strcmp(*name, "host") == 0 ? 3 * FEWER : FEWER;
         for (int i = 0; i * step < c->variants; i++) {
             run_variant(&b, c, i * step, i % 4 == 3);
@@ -508,7 +520,7 @@ static void test_exchange(void **state)
 
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[32] = {cmocka_unit_test(test_memory),   cmocka_unit_test(test_order),
+    struct CMUnitTest tests[48] = {cmocka_unit_test(test_memory),   cmocka_unit_test(test_order),
                                    cmocka_unit_test(test_bad),      cmocka_unit_test(test_programs),
                                    cmocka_unit_test(test_exchange), cmocka_unit_test(test_layers)};
     size_t count = 6;

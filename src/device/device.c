@@ -228,6 +228,16 @@ static void check_op(const mo_op *op)
         assert(op->grouped.count >= 0 && op->grouped.rows >= 0 && op->grouped.most <= op->grouped.rows);
         assert(op->grouped.matrix.cols == op->grouped.in.cols);
         break;
+    case MO_OP_ROUND: assert(op->round.count >= 0); break;
+    case MO_OP_WIDEN:
+        assert(op->widen.count >= 0 && op->widen.matrix.rows > 0 && op->widen.matrix.cols > 0);
+        assert(op->widen.groups || op->widen.count <= 1);
+        break;
+    case MO_OP_WIDE:
+        assert(op->wide.count >= 0 && op->wide.rows >= 0 && op->wide.most <= op->wide.rows);
+        assert(op->wide.matrix.rows > 0 && op->wide.matrix.cols % MO_OP_WIDE_COLS == 0);
+        assert(op->wide.groups || op->wide.count <= 1);
+        break;
     case MO_OP_ACTIVATE: assert(op->activate.rows >= 0 && op->activate.n == op->activate.hidden.cols); break;
     case MO_OP_HEADS:
         assert(op->heads.tokens >= 0 && op->heads.kv_heads > 0 && op->heads.layer >= 0);

@@ -1,5 +1,5 @@
 /* Op: one piece of a layer's work on a device, with everything it needs to know. Addresses are the device's; an
- * op reads and writes device memory (or pinned memory by its device address) and nothing else. Every op gives the
+ * op reads and writes device memory (or pinned memory by its device address) and nothing else. Every op but MO_OP_WIDE gives the
  * bits of the scalar definition (docs/numerics.md), whatever device runs it.
  *
  * Included by C and by CUDA C++: plain types only. What changes from token to token (positions, chosen experts,
@@ -26,6 +26,7 @@ enum {
     MO_OP_BRICKS = 65535, /* most bricks that one op restores */
     MO_OP_ADAPTERS = 16,  /* adapters of one op, as MO_ADAPTERS_MAX */
     MO_OP_USES = 8,       /* adapters of a token, as MO_ADAPTERS_USED */
+    MO_OP_WIDE_COLS = 32, /* rows of matrices in bfloat16 are as many values, or a multiple */
 };
 
 /* A matrix, in the file's layout, and what is done to its finished product: times *scale, plus bias. */
@@ -100,6 +101,9 @@ typedef enum mo_op_kind {
     MO_OP_STREAM,       /* adds to the residual stream, norms it */
     MO_OP_PRODUCT,      /* several matrices times the same rows */
     MO_OP_GROUPED,      /* groups of rows, each times a matrix of its own */
+    MO_OP_ROUND,        /* rows to bfloat16 */
+    MO_OP_WIDEN,        /* matrices to bfloat16 */
+    MO_OP_WIDE,         /* the product of both */
     MO_OP_ACTIVATE,     /* gate and up to hidden */
     MO_OP_HEADS,        /* queries, keys and values: norms, rotation, into the cache */
     MO_OP_LATENT,       /* latent attention: queries and keys */
@@ -183,6 +187,37 @@ typedef struct mo_op_grouped {
     mo_daddr y;
     int64_t stride; /* floats */
 } mo_op_grouped;
+
+/* Products in bfloat16 (docs/numerics.md) are three ops. ROUND: to = from, rounded. */
+typedef struct mo_op_round {
+    mo_daddr from; /* float[count] */
+    mo_daddr to;   /* uint16[count] */
+    int64_t count;
+} mo_op_round;
+
+/* Matrix i, decoded and rounded, goes to number i of `to`. Groups that have no rows have no matrix either, and their place stays as it is. */
+typedef struct mo_op_widen {
+    mo_dmatrix matrix; /* shape; and data, where there are no groups. Scale and bias are unread */
+    mo_daddr groups;   /* mo_dgroup[count] in device memory; or 0: matrix.data alone */
+    mo_daddr to;       /* uint16[count][rows][cols] */
+    int32_t count;     /* groups; without them 1 */
+    int32_t unused;
+} mo_op_widen;
+
+/* As MO_OP_GROUPED of what the two others made, but that the order of the sums is the device's own. cols is a multiple of MO_OP_WIDE_COLS. */
+typedef struct mo_op_wide {
+    mo_daddr in;     /* uint16[...][cols] */
+    mo_daddr pick;   /* int32[rows], or 0: row i itself */
+    mo_daddr groups; /* mo_dgroup[count] in device memory, of which data is not read; or 0: one, of all rows */
+    mo_daddr wide;   /* uint16[count][rows of a matrix][cols] */
+    int32_t count;   /* groups; without them 1 */
+    int32_t rows;    /* that in (or pick) and y have; groups name some of them */
+    int32_t most;    /* rows of the largest group */
+    int32_t unused;
+    mo_dmatrix matrix; /* shape; scale and bias of expert 0; data and type unread */
+    mo_daddr y;
+    int64_t stride; /* floats */
+} mo_op_wide;
 
 /* hidden = quantized(activation(gate, up)), rows of n values. */
 typedef struct mo_op_activate {
@@ -491,6 +526,9 @@ typedef struct mo_op {
         mo_op_stream stream;
         mo_op_product product;
         mo_op_grouped grouped;
+        mo_op_round round;
+        mo_op_widen widen;
+        mo_op_wide wide;
         mo_op_activate activate;
         mo_op_heads heads;
         mo_op_latent latent;

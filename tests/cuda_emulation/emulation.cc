@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "numeric/half.h"
 #include "poison.h"
 
 __thread uint3 threadIdx;
@@ -102,6 +103,7 @@ const char *const COLLECTIVES[] = {
     "__reduce_and_sync",
     "__match_any_sync",
     "mo_mma_s8",
+    "mo_mma_bf16",
 };
 const char *const BARRIERS[] = {"__syncthreads", "__syncthreads_or", "__syncthreads_and",
                                 "__syncthreads_count"};
@@ -348,6 +350,38 @@ void multiply(Thread *lanes)
     }
 }
 
+struct MmaBf16 {
+    float *d;
+    const uint32_t *a, *b;
+};
+
+/* The same of mma.m16n8k16, words of two: columns 2c.. (+8 for the last two) of a, rows 2c.. (+8) of b. */
+void multiply_bf16(Thread *lanes)
+{
+    uint16_t a[16][16], b[8][16];
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        const MmaBf16 *part = (const MmaBf16 *)(uintptr_t)lanes[lane].value;
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) {
+            memcpy(&a[g + (i & 1) * 8][2 * c + (i >> 1) * 8], &part->a[i], 4);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            memcpy(&b[g][2 * c + i * 8], &part->b[i], 4);
+        }
+    }
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        const MmaBf16 *part = (const MmaBf16 *)(uintptr_t)lanes[lane].value;
+        for (unsigned i = 0; i < 4; i++) {
+            const uint16_t *row = a[lane / 4 + (i >> 1) * 8], *column = b[lane % 4 * 2 + (i & 1)];
+            float sum = part->d[i];
+            for (unsigned k = 0; k < 16; k++) {
+                sum += mo_bf16_to_f32(row[k]) * mo_bf16_to_f32(column[k]);
+            }
+            part->d[i] = sum;
+        }
+    }
+}
+
 /* All lanes of the mask are here: everybody gets a result. */
 void finish(Thread *lanes, mo_emulated_collective kind, unsigned mask)
 {
@@ -357,6 +391,8 @@ void finish(Thread *lanes, mo_emulated_collective kind, unsigned mask)
                                                                                  : 0;
     if (kind == MO_EMULATED_MMA) {
         multiply(lanes);
+    } else if (kind == MO_EMULATED_MMA_BF16) {
+        multiply_bf16(lanes);
     }
     for (unsigned left = mask; left; left &= left - 1) {
         const unsigned lane = (unsigned)__builtin_ctz(left);
@@ -453,6 +489,12 @@ void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
     const Mma part = {d, a, b};
     mo_emulated_warp(MO_EMULATED_MMA, 0xFFFFFFFFu, (uint64_t)(uintptr_t)&part, 0, 32);
+}
+
+void mo_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    const MmaBf16 part = {d, a, b};
+    mo_emulated_warp(MO_EMULATED_MMA_BF16, 0xFFFFFFFFu, (uint64_t)(uintptr_t)&part, 0, 32);
 }
 
 /* ---- Copies that take their time ---- */

@@ -94,6 +94,7 @@ void mo_emulated_copy_commit();
 void mo_emulated_copy_wait(int groups_left);
 
 void mo_mma_s8(int32_t d[4], const uint32_t a[4], const uint32_t b[2]);
+void mo_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]);
 
 /* What the lanes of a warp do together. */
 enum mo_emulated_collective {
@@ -112,6 +113,7 @@ enum mo_emulated_collective {
     MO_EMULATED_AND,
     MO_EMULATED_MATCH_ANY,
     MO_EMULATED_MMA,
+    MO_EMULATED_MMA_BF16,
 };
 uint64_t mo_emulated_warp(mo_emulated_collective kind, unsigned mask, uint64_t value, unsigned with,
                           unsigned width);

@@ -50,7 +50,12 @@ template <int LEFT> static inline void mo_async_wait(void)
     mo_emulated_copy_wait(LEFT);
 }
 
-/* mo_mma_s8() as below, of the lanes of the emulated warp: emulation.h. */
+/* mo_mma_s8() and mo_mma_bf16() as below, of the lanes of the emulated warp: emulation.h. */
+
+static inline uint32_t mo_pack_bf16(float low, float high)
+{
+    return (uint32_t)mo_f32_to_bf16(low) | (uint32_t)mo_f32_to_bf16(high) << 16;
+}
 
 static inline void mo_load_matrices(uint32_t r[4], const uint8_t *row)
 {
@@ -139,6 +144,29 @@ static __device__ __forceinline__ void mo_mma_s8(int32_t d[4], const uint32_t a[
                      : "+r"(d[i % 2 * 2]), "+r"(d[i % 2 * 2 + 1])
                      : "r"(a[i]), "r"(b[i / 2]));
     }
+#endif
+}
+
+/* d += a x b for one warp, floats of bfloat16: 16 x 16 by 16 x 8, in an order of its own. From 8.0 on. */
+static __device__ __forceinline__ void mo_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/* Two floats rounded to bfloat16, ties to even. */
+static __device__ __forceinline__ uint32_t mo_pack_bf16(float low, float high)
+{
+#if __CUDA_ARCH__ >= 800
+    uint32_t both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return (uint32_t)mo_f32_to_bf16(low) | (uint32_t)mo_f32_to_bf16(high) << 16;
 #endif
 }
 

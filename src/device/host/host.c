@@ -43,7 +43,8 @@ static void describe(mo_device *device, mo_device_info *out)
     const int64_t page = sysconf(_SC_PAGESIZE);
     *out = (mo_device_info){.kind = "host",
                             .total_bytes = sysconf(_SC_PHYS_PAGES) * page,
-                            .free_bytes = sysconf(_SC_AVPHYS_PAGES) * page};
+                            .free_bytes = sysconf(_SC_AVPHYS_PAGES) * page,
+                            .wide = true};
     snprintf(out->name, sizeof out->name, "this process (%s)", host->runner.kernels->name);
 }
 

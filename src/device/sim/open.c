@@ -29,7 +29,8 @@ static void describe(mo_device *device, mo_device_info *out)
                             .total_bytes = sim->options.memory_bytes,
                             .free_bytes = sim->options.memory_bytes - now,
                             .link_bytes_s = sim->options.link_bytes_s,
-                            .own_memory = true};
+                            .own_memory = true,
+                            .wide = true};
     snprintf(out->name, sizeof out->name, "simulated GPU (%s)", sim->runner.kernels->name);
 }
 

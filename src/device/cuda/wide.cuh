@@ -1,0 +1,256 @@
+/* Wide: the product in bfloat16 of one thread block (wide.h). Rows of the matrix and of the tokens come to shared memory by asynchronous copies,
+ * 16-byte chunks changing places by row so that reading eight of them meets no bank twice.
+ *
+ * A step: wait for its copies, a barrier (everybody is done with the step before), start the copies that go where that one was, multiply. */
+#ifndef MO_DEVICE_CUDA_WIDE_CUH
+#define MO_DEVICE_CUDA_WIDE_CUH
+
+#include "device/cuda/row.cuh"
+#include "device/cuda/wide_group.cuh"
+
+enum {
+    MO_WIDE_CHUNKS = MO_WIDE_K / 8,                      /* of 16 bytes in a row of a step */
+    MO_WIDE_PASS = MO_WIDE_THREADS / MO_WIDE_CHUNKS,     /* rows that all threads copy at once */
+    MO_WIDE_PASSES = MO_WIDE_ROWS / MO_WIDE_PASS,
+};
+static_assert(MO_WIDE_ROWS == MO_WIDE_TOKENS && MO_WIDE_ROWS == 16 * (MO_WIDE_THREADS / 32),
+              "both sides are copied alike, and a warp has 16 rows");
+
+typedef struct mo_wide_job {
+    const uint8_t *wide, *in;
+    const float *scale, *bias; /* or NULL */
+    float *y;
+    int64_t stride;
+    int32_t rows, cols;   /* of the matrix */
+    int32_t row;          /* the first of this block */
+    int32_t first, count; /* tokens; 0: nothing to do */
+} mo_wide_job;
+
+enum { MO_WIDE_SOURCE = 256 }; /* where in shared memory the rows of the tokens are named: int32[tokens] */
+static_assert(sizeof(mo_wide_job) <= MO_WIDE_SOURCE && MO_WIDE_SOURCE + 4 * MO_WIDE_TOKENS <= MO_WIDE_HEAD,
+              "fit their places");
+
+/* ---- Jobs ---- */
+
+/* The group that has token tile *tile of all, and which of its own that is; -1: there are not so many. The first warp looks together. */
+static __device__ __forceinline__ int mo_wide_group_of(const mo_op_wide &op, int *tile)
+{
+    const mo_dgroup *groups = mo_at<const mo_dgroup>(op.groups);
+    for (int from = 0; from < op.count; from += 32) {
+        const int own = from + (int)threadIdx.x;
+        const int tiles =
+            own < op.count ? (groups[own].count + MO_WIDE_TOKENS - 1) / MO_WIDE_TOKENS : 0;
+        int until = tiles;
+        for (int s = 1; s < 32; s *= 2) {
+            const int other = __shfl_sync(MO_FULL, until, max((int)threadIdx.x - s, 0));
+            until += (int)threadIdx.x >= s ? other : 0;
+        }
+        const uint32_t with = __ballot_sync(MO_FULL, *tile < until && *tile >= until - tiles);
+        if (with) {
+            const int lane = __ffs((int)with) - 1;
+            *tile -= __shfl_sync(MO_FULL, until - tiles, lane);
+            return from + lane;
+        }
+        *tile -= __shfl_sync(MO_FULL, until, 31);
+    }
+    return -1;
+}
+
+/* Bands of row tiles, all token tiles of one before the next. */
+static __device__ __forceinline__ void mo_wide_place(int *row_tile, int *token_tile)
+{
+    const int64_t number = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+    const int64_t each = (int64_t)MO_WIDE_BAND * gridDim.y;
+    const int band = (int)(number / each), within = (int)(number % each);
+    const int width = min((int)MO_WIDE_BAND, (int)gridDim.x - band * MO_WIDE_BAND);
+    *row_tile = band * MO_WIDE_BAND + within % width;
+    *token_tile = within / width;
+}
+
+static __device__ __forceinline__ void mo_wide_job_of(const mo_op_wide &op, mo_wide_job *job)
+{
+    int row_tile, tile;
+    if (threadIdx.x >= 32) {
+        return;
+    }
+    mo_wide_place(&row_tile, &tile);
+    const int number = op.groups ? mo_wide_group_of(op, &tile) : 0;
+    if (threadIdx.x != 0) {
+        return;
+    }
+    job->count = 0;
+    if (number < 0) {
+        return;
+    }
+    const int rows = op.matrix.rows, cols = op.matrix.cols;
+    int expert = 0, first = 0, count = op.rows;
+    if (op.groups) {
+        const mo_dgroup group = mo_at<const mo_dgroup>(op.groups)[number];
+        expert = group.expert;
+        first = group.first;
+        count = group.count;
+    }
+    job->wide = mo_at<const uint8_t>(op.wide) + (int64_t)number * rows * cols * 2;
+    job->in = mo_at<const uint8_t>(op.in);
+    job->scale = op.matrix.scale ? mo_at<const float>(op.matrix.scale) + expert : NULL;
+    job->bias = op.matrix.bias ? mo_at<const float>(op.matrix.bias) + (int64_t)expert * rows : NULL;
+    job->y = mo_at<float>(op.y);
+    job->stride = op.stride;
+    job->rows = rows;
+    job->cols = cols;
+    job->row = row_tile * MO_WIDE_ROWS;
+    job->first = first + tile * MO_WIDE_TOKENS;
+    job->count = min((int)MO_WIDE_TOKENS, count - tile * MO_WIDE_TOKENS);
+}
+
+/* ---- Copies ---- */
+
+/* Chunk threadIdx.x % MO_WIDE_CHUNKS of the step, of every MO_WIDE_PASSth row. from[i]: that chunk of the first step, NULL: there is no such
+ * row. */
+static __device__ __forceinline__ void mo_wide_fetch_side(const uint8_t *const *from, int step, uint8_t *to)
+{
+    const int chunk = threadIdx.x % MO_WIDE_CHUNKS, r = threadIdx.x / MO_WIDE_CHUNKS;
+    uint8_t *at = to + r * (MO_WIDE_K * 2) + ((chunk ^ (r & 7)) << 4);
+#pragma unroll
+    for (int i = 0; i < MO_WIDE_PASSES; i++) {
+        if (from[i]) {
+            mo_async_copy16(at + i * (MO_WIDE_PASS * MO_WIDE_K * 2), from[i] + step * (MO_WIDE_K * 2));
+        }
+    }
+}
+
+typedef struct mo_wide_from {
+    const uint8_t *row[MO_WIDE_PASSES], *token[MO_WIDE_PASSES];
+} mo_wide_from;
+
+static __device__ __forceinline__ mo_wide_from mo_wide_from_of(const mo_wide_job &job, const int32_t *source)
+{
+    const int chunk = threadIdx.x % MO_WIDE_CHUNKS, r = threadIdx.x / MO_WIDE_CHUNKS;
+    mo_wide_from from;
+#pragma unroll
+    for (int i = 0; i < MO_WIDE_PASSES; i++) {
+        const int at = r + i * MO_WIDE_PASS;
+        from.row[i] = job.row + at < job.rows
+                          ? job.wide + (int64_t)(job.row + at) * job.cols * 2 + 16 * chunk
+                          : NULL;
+        from.token[i] = at < job.count ? job.in + (int64_t)source[at] * job.cols * 2 + 16 * chunk : NULL;
+    }
+    return from;
+}
+
+static __device__ __forceinline__ uint8_t *mo_wide_stage(uint8_t *shared, int step)
+{
+    return shared + MO_WIDE_HEAD + step % (MO_WIDE_AHEAD + 1) * (2 * MO_WIDE_SIDE);
+}
+
+/* Starts all copies of a step, as one group; an empty one after the last step. Of a last step that is half as long chunks behind the row's end
+ * stay as they are: nobody multiplies them. */
+static __device__ __forceinline__ void mo_wide_fetch(const mo_wide_from &from, int cols, int step,
+                                                     uint8_t *shared)
+{
+    if (step * MO_WIDE_K + 8 * (int)(threadIdx.x % MO_WIDE_CHUNKS) < cols) {
+        uint8_t *stage = mo_wide_stage(shared, step);
+        mo_wide_fetch_side(from.row, step, stage);
+        mo_wide_fetch_side(from.token, step, stage + MO_WIDE_SIDE);
+    }
+    mo_async_commit();
+}
+
+/* ---- Multiplying ---- */
+
+/* The warp's 16 rows and N pieces of 16 tokens, `parts` times 16 values. */
+template <int N>
+static __device__ __forceinline__ void mo_wide_multiply(float (*acc)[4], const uint8_t *stage, int parts)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+#if MO_WIDE_GROUP
+    (void)lane;
+    mo_wide_multiply_group<N>(acc, stage + warp / 4 * (64 * MO_WIDE_K * 2), stage + MO_WIDE_SIDE, parts);
+#else
+    /* The lane names row lane % 8 of matrix lane / 8: of the rows the lower eight, then the upper ones, then their second halves; of
+     * tokens both halves of eight, then of the next eight. */
+    const int eight = lane & 7, which = lane >> 3;
+    const uint8_t *rows = stage + (warp * 16 + (which & 1) * 8 + eight) * (MO_WIDE_K * 2);
+    const uint8_t *tokens = stage + MO_WIDE_SIDE + ((which >> 1) * 8 + eight) * (MO_WIDE_K * 2);
+    for (int k = 0; k < parts; k++) {
+        uint32_t a[4];
+        mo_load_matrices(a, rows + (((2 * k + (which >> 1)) ^ eight) << 4));
+        const uint8_t *named = tokens + (((2 * k + (which & 1)) ^ eight) << 4);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            uint32_t pair[4];
+            mo_load_matrices(pair, named + n * (16 * MO_WIDE_K * 2));
+            mo_mma_bf16(acc[2 * n], a, pair);
+            mo_mma_bf16(acc[2 * n + 1], a, pair + 2);
+        }
+    }
+#endif
+}
+
+template <int N>
+static __device__ __forceinline__ void mo_wide_store(const mo_wide_job &job, float (*acc)[4])
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const float scale = job.scale ? *job.scale : 1.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = job.row + warp * 16 + (lane >> 2) + 8 * (i >> 1);
+        if (row < job.rows) {
+            const float bias = job.bias ? job.bias[row] : 0.0f;
+#pragma unroll
+            for (int n = 0; n < 2 * N; n++) {
+                const int token = 8 * n + 2 * (lane & 3) + (i & 1);
+                if (token < job.count) {
+                    float value = acc[n][i];
+                    value = job.scale ? value * scale : value;
+                    value = job.bias ? value + bias : value;
+                    job.y[(int64_t)(job.first + token) * job.stride + row] = value;
+                }
+            }
+        }
+    }
+}
+
+template <int N>
+static __device__ __forceinline__ void mo_wide_steps(const mo_wide_job &job, const mo_wide_from &from,
+                                                     uint8_t *shared)
+{
+    const int cols = job.cols, steps = (cols + MO_WIDE_K - 1) / MO_WIDE_K;
+    float acc[2 * N][4] = {};
+    for (int step = 0; step < steps; step++) {
+        mo_async_wait<MO_WIDE_AHEAD - 1>();
+        mo_wide_show();
+        __syncthreads();
+        mo_wide_fetch(from, cols, step + MO_WIDE_AHEAD, shared);
+        mo_wide_multiply<N>(acc, mo_wide_stage(shared, step), min(MO_WIDE_K, cols - step * MO_WIDE_K) / 16);
+    }
+    mo_wide_store<N>(job, acc);
+}
+
+static __device__ __forceinline__ void mo_wide_run(const mo_op_wide &op, uint8_t *shared)
+{
+    mo_wide_job *job = (mo_wide_job *)shared;
+    int32_t *source = (int32_t *)(shared + MO_WIDE_SOURCE);
+    mo_wide_job_of(op, job);
+    __syncthreads();
+    if (job->count <= 0) {
+        return;
+    }
+    const int32_t *pick = mo_at<const int32_t>(op.pick);
+    for (int t = threadIdx.x; t < job->count; t += MO_WIDE_THREADS) {
+        source[t] = pick ? pick[job->first + t] : job->first + t;
+    }
+    __syncthreads();
+    const mo_wide_from from = mo_wide_from_of(*job, source);
+#pragma unroll
+    for (int step = 0; step < MO_WIDE_AHEAD; step++) {
+        mo_wide_fetch(from, job->cols, step, shared);
+    }
+    if (job->count <= MO_WIDE_TOKENS / 2) {
+        mo_wide_steps<MO_WIDE_TOKENS / 32>(*job, from, shared);
+    } else {
+        mo_wide_steps<MO_WIDE_TOKENS / 16>(*job, from, shared);
+    }
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* Wide: how the kernels for products in bfloat16 cut their work, for the kernels and for those who launch them.
+ * Plain C: included by C and by CUDA C++. */
+#ifndef MO_DEVICE_CUDA_WIDE_H
+#define MO_DEVICE_CUDA_WIDE_H
+
+#include "numeric/format.h"
+
+/* Products: a thread block has so many rows of a matrix times so many tokens, and goes along them in steps of MO_WIDE_K values, 128 bytes of
+ * a row. 96 KiB of shared memory leave room for two blocks on a large GPU's multiprocessor, and for one on a small one's. */
+enum {
+    MO_WIDE_ROWS = 128,
+    MO_WIDE_TOKENS = 128,
+    MO_WIDE_K = 64,
+    MO_WIDE_AHEAD = 2, /* steps whose copies are under way */
+    MO_WIDE_THREADS = 256,
+    MO_WIDE_BAND = 8, /* row tiles that go through all tokens together, so that both sides stay in the cache */
+    MO_WIDE_HEAD = 1024,                       /* the job and where its tokens are */
+    MO_WIDE_SIDE = MO_WIDE_ROWS * MO_WIDE_K * 2, /* bytes of a step's matrix, and of its tokens */
+    MO_WIDE_SHARED = MO_WIDE_HEAD + (MO_WIDE_AHEAD + 1) * 2 * MO_WIDE_SIDE,
+};
+
+/* Matrices to bfloat16: a warp takes MO_WIDEN_VALUES values at a time, whole blocks of any format. */
+enum {
+    MO_WIDEN_VALUES = 1024,
+    MO_WIDEN_WARPS = 8,
+    MO_WIDEN_RAW = 1152, /* most bytes of so many values of a quantized format, and what may be read after them */
+    MO_WIDEN_PITCH = 80, /* bytes from one block of 32 to the next, so that eight of them meet different banks */
+    MO_WIDEN_SHARED = MO_WIDEN_WARPS * (MO_WIDEN_RAW + 32 * MO_WIDEN_PITCH),
+};
+
+#endif
