@@ -1,6 +1,5 @@
-/* gpu_bf16 [INDEX]: the products of large prompts, exact as they are against bfloat16 as cuBLAS computes it, at the shapes of several
- * models. cuBLAS is opened at run time. What bfloat16 needs besides, matrices decoded to it before every product, counts as a
- * copy of as many bytes as are read and written, which is the least that it could take. Every figure is the best of
+/* gpu_bf16 [INDEX]: the products of large prompts, exact as they are against bfloat16, at the shapes of several models: by the kernels of
+ * wide.cu, matrices decoded before every product and rows rounded, and by cuBLAS, opened at run time, in the place of the last of them. Every figure is the best of
  * several runs; a product of two numbers and its sum count as two operations. Experts: every token has others, evenly. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,7 +28,6 @@ typedef struct bench {
     mo_dstream *stream;
     mo_event *from, *to;
     mo_daddr weights, wide, acts, in, y, groups, picks, pointers;
-    double copy_rate;
     void *blas; /* NULL: there is none */
     gemm_fn gemm;
     grouped_fn grouped;
@@ -79,15 +77,15 @@ static int64_t matrix_bytes(const shape *s)
 
 /* ---- As it is ---- */
 
-static double time_op(bench *b, const mo_op *op)
+static double time_ops(bench *b, const mo_op *op, int count)
 {
     mo_error err = {0};
     double best = 1e9;
     for (int i = 0; i <= ROUNDS; i++) {
         double seconds = 0;
         check(mo_event_record(b->from, b->stream, &err), &err);
-        for (int c = 0; c < CALLS; c++) {
-            check(mo_op_launch(b->stream, op, &err), &err);
+        for (int c = 0; c < CALLS * count; c++) {
+            check(mo_op_launch(b->stream, &op[c % count], &err), &err);
         }
         check(mo_event_record(b->to, b->stream, &err), &err);
         check(mo_dstream_wait(b->stream, &err), &err);
@@ -109,7 +107,7 @@ static double time_exact(bench *b, const shape *s, int tokens)
                         .matrix = {{.data = b->weights, .type = s->type, .rows = s->rows, .cols = s->cols}},
                         .y = {b->y},
                         .stride = {s->rows}}};
-        return time_op(b, &op);
+        return time_ops(b, &op, 1);
     }
     static mo_dgroup groups[EXPERTS_MAX];
     static int32_t picks[ROWS_MAX];
@@ -135,10 +133,43 @@ static double time_exact(bench *b, const shape *s, int tokens)
                                   .matrix = {.type = s->type, .rows = s->rows, .cols = s->cols},
                                   .y = b->y,
                                   .stride = s->rows}};
-    return time_op(b, &op);
+    return time_ops(b, &op, 1);
 }
 
 /* ---- In bfloat16 ---- */
+
+enum { ROUND, WIDEN, WIDE, WIDE_OPS };
+
+/* The three ops, after time_exact(), which leaves the groups; and each alone. */
+static double time_ours(bench *b, const shape *s, int tokens, double each[WIDE_OPS])
+{
+    const int rows = s->experts ? tokens * s->used : tokens;
+    const mo_dmatrix m = {
+        .data = s->experts ? 0 : b->weights, .type = s->type, .rows = s->rows, .cols = s->cols};
+    const mo_daddr groups = s->experts ? b->groups : 0;
+    const int32_t count = s->experts ? s->experts : 1;
+    const mo_op ops[WIDE_OPS] = {
+        [ROUND] = {.kind = MO_OP_ROUND,
+                   .round = {.from = b->acts, .to = b->in, .count = (int64_t)tokens * s->cols}},
+        [WIDEN] = {.kind = MO_OP_WIDEN,
+                   .widen = {.matrix = m, .groups = groups, .to = b->wide, .count = count}},
+        [WIDE] = {.kind = MO_OP_WIDE,
+                  .wide = {.in = b->in,
+                           .pick = s->experts ? b->picks : 0,
+                           .groups = groups,
+                           .wide = b->wide,
+                           .count = count,
+                           .rows = rows,
+                           .most = tokens,
+                           .matrix = m,
+                           .y = b->y,
+                           .stride = s->rows}},
+    };
+    for (int i = 0; i < WIDE_OPS; i++) {
+        each[i] = time_ops(b, &ops[i], 1);
+    }
+    return time_ops(b, ops, WIDE_OPS);
+}
 
 static bool open_blas(bench *b)
 {
@@ -224,36 +255,24 @@ static double time_wide(bench *b, const shape *s, int tokens)
 
 static void compare(bench *b, const shape *s, int tokens)
 {
-    const double matrices = s->experts ? s->experts : 1;
-    const double values = matrices * s->rows * (double)s->cols;
+    double each[WIDE_OPS];
     const double rows = s->experts ? (double)tokens * s->used : tokens;
     const double operations = 2.0 * rows * s->rows * s->cols;
-    const double decode = (matrices * (double)matrix_bytes(s) + 2.0 * values) / b->copy_rate;
-    const double exact = time_exact(b, s, tokens), wide = time_wide(b, s, tokens);
+    const double exact = time_exact(b, s, tokens), ours = time_ours(b, s, tokens, each),
+                 wide = time_wide(b, s, tokens);
     printf("%-34s %6d  exact %9.1f us %6.0f TFLOP/s", s->name, tokens, exact * 1e6,
            operations / exact * 1e-12);
+    printf(
+        "  ours %9.1f us (rounded %.1f, decoded %.1f, multiplied %.1f: %.0f TFLOP/s): %.2f of exact's speed",
+        ours * 1e6, each[ROUND] * 1e6, each[WIDEN] * 1e6, each[WIDE] * 1e6, operations / each[WIDE] * 1e-12,
+        exact / ours);
     if (wide > 0.0) {
-        printf("  bf16 %9.1f us %6.0f TFLOP/s, decoded %9.1f us: %.2f of exact's speed", wide * 1e6,
-               operations / wide * 1e-12, (wide + decode) * 1e6, exact / (wide + decode));
+        const double all = wide + each[ROUND] + each[WIDEN];
+        printf("  cuBLAS %9.1f us (multiplied %.1f: %.0f TFLOP/s): %.2f", all * 1e6, wide * 1e6,
+               operations / wide * 1e-12, exact / all);
     }
     printf("\n");
     fflush(stdout);
-}
-
-static double time_copy(bench *b, int64_t bytes)
-{
-    mo_error err = {0};
-    double best = 1e9;
-    for (int i = 0; i <= ROUNDS; i++) {
-        double seconds = 0;
-        check(mo_event_record(b->from, b->stream, &err), &err);
-        check(mo_copy_within(b->stream, b->wide, b->y, (size_t)bytes, &err), &err);
-        check(mo_event_record(b->to, b->stream, &err), &err);
-        check(mo_dstream_wait(b->stream, &err), &err);
-        check(mo_event_seconds(b->from, b->to, &seconds, &err), &err);
-        best = i > 0 && seconds < best ? seconds : best;
-    }
-    return 2.0 * (double)bytes / best; /* read, and as many written */
 }
 
 int main(int argc, char **argv)
@@ -292,11 +311,9 @@ int main(int argc, char **argv)
     b.groups = allocate(b.device, (int64_t)sizeof(mo_dgroup) * EXPERTS_MAX);
     b.picks = allocate(b.device, (int64_t)sizeof(int32_t) * ROWS_MAX);
     b.pointers = allocate(b.device, (int64_t)sizeof(uint64_t) * 3 * EXPERTS_MAX);
-    b.copy_rate = time_copy(&b, 256 << 20);
     if (!open_blas(&b)) {
         fprintf(stderr, "no cuBLAS here (LD_LIBRARY_PATH may name its folder): exact products alone\n");
     }
-    printf("copies read and write %.0f GB/s\n", b.copy_rate * 1e-9);
     static const int tokens[] = {512, 2048, 8192};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {

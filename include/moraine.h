@@ -94,6 +94,10 @@ typedef bool (*mo_progress_fn)(void *user, int64_t done_bytes, int64_t total_byt
  * its memory and a tenth of its error. */
 typedef enum mo_kv_type { MO_KV_I16, MO_KV_F32, MO_KV_Q8_0, MO_KV_F16 = MO_KV_I16 } mo_kv_type;
 
+/* What the products of large steps are computed in: exactly, as everything is; or in bfloat16, which is lossy, faster on GPUs from capability
+ * 8.0 on, and without effect where the CPU computes. */
+typedef enum mo_precision { MO_PRECISION_EXACT, MO_PRECISION_BF16 } mo_precision;
+
 /* How weights that stay on disk are read: past the page cache, through it, or as measured when opened. */
 typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;
 
@@ -195,6 +199,10 @@ typedef struct mo_model_options {
     /* For adapters that are opened later (mo_adapter_open()), besides, and for what steps with them work in; the plan counts it. Under a
      * `ram_bytes` that was given there is no memory for others. */
     int64_t adapter_bytes;
+
+    /* Lossy where it is BF16 and a device computes: the products of large steps. Its memory counts some more for that. What sessions hold
+     * is then not what the same text has elsewhere: saved states are refused where it is another. */
+    mo_precision prompt_precision;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -234,6 +242,7 @@ typedef struct mo_model_info {
     uint64_t fingerprint; /* tells models apart by names, keys and shapes, not by weights; never 0 */
     bool
         rewinds; /* a session can go back to any position it has held: no layer is recurrent or sees a window only */
+    mo_precision prompt_precision; /* in effect: exact where nothing is there to compute otherwise */
 } mo_model_info;
 
 MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size);

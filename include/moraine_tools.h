@@ -304,6 +304,7 @@ typedef struct mo_plan_options {
     int threads;                                      /* likewise; of another machine: what its file says */
     const char *isa;                                  /* likewise */
     int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
+    mo_precision prompt_precision;                    /* likewise */
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);

@@ -18,6 +18,9 @@ static mo_status read_settings(const mo_means_ask *ask, mo_means *m, mo_postfetc
     if (status == MO_OK) {
         status = mo_postfetch_settings(ask->postfetch, NULL, NULL, &m->postfetch, notes, err);
     }
+    if (status == MO_OK) {
+        status = mo_precision_find(ask->precision, NULL, &m->precision, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -78,6 +81,7 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
         m->device_measured =
             mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
         limit_device(ask, info.index, info.free_bytes, m);
+        m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
     }
     return status;
 }

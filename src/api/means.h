@@ -6,6 +6,7 @@
 #include "device/choice.h"
 #include "hotcache/selection.h"
 #include "plan/postfetch.h"
+#include "plan/precision.h"
 #include "plan/rates.h"
 
 typedef struct mo_means_ask {
@@ -14,6 +15,7 @@ typedef struct mo_means_ask {
     const char *device;            /* as in mo_model_options */
     bool cpu_moe;
     mo_postfetch_mode postfetch;
+    mo_precision precision;
     const mo_hot_cache_options *hot_cache;
     bool to_open; /* not just a plan: what the user should hear about the environment is logged */
     bool mapped;  /* RAM has no ceiling: the system decides what of the file stays */
@@ -25,6 +27,7 @@ typedef struct mo_means {
     mo_hot_request hot; /* with what the environment says */
     bool serial;        /* likewise */
     mo_postfetch postfetch;
+    mo_precision_rule precision; /* as it was asked for; where the device cannot: exact */
     mo_device *device;       /* this machine's, the caller's to close; NULL: none, or described in a file */
     bool ram_given;          /* the ceiling of RAM was asked for, not found */
     bool vram_given;         /* likewise */

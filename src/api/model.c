@@ -45,7 +45,8 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                                   .adapter_bytes = o->adapter_bytes,
                                   .kv = o->kv,
                                   .io = o->io,
-                                  .postfetch = o->postfetch};
+                                  .postfetch = o->postfetch,
+                                  .prompt_precision = o->prompt_precision};
     const mo_learning_options *learning = &o->learning;
     mo_status status = mo_settings_check(&settings, err);
     if (status == MO_OK) {
@@ -72,7 +73,8 @@ static mo_status refuse_policy(const char *name, mo_error *err)
     return mo_fail(err, MO_EINVAL, "`policy` \"%.60s\" is not known; there are %s", name, names);
 }
 
-static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels)
+static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
+                                 const mo_means *means)
 {
     return (mo_needs_options){.kv = o->kv,
                               .batch = o->batch,
@@ -86,7 +88,8 @@ static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, c
                               .all_logits = o->all_logits,
                               .adapters = o->adapters,
                               .adapter_count = o->adapter_count,
-                              .adapter_bytes = o->adapter_bytes};
+                              .adapter_bytes = o->adapter_bytes,
+                              .precision = means->precision};
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
@@ -94,7 +97,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
 {
     mo_open_options options = {
         .means = means,
-        .needs = needs_of(m, o, kernels),
+        .needs = needs_of(m, o, kernels, means),
         .disk = {.io = o->io, .readers = o->readers},
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
@@ -131,7 +134,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     mo_device_describe(m->device, &info);
     snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
     const mo_plan_model *needs = &m->opened.placed.needs.model;
-    const mo_needs_options asked = needs_of(m, o, kernels);
+    const mo_needs_options asked = needs_of(m, o, kernels, means);
     const mo_rates *rates = &means->rates;
     m->probed_link_bytes_s = means->device_measured ? rates->link_bytes_s : 0;
     m->probed_host_bytes_s = means->device_measured ? rates->host_bytes_s : 0;
@@ -149,6 +152,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
         .cpu_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0,
         .link_bytes_s = means->device_measured ? rates->link_bytes_s : 0,
         .round_trip_s = means->device_measured ? rates->round_trip_s : 0,
+        .precision = means->precision,
         .progress = o->progress,
         .user = o->user,
     };
@@ -168,11 +172,12 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", failed.detail);
 }
 
-static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels, mo_error *err)
+static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
+                             const mo_means *means, mo_error *err)
 {
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
     const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
-    const mo_needs_options asked = needs_of(m, o, kernels);
+    const mo_needs_options asked = needs_of(m, o, kernels, means);
     const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.needs.model : NULL;
     const mo_engine_options options = {
         .kernels = kernels,
@@ -193,6 +198,29 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         m->engine->timed = mo_learning_times(m->learning);
     }
     return status;
+}
+
+/* Whoever asked for bfloat16 and does not get it hears why. */
+static void tell_precision(const mo_model *m, const mo_model_options *o, const mo_means *means)
+{
+    if (o->prompt_precision == MO_PRECISION_EXACT || m->engine->precision == o->prompt_precision) {
+        return;
+    }
+    if (!m->gpu) {
+        mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 changes nothing: the CPU computes, exactly");
+    } else if (means->precision.precision == MO_PRECISION_EXACT) {
+        mo_log(MO_LOG_WARN, "device",
+               "`prompt_precision` bf16 changes nothing: %s computes exactly; kernels for bfloat16 need a "
+               "GPU of "
+               "capability 8.0",
+               m->device_name);
+    } else {
+        mo_log(MO_LOG_WARN, "device",
+               "`prompt_precision` bf16 changes nothing: steps have at most %lld tokens (`batch`), and it "
+               "begins above "
+               "%lld (LLAMA_FP4_PREFILL_M)",
+               (long long)m->engine->batch, (long long)means->precision.more_than);
+    }
 }
 
 /* A model without a vocabulary, or with one we cannot read, still works with token ids. */
@@ -220,6 +248,7 @@ static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error
                                          .device = o->device,
                                          .cpu_moe = o->cpu_moe,
                                          .postfetch = o->postfetch,
+                                         .precision = o->prompt_precision,
                                          .hot_cache = &o->learning.hot_cache,
                                          .to_open = true,
                                          .mapped = o->map},
@@ -267,7 +296,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
         status = open_gpu(m, &o, kernels, &means, err);
     }
     if (status == MO_OK) {
-        status = open_engine(m, &o, kernels, err);
+        status = open_engine(m, &o, kernels, &means, err);
     }
     if (status == MO_OK) {
         status = mo_model_open_adapters(m, &o, err);
@@ -288,6 +317,7 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
         mo_model_close(m);
         return status;
     }
+    tell_precision(m, &o, &means);
     *out = m;
     return MO_OK;
 }
@@ -343,6 +373,7 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
         .has_vocabulary = model->tokenizer != NULL,
         .fingerprint = mo_gguf_fingerprint(g),
         .rewinds = true,
+        .prompt_precision = model->engine->precision,
     };
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];

@@ -103,7 +103,7 @@ mo_state_size mo_needs_states(const mo_needs_options *o, int64_t batch, int64_t 
 static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool interleaved,
                          mo_plan_layer *layers, mo_plan_model *out)
 {
-    const mo_gpu_needs needs = mo_gpu_needs_of(f, out->batch, out->context);
+    const mo_gpu_needs needs = mo_gpu_needs_of(f, out->batch, out->context, &o->precision);
     out->device_core_bytes = needs.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(needs.group);
     const mo_state_size states = mo_needs_states(o, out->batch, out->context, true);
@@ -122,7 +122,7 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
                                  int64_t context)
 {
     const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
-    const mo_gpu_needs device = mo_gpu_needs_of(f, batch, context);
+    const mo_gpu_needs device = mo_gpu_needs_of(f, batch, context, &o->precision);
     const mo_state_size here = mo_needs_states(o, batch, context, false),
                         there = mo_needs_states(o, batch, context, true);
     const int64_t blocks = mo_state_pool_bytes(f, &there);

@@ -5,6 +5,7 @@
 
 #include "engine/state.h"
 #include "plan/plan.h"
+#include "plan/precision.h"
 
 /* Unless the caller says otherwise. The batch is the plan's choice; this is that of models without a plan, and where logits
  * of every token are kept. */
@@ -21,7 +22,8 @@ typedef struct mo_needs_options {
     bool all_logits;             /* logits of every position will be asked for, as `eval` does */
     const char *const *adapters; /* files that are opened with the model */
     int adapter_count;
-    int64_t adapter_bytes; /* for more of them */
+    int64_t adapter_bytes;       /* for more of them */
+    mo_precision_rule precision; /* of a device's batches */
 } mo_needs_options;
 
 typedef struct mo_needs {

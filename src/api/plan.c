@@ -178,6 +178,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                                .device = ask->device,
                                                .cpu_moe = ask->cpu_moe,
                                                .postfetch = ask->postfetch,
+                                               .precision = ask->prompt_precision,
                                                .hot_cache = &ask->hot_cache},
                                means, err);
     }
@@ -196,7 +197,8 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                 .kept_bytes = ask->kept_bytes,
                                 .kept_device_bytes = ask->kept_device_bytes,
                                 .threads = cores > 0 ? cores : 1,
-                                .interleave = kernels->interleave};
+                                .interleave = kernels->interleave,
+                                .precision = means->precision};
     return MO_OK;
 }
 
@@ -265,7 +267,8 @@ static mo_status check_options(const mo_plan_options *o, mo_error *err)
                                   .kept_bytes = o->kept_bytes,
                                   .kept_device_bytes = o->kept_device_bytes,
                                   .kv = o->kv,
-                                  .postfetch = o->postfetch};
+                                  .postfetch = o->postfetch,
+                                  .prompt_precision = o->prompt_precision};
     const mo_status status = mo_settings_check(&settings, err);
     return status != MO_OK ? status : mo_reserve_check(o->hot_cache.reserved, 4, "mo_hot_cache_options", err);
 }

@@ -82,5 +82,9 @@ mo_status mo_settings_check(const mo_settings *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "`postfetch` must be off, auto, down or expert, not number %d",
                        (int)s->postfetch);
     }
+    if (!within((int)s->prompt_precision, MO_PRECISION_BF16)) {
+        return mo_fail(err, MO_EINVAL, "`prompt_precision` must be exact or bf16, not number %d",
+                       (int)s->prompt_precision);
+    }
     return check_sizes(s, err);
 }

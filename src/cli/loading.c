@@ -62,6 +62,14 @@ static int find_word(const char *command, const char *option, const char *word, 
     return -1;
 }
 
+bool cli_loading_precision(const char *command, const cli_loading *l, mo_precision *out)
+{
+    static const char *const words[] = {[MO_PRECISION_EXACT] = "exact", [MO_PRECISION_BF16] = "bf16", NULL};
+    const int word = find_word(command, "prompt-precision", l->prompt_precision, words);
+    *out = word < 0 ? MO_PRECISION_EXACT : (mo_precision)word;
+    return word >= 0;
+}
+
 bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
                         mo_postfetch_mode *postfetch)
 {
@@ -223,6 +231,7 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->sessions = (int)l->sessions;
     out->map = l->map;
     if (!set_tiers(command, l, out) || !cli_loading_kv(command, l, &out->kv) ||
+        !cli_loading_precision(command, l, &out->prompt_precision) ||
         !cli_loading_device(command, l, &out->device, &out->vram_bytes, &out->postfetch)) {
         return false;
     }

@@ -24,7 +24,7 @@ typedef struct cli_loading {
     int64_t readers;
     bool skip_missing;
     bool streaming; /* the three tiers' switch, which is no more than told */
-    const char *device, *postfetch;
+    const char *device, *postfetch, *prompt_precision;
     uint64_t vram;
     cli_adapters adapters;
     cli_learning learning;
@@ -34,8 +34,8 @@ typedef struct cli_loading {
 
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
-        .kv = "i16", .io = "auto", .device = "auto", .vram = CLI_VRAM_NOT_GIVEN,                             \
-        .learning = CLI_LEARNING_DEFAULT                                                                     \
+        .kv = "i16", .io = "auto", .device = "auto", .prompt_precision = "exact",                            \
+        .vram = CLI_VRAM_NOT_GIVEN, .learning = CLI_LEARNING_DEFAULT                                         \
     }
 
 /* Those about a device, which moraine plan has as well. */
@@ -57,11 +57,20 @@ typedef struct cli_loading {
          &(l).vram,                                                                                          \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"postfetch",                                                                                        \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "MODE",                                                                                             \
+         "what of an expert in RAM is sent to the device while the CPU computes: down, expert, off or "      \
+         "auto, by the measured rates; beats LLAMA_POSTFETCH_ENABLE (auto)",                                 \
+         &(l).postfetch,                                                                                     \
+         0,                                                                                                  \
+         0},                                                                                                 \
     {                                                                                                        \
-        "postfetch", 0, CLI_TEXT, "MODE",                                                                    \
-            "what of an expert in RAM is sent to the device while the CPU computes: down, expert, off or "   \
-            "auto, by the measured rates; beats LLAMA_POSTFETCH_ENABLE (auto)",                              \
-            &(l).postfetch, 0, 0                                                                             \
+        "prompt-precision", 0, CLI_TEXT, "exact|bf16",                                                       \
+            "what a device computes large parts of a prompt in: exact, or bf16, which is LOSSY and faster; " \
+            "from LLAMA_FP4_PREFILL_M tokens on, 256 if it is not set (exact)",                              \
+            &(l).prompt_precision, 0, 0                                                                      \
     }
 
 /* Entries for a command's option table; l is a cli_loading that outlives it. CLI_LEARNING_OPTIONS(l.learning) has
@@ -153,6 +162,8 @@ typedef struct cli_loading {
 /* Checks --kv. False after saying what is wrong. */
 bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out);
 const char *cli_kv_name(mo_kv_type kv); /* as --kv has it */
+
+bool cli_loading_precision(const char *command, const cli_loading *l, mo_precision *out); /* likewise */
 
 /* Checks --device, --vram and --postfetch and translates them; *vram_bytes is 0 where none was given. False after saying
  * what is wrong. */

@@ -25,6 +25,7 @@ static const struct {
     {"`overwrite`", "--force"},
     {"`policy`", "--policy"},
     {"`postfetch`", "--postfetch"},
+    {"`prompt_precision`", "--prompt-precision"},
     {"`ram_bytes`", "--ram"},
     {"`readers`", "--readers"},
     {"`sessions`", "the number of sessions"},

@@ -355,7 +355,7 @@ int cli_plan(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (!cli_loading_kv("plan", &l, &ask.kv) ||
+    if (!cli_loading_kv("plan", &l, &ask.kv) || !cli_loading_precision("plan", &l, &ask.prompt_precision) ||
         !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, &ask.postfetch)) {
         return CLI_USAGE;
     }

@@ -182,7 +182,8 @@ typedef struct mo_op_grouped {
     int32_t count;   /* groups */
     int32_t rows;    /* that in (or pick) and y have; groups name some of them */
     int32_t most;    /* rows of the largest group */
-    int32_t unused;
+    int32_t
+        lossy_rows; /* rows of in, where the product may be in bfloat16 (gpu/wide.h); devices do not look */
     mo_dmatrix matrix; /* shape; scale and bias of expert 0; data unused */
     mo_daddr y;
     int64_t stride; /* floats */
@@ -206,13 +207,14 @@ typedef struct mo_op_widen {
 
 /* As MO_OP_GROUPED of what the two others made, but that the order of the sums is the device's own. cols is a multiple of MO_OP_WIDE_COLS. */
 typedef struct mo_op_wide {
-    mo_daddr in;     /* uint16[...][cols] */
-    mo_daddr pick;   /* int32[rows], or 0: row i itself */
-    mo_daddr groups; /* mo_dgroup[count] in device memory, of which data is not read; or 0: one, of all rows */
-    mo_daddr wide;   /* uint16[count][rows of a matrix][cols] */
-    int32_t count;   /* groups; without them 1 */
-    int32_t rows;    /* that in (or pick) and y have; groups name some of them */
-    int32_t most;    /* rows of the largest group */
+    mo_daddr in;   /* uint16[...][cols] */
+    mo_daddr pick; /* int32[rows], or 0: row i itself */
+    mo_daddr
+        groups;    /* mo_dgroup[count] in device memory, of which data is not read; or 0: one, of all rows */
+    mo_daddr wide; /* uint16[count][rows of a matrix][cols] */
+    int32_t count; /* groups; without them 1 */
+    int32_t rows;  /* that in (or pick) and y have; groups name some of them */
+    int32_t most;  /* rows of the largest group */
     int32_t unused;
     mo_dmatrix matrix; /* shape; scale and bias of expert 0; data and type unread */
     mo_daddr y;

@@ -47,6 +47,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->tiers = options->tiers;
     e->tally = options->tally;
     atomic_init(&e->accelerator, options->accelerator);
+    e->precision = options->accelerator ? options->accelerator->precision : MO_PRECISION_EXACT;
     e->adapter_limit = -1;
     e->batch = options->batch;
     e->context = options->context;

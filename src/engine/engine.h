@@ -41,6 +41,7 @@ typedef struct mo_engine {
     mo_pool *pool;
     mo_tiers *tiers;                             /* NULL: everything is in RAM */
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
+    mo_precision precision;    /* the accelerator's, also when it is lost: states are from before */
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;

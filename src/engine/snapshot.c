@@ -78,6 +78,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     mo_blocks_share(&s->blocks, mo_state_place(state), state->length);
     s->kv = state->kv;
     s->layers = engine->spec->layer_count;
+    s->precision = engine->precision;
     s->adapters = session->adapters.identity;
     s->mark = mo_state_mark_of(state);
     s->least = mo_state_least(state, s->mark);
@@ -222,6 +223,14 @@ static mo_status check_restore(const mo_session *session, const mo_snapshot *s, 
         return mo_fail(
             err, MO_EINVAL,
             "the saved state belongs to another model or another format of keys and values; start anew");
+    }
+    if (s->precision != session->engine->precision && s->mark.length > 0) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the saved state was computed with `prompt_precision` %s, and this model has %s; open the model "
+            "alike, or start anew",
+            s->precision == MO_PRECISION_BF16 ? "bf16" : "exact",
+            s->precision == MO_PRECISION_BF16 ? "exact" : "bf16");
     }
     if (s->adapters != session->adapters.identity && s->mark.length > 0) {
         return mo_fail(

@@ -9,9 +9,10 @@ struct mo_snapshot {
     mo_kv_type kv;
     int64_t vocab; /* of the model it belongs to */
     int64_t layers;
-    uint64_t adapters;  /* those it was computed with, as mo_session_adapters() */
-    mo_state_mark mark; /* mark.length: its positions */
-    int64_t least;      /* the fewest that can be restored */
+    mo_precision precision; /* of the engine that computed it */
+    uint64_t adapters;      /* those it was computed with, as mo_session_adapters() */
+    mo_state_mark mark;     /* mark.length: its positions */
+    int64_t least;          /* the fewest that can be restored */
     int32_t *tokens;
     float *logits; /* NULL when the session had none */
     /* In blocks: */

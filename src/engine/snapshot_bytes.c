@@ -12,8 +12,10 @@ typedef struct header {
     int64_t numerics; /* MO_NUMERICS of who wrote it */
     int64_t kv, vocab, layers, length;
     uint64_t state_bytes;
-    uint64_t has_logits;
+    uint64_t flags;
 } header;
+
+enum { HAS_LOGITS = 1, BF16 = 2, FLAGS = HAS_LOGITS | BF16 };
 
 static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '2'};
 static const char adapted_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '3'}; /* 8 bytes follow the header */
@@ -28,7 +30,7 @@ static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_b
                 .layers = s->layers,
                 .length = s->mark.length,
                 .state_bytes = state_bytes,
-                .has_logits = s->logits != NULL};
+                .flags = (s->logits ? HAS_LOGITS : 0u) | (s->precision == MO_PRECISION_BF16 ? BF16 : 0u)};
     memcpy(h.magic, s->adapters ? adapted_magic : snapshot_magic, sizeof h.magic);
     const size_t head = sizeof h + (s->adapters ? sizeof s->adapters : 0);
     const size_t tokens = sizeof(int32_t) * (size_t)s->mark.length;
@@ -96,12 +98,12 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     }
     const uint64_t rest = size - head;
     const bool sane = h.kv >= 0 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
-                      h.length >= 0 && h.length < INT32_MAX && h.has_logits <= 1 && h.state_bytes <= rest;
-    if (!sane ||
-        rest != 4 * (uint64_t)h.length + h.state_bytes + (h.has_logits ? 4 * (uint64_t)h.vocab : 0)) {
+                      h.length >= 0 && h.length < INT32_MAX && h.flags <= FLAGS && h.state_bytes <= rest;
+    const bool logits = (h.flags & HAS_LOGITS) != 0;
+    if (!sane || rest != 4 * (uint64_t)h.length + h.state_bytes + (logits ? 4 * (uint64_t)h.vocab : 0)) {
         return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; start anew");
     }
-    mo_snapshot *s = mo_snapshot_new(h.length, h.vocab, h.has_logits == 1);
+    mo_snapshot *s = mo_snapshot_new(h.length, h.vocab, logits);
     uint8_t *state = malloc(h.state_bytes ? h.state_bytes : 1);
     if (!s || !state) {
         mo_snapshot_close(s);
@@ -110,6 +112,7 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     }
     s->kv = (mo_kv_type)h.kv;
     s->layers = h.layers;
+    s->precision = h.flags & BF16 ? MO_PRECISION_BF16 : MO_PRECISION_EXACT;
     s->adapters = adapters;
     s->mark = (mo_state_mark){h.length, h.length, h.length};
     s->least = h.length;

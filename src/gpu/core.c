@@ -16,7 +16,8 @@ typedef struct packer {
     int64_t buffer_bytes;
     int64_t group_bytes; /* of the largest group of interleaved rows */
     int64_t used;
-    int64_t matrices;            /* of that, in matrices */
+    int64_t matrices; /* of that, in matrices */
+    mo_gpu_widest widest;
     mo_streamed_layer *streamed; /* the layer that is laid out does not stay; NULL: it does */
     mo_status status;
     mo_error *err;
@@ -90,10 +91,23 @@ static mo_dmatrix shape_of(const mo_linear *l)
     return (mo_dmatrix){.type = (int32_t)l->w.type, .rows = (int32_t)l->w.rows, .cols = (int32_t)l->w.cols};
 }
 
+bool mo_gpu_core_suits_wide(const mo_dmatrix *m)
+{
+    enum { ROWS_LEAST = 64 };
+    const mo_format *f = mo_format_of((uint32_t)m->type);
+    return f && (f->kind == MO_KIND_QUANTIZED || m->type == MO_BF16) && m->rows >= ROWS_LEAST &&
+           m->cols % MO_OP_WIDE_COLS == 0;
+}
+
 /* While counting, vectors are not loaded yet: what a description could have is counted. */
 static mo_dmatrix put_linear(packer *p, const mo_linear *l)
 {
     mo_dmatrix m = shape_of(l);
+    if (mo_linear_present(l) && mo_gpu_core_suits_wide(&m)) {
+        const int64_t values = l->w.rows * l->w.cols;
+        p->widest.values = values > p->widest.values ? values : p->widest.values;
+        p->widest.cols = l->w.cols > p->widest.cols ? l->w.cols : p->widest.cols;
+    }
     if (mo_linear_present(l)) {
         m.data = put_matrix(p, &l->w);
         m.scale = put_vector(p, l->scale, 1);
@@ -304,6 +318,16 @@ int64_t mo_gpu_core_group(const mo_model_spec *spec)
     packer p = {0};
     put_all(&p, spec);
     return p.group_bytes;
+}
+
+mo_gpu_widest mo_gpu_core_widest(const mo_model_spec *spec)
+{
+    packer p = {0};
+    mo_gpu_layer scratch;
+    for (int i = 0; i < spec->layer_count; i++) {
+        put_layer(&p, &spec->layers[i], spec->width, &scratch);
+    }
+    return p.widest;
 }
 
 static void find_ropes(mo_gpu_core *core)

@@ -48,6 +48,15 @@ int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
 int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer);
 int64_t mo_gpu_core_group(const mo_model_spec *spec);
 
+/* Has this matrix a product in bfloat16 (gpu/wide.h)? Of a few rows it would gain nothing, and F16 and F32 would lose what they have. */
+bool mo_gpu_core_suits_wide(const mo_dmatrix *matrix);
+
+/* The most values, and the longest rows, of a layer's matrix that has. */
+typedef struct mo_gpu_widest {
+    int64_t values, cols;
+} mo_gpu_widest;
+mo_gpu_widest mo_gpu_core_widest(const mo_model_spec *spec);
+
 /* What follows from the model's description alone. */
 void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec);
 /* Allocates and sends what stays, and tells the layer buffer the matrices of what does not; upload_bytes: of a buffer

@@ -55,6 +55,7 @@ static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const 
         .count = (int32_t)span->groups,
         .rows = (int32_t)(p->tokens * p->core->extent.used), /* groups name theirs */
         .most = (int32_t)span->most,
+        .lossy_rows = span->lossy ? (int32_t)(pick ? p->tokens : span->rows) : 0,
         .matrix = *m,
         .y = y,
         .stride = m->rows};
@@ -120,8 +121,12 @@ void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
         .used = moe->used,
         .limit = (int32_t)r->group_limit,
     };
-    mo_gpu_ops_groups(
-        p, layer, &(mo_gpu_span){.groups = moe->experts, .rows = p->tokens * moe->used, .most = p->tokens});
+    mo_gpu_ops_groups(p, layer,
+                      &(mo_gpu_span){.groups = moe->experts,
+                                     .rows = p->tokens * moe->used,
+                                     .most = p->tokens,
+                                     .lossy = p->wide && mo_precision_experts(&p->wide->rule, p->tokens,
+                                                                              moe->used, moe->experts)});
 }
 
 /* ---- Beside experts, and after them ---------------------------------------------------------- */

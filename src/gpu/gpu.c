@@ -116,7 +116,8 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
             mo_gpu_cold_open(&gpu->cold, o->device, gpu->core.spec, &gpu->states, plan->cold_layers, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_scratch_open(&gpu->scratch, &gpu->core, &gpu->memory, o->batch, o->context, err);
+        status = mo_gpu_scratch_open(&gpu->scratch, &gpu->core, &gpu->memory, o->batch, o->context,
+                                     &o->precision, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_layer_buffer_open(&gpu->layer_buffer, &o->placement, &gpu->memory, err);
@@ -177,17 +178,20 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     if (!gpu) {
         return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
     }
-    gpu->accelerator = (mo_accelerator){.owner = gpu,
-                                        .step = mo_gpu_step,
-                                        .lose = mo_gpu_lose,
-                                        .open_session = mo_gpu_session_open,
-                                        .close_session = mo_gpu_session_close,
-                                        .adopt_logits = mo_gpu_session_adopt,
-                                        .settle = mo_gpu_session_settle,
-                                        .copy = mo_gpu_session_copy,
-                                        .pool = mo_gpu_session_pool,
-                                        .open_adapter = open_adapter,
-                                        .close_adapter = close_adapter};
+    gpu->accelerator = (mo_accelerator){
+        .owner = gpu,
+        .precision = mo_precision_products(&options->precision, options->batch) ? MO_PRECISION_BF16
+                                                                                : MO_PRECISION_EXACT,
+        .step = mo_gpu_step,
+        .lose = mo_gpu_lose,
+        .open_session = mo_gpu_session_open,
+        .close_session = mo_gpu_session_close,
+        .adopt_logits = mo_gpu_session_adopt,
+        .settle = mo_gpu_session_settle,
+        .copy = mo_gpu_session_copy,
+        .pool = mo_gpu_session_pool,
+        .open_adapter = open_adapter,
+        .close_adapter = close_adapter};
     mo_gpu_turn_init(&gpu->turn);
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);

@@ -16,6 +16,7 @@
 #include "model/load.h"
 #include "plan/placement.h"
 #include "plan/postfetch.h"
+#include "plan/precision.h"
 #include "store/tiers.h"
 
 typedef struct mo_gpu mo_gpu;
@@ -36,6 +37,7 @@ typedef struct mo_gpu_options {
     const mo_postfetch *postfetch;    /* NULL: off */
     double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
     double round_trip_s;              /* as probed, for reports; 0: not known */
+    mo_precision_rule precision;      /* of batches; zeros: exact */
     mo_progress_fn progress;
     void *user;
     size_t pin_bytes; /* whole pages of the weights that are pinned at once; 0: 1 GiB */

@@ -51,7 +51,8 @@ int64_t mo_gpu_largest_brick(const mo_model_spec *spec)
     return largest;
 }
 
-mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t context)
+mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t context,
+                             const mo_precision_rule *precision)
 {
     mo_gpu_core core;
     mo_gpu_core_describe(&core, spec);
@@ -60,7 +61,7 @@ mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t c
                       .brick = mo_gpu_largest_brick(spec),
                       .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
                       .table = mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
-    mo_gpu_scratch_bytes(&core, batch, context, &n.work, &n.host);
+    mo_gpu_scratch_bytes(&core, batch, context, precision, &n.work, &n.host);
     n.host += mo_gpu_map_bytes(spec); /* the host's copy of the map */
     return n;
 }

@@ -21,6 +21,7 @@ typedef struct mo_gpu_ops {
     mo_kv_type kv;
     const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
+    const mo_gpu_wide *wide; /* of a batch whose products may be in bfloat16; NULL: they are exact */
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
@@ -31,6 +32,7 @@ typedef struct mo_gpu_span {
     int64_t group, groups;
     int64_t first_row, rows;
     int64_t most; /* rows of the largest group */
+    bool lossy;   /* in bfloat16 */
 } mo_gpu_span;
 
 /* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
@@ -67,7 +69,8 @@ void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_a
 static inline mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream,
                                           mo_error *err)
 {
-    return mo_gpu_link_launch(link, stream, p->ops, p->count, err);
+    return p->wide ? mo_gpu_wide_launch(p->wide, link, stream, p->ops, p->count, p->scratch->scores, err)
+                   : mo_gpu_link_launch(link, stream, p->ops, p->count, err);
 }
 
 /* ---- Adding one op: for mixer.c, feed_forward.c and ops.c ---- */

@@ -110,6 +110,9 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->side_down = cut(c, batch * width, sizeof(float));
     r->side_weight = cut(c, batch, sizeof(float));
     r->logits = cut(c, GPU_LOGITS * r->core->spec->vocab, sizeof(float));
+    mo_gpu_wide_size(&r->wide, r->core, batch);
+    r->wide.rounded = cut(c, r->wide.row_bytes, 1);
+    r->wide.matrices = cut(c, r->wide.matrix_bytes, 1);
 }
 
 static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
@@ -142,10 +145,14 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
 }
 
 /* What the layouts are made of. */
-static void describe(mo_gpu_scratch *s, const mo_gpu_core *core, int64_t batch, int64_t context)
+static void describe(mo_gpu_scratch *s, const mo_gpu_core *core, int64_t batch, int64_t context,
+                     const mo_precision_rule *precision)
 {
-    *s = (mo_gpu_scratch){
-        .core = core, .batch = batch, .context = context, .group_limit = core->extent.experts};
+    *s = (mo_gpu_scratch){.core = core,
+                          .batch = batch,
+                          .context = context,
+                          .group_limit = core->extent.experts,
+                          .wide.rule = *precision};
     s->pinned.work_bytes = work_bytes(GPU_SMALL * core->extent.used);
 }
 
@@ -169,12 +176,12 @@ static mo_status pin(mo_gpu_scratch *s, mo_device *device, mo_error *err)
     return MO_OK;
 }
 
-void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context, int64_t *device,
-                          int64_t *pinned)
+void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context,
+                          const mo_precision_rule *precision, int64_t *device, int64_t *pinned)
 {
     mo_gpu_scratch s;
     cutter c = {0};
-    describe(&s, core, batch, context);
+    describe(&s, core, batch, context, precision);
     lay_device(&c, &s);
     *device = c.used;
     c = (cutter){0};
@@ -183,11 +190,12 @@ void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t contex
 }
 
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
-                              int64_t batch, int64_t context, mo_error *err)
+                              int64_t batch, int64_t context, const mo_precision_rule *precision,
+                              mo_error *err)
 {
     int64_t pinned;
-    describe(s, core, batch, context);
-    mo_gpu_scratch_bytes(core, batch, context, &s->bytes, &pinned);
+    describe(s, core, batch, context, precision);
+    mo_gpu_scratch_bytes(core, batch, context, precision, &s->bytes, &pinned);
     const mo_status status = mo_gpu_memory_alloc(memory, s->bytes, "working memory", &s->memory, err);
     if (status != MO_OK) {
         return status;

@@ -5,6 +5,7 @@
 #include "device/op.h"
 #include "gpu/core.h"
 #include "gpu/memory.h"
+#include "gpu/wide.h"
 
 enum {
     GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
@@ -64,6 +65,7 @@ typedef struct mo_gpu_scratch {
     mo_daddr groups, picks, row_of; /* of a batch */
     mo_daddr counts;                /* int32[layers][group_limit] */
     mo_daddr logits;
+    mo_gpu_wide wide; /* products in bfloat16 */
     int64_t partial_floats;
     mo_gpu_pinned pinned;
     int64_t batch, context; /* most tokens of a step, most positions of a session */
@@ -73,11 +75,12 @@ typedef struct mo_gpu_scratch {
 
 /* Allocates the memory, on the device and pinned. */
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
-                              int64_t batch, int64_t context, mo_error *err);
+                              int64_t batch, int64_t context, const mo_precision_rule *precision,
+                              mo_error *err);
 void mo_gpu_scratch_close(mo_gpu_scratch *s, mo_device *device);
 /* Bytes of that, on the device and pinned; of the core the description and its ropes are enough. */
-void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context, int64_t *device,
-                          int64_t *pinned);
+void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context,
+                          const mo_precision_rule *precision, int64_t *device, int64_t *pinned);
 
 mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */

@@ -134,18 +134,20 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     const int layers = gpu->core.spec->layer_count;
     const bool experts = !forward->slices[0].routers_only;
     mo_op *ops = gpu->programs.batch_ops;
-    mo_gpu_ops p = {.core = &gpu->core,
-                    .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
-                    .tokens = forward->tokens,
-                    .chunks = mo_gpu_chunks_seen(forward),
-                    .slices = forward->slice_count,
-                    .single_chunks = 1,
-                    .kv = forward->slices[0].state->kv,
-                    .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
-                    .adapters = &gpu->adapters,
-                    .ops = ops,
-                    .limit = gpu->programs.batch_ops_limit};
+    mo_gpu_ops p = {
+        .core = &gpu->core,
+        .scratch = &gpu->scratch,
+        .vram = gpu->experts.vram,
+        .tokens = forward->tokens,
+        .chunks = mo_gpu_chunks_seen(forward),
+        .slices = forward->slice_count,
+        .single_chunks = 1,
+        .kv = forward->slices[0].state->kv,
+        .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
+        .adapters = &gpu->adapters,
+        .wide = mo_precision_products(&gpu->scratch.wide.rule, forward->tokens) ? &gpu->scratch.wide : NULL,
+        .ops = ops,
+        .limit = gpu->programs.batch_ops_limit};
     mo_status status = MO_OK;
     while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
         const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;

@@ -158,9 +158,10 @@ static void free_engine(srv_engine *e)
 void srv_engine_key(const srv_engine *e, bool weights, char *key, size_t size)
 {
     /* A step of another version may give other bits. */
-    snprintf(key, size, "moraine %s, numerics %d, model %016llx %016llx, kv %d", mo_version(),
+    snprintf(key, size, "moraine %s, numerics %d, model %016llx %016llx, kv %d%s", mo_version(),
              mo_numerics_version(), (unsigned long long)e->info.fingerprint,
-             (unsigned long long)(weights ? srv_weights(e->info.path) : 0), (int)e->options.kv);
+             (unsigned long long)(weights ? srv_weights(e->info.path) : 0), (int)e->options.kv,
+             e->info.prompt_precision == MO_PRECISION_BF16 ? ", prompts in bf16" : "");
 }
 
 static mo_status open_parts(srv_engine *e, mo_error *err)

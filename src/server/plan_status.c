@@ -56,6 +56,7 @@ static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_
     o.device = loading->device;
     o.cpu_moe = loading->cpu_moe;
     o.postfetch = loading->postfetch;
+    o.prompt_precision = loading->prompt_precision;
     o.hot_cache = loading->learning.hot_cache;
     o.threads = loading->threads;
     o.isa = loading->isa;

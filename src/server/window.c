@@ -23,6 +23,7 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.vram_bytes = loading->vram_bytes;
     o.cpu_moe = loading->cpu_moe;
     o.postfetch = loading->postfetch;
+    o.prompt_precision = loading->prompt_precision;
     o.hot_cache = loading->learning.hot_cache;
     o.threads = loading->threads;
     o.isa = loading->isa;

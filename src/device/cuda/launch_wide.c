@@ -4,7 +4,12 @@
 #include "base/status.h"
 #include "device/cuda/launch.h"
 
-enum { GRID_LIMIT = 65535, ROUND_THREADS = 256, ROUND_BLOCKS = 16 /* of a multiprocessor */, WIDE_COMPUTE = 80 };
+enum {
+    GRID_LIMIT = 65535,
+    ROUND_THREADS = 256,
+    ROUND_BLOCKS = 16 /* of a multiprocessor */,
+    WIDE_COMPUTE = 80
+};
 
 static int64_t tiles_of(int64_t n, int64_t each)
 {
@@ -19,6 +24,7 @@ static int launch_round(const mo_op_round *o, int sms, mo_cuda_launch *out)
     }
     *out = (mo_cuda_launch){.kernel = "mo_round",
                             .prelaunch = true,
+                            .patient = true,
                             .grid = {(uint32_t)(blocks < most ? blocks : most), 1, 1},
                             .block = {ROUND_THREADS, 1, 1}};
     return 1;
@@ -32,13 +38,15 @@ static int launch_widen(const mo_op_widen *o, mo_cuda_launch *out, mo_error *err
         return 0;
     }
     if (!f || f->kind == MO_KIND_INTEGER || m->cols % f->block_values != 0 || o->count > GRID_LIMIT) {
-        mo_fail(err, MO_EUNSUPPORTED, "%d matrices of type %d with rows of %d values have no bfloat16 on a GPU",
-                (int)o->count, (int)m->type, (int)m->cols);
+        mo_fail(err, MO_EUNSUPPORTED,
+                "%d matrices of type %d with rows of %d values have no bfloat16 on a GPU", (int)o->count,
+                (int)m->type, (int)m->cols);
         return -1;
     }
     *out = (mo_cuda_launch){
         .kernel = "mo_widen",
         .prelaunch = true,
+        .patient = true,
         .grid = {(uint32_t)tiles_of((int64_t)m->rows * m->cols, MO_WIDEN_WARPS * MO_WIDEN_VALUES),
                  (uint32_t)o->count, 1},
         .block = {32 * MO_WIDEN_WARPS, 1, 1},
@@ -54,15 +62,17 @@ static int launch_product(const mo_op_wide *o, int compute, mo_cuda_launch *out,
     }
     if (compute < WIDE_COMPUTE || tokens > GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "products in bfloat16 of %d rows need a GPU of capability 8.0 and batches of at most 65536 tokens",
+                "products in bfloat16 of %d rows need a GPU of capability 8.0 and batches of at most 65536 "
+                "tokens",
                 (int)o->rows);
         return -1;
     }
-    *out = (mo_cuda_launch){
-        .kernel = "mo_wide",
-        .grid = {(uint32_t)tiles_of(o->matrix.rows, MO_WIDE_ROWS), (uint32_t)tokens, 1},
-        .block = {MO_WIDE_THREADS, 1, 1},
-        .shared = MO_WIDE_SHARED};
+    *out = (mo_cuda_launch){.kernel = "mo_wide",
+                            .prelaunch = true,
+                            .patient = true,
+                            .grid = {(uint32_t)tiles_of(o->matrix.rows, MO_WIDE_ROWS), (uint32_t)tokens, 1},
+                            .block = {MO_WIDE_THREADS, 1, 1},
+                            .shared = MO_WIDE_SHARED};
     return 1;
 }
 

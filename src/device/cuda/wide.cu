@@ -159,5 +159,6 @@ MO_BOUNDED(mo_wide, mo_op_wide, MO_WIDE_THREADS, 2);
 MO_KERNEL(mo_wide, mo_op_wide)
 {
     MO_ALIGNED_SHARED(shared);
+    mo_grid_begin();
     mo_wide_run(op, shared);
 }

@@ -9,8 +9,8 @@
 #include "device/cuda/wide_group.cuh"
 
 enum {
-    MO_WIDE_CHUNKS = MO_WIDE_K / 8,                      /* of 16 bytes in a row of a step */
-    MO_WIDE_PASS = MO_WIDE_THREADS / MO_WIDE_CHUNKS,     /* rows that all threads copy at once */
+    MO_WIDE_CHUNKS = MO_WIDE_K / 8,                  /* of 16 bytes in a row of a step */
+    MO_WIDE_PASS = MO_WIDE_THREADS / MO_WIDE_CHUNKS, /* rows that all threads copy at once */
     MO_WIDE_PASSES = MO_WIDE_ROWS / MO_WIDE_PASS,
 };
 static_assert(MO_WIDE_ROWS == MO_WIDE_TOKENS && MO_WIDE_ROWS == 16 * (MO_WIDE_THREADS / 32),
@@ -38,8 +38,7 @@ static __device__ __forceinline__ int mo_wide_group_of(const mo_op_wide &op, int
     const mo_dgroup *groups = mo_at<const mo_dgroup>(op.groups);
     for (int from = 0; from < op.count; from += 32) {
         const int own = from + (int)threadIdx.x;
-        const int tiles =
-            own < op.count ? (groups[own].count + MO_WIDE_TOKENS - 1) / MO_WIDE_TOKENS : 0;
+        const int tiles = own < op.count ? (groups[own].count + MO_WIDE_TOKENS - 1) / MO_WIDE_TOKENS : 0;
         int until = tiles;
         for (int s = 1; s < 32; s *= 2) {
             const int other = __shfl_sync(MO_FULL, until, max((int)threadIdx.x - s, 0));
@@ -130,9 +129,8 @@ static __device__ __forceinline__ mo_wide_from mo_wide_from_of(const mo_wide_job
 #pragma unroll
     for (int i = 0; i < MO_WIDE_PASSES; i++) {
         const int at = r + i * MO_WIDE_PASS;
-        from.row[i] = job.row + at < job.rows
-                          ? job.wide + (int64_t)(job.row + at) * job.cols * 2 + 16 * chunk
-                          : NULL;
+        from.row[i] =
+            job.row + at < job.rows ? job.wide + (int64_t)(job.row + at) * job.cols * 2 + 16 * chunk : NULL;
         from.token[i] = at < job.count ? job.in + (int64_t)source[at] * job.cols * 2 + 16 * chunk : NULL;
     }
     return from;
@@ -187,8 +185,7 @@ static __device__ __forceinline__ void mo_wide_multiply(float (*acc)[4], const u
 #endif
 }
 
-template <int N>
-static __device__ __forceinline__ void mo_wide_store(const mo_wide_job &job, float (*acc)[4])
+template <int N> static __device__ __forceinline__ void mo_wide_store(const mo_wide_job &job, float (*acc)[4])
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const float scale = job.scale ? *job.scale : 1.0f;

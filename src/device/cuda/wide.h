@@ -13,8 +13,9 @@ enum {
     MO_WIDE_K = 64,
     MO_WIDE_AHEAD = 2, /* steps whose copies are under way */
     MO_WIDE_THREADS = 256,
-    MO_WIDE_BAND = 8, /* row tiles that go through all tokens together, so that both sides stay in the cache */
-    MO_WIDE_HEAD = 1024,                       /* the job and where its tokens are */
+    MO_WIDE_BAND =
+        8, /* row tiles that go through all tokens together, so that both sides stay in the cache */
+    MO_WIDE_HEAD = 1024,                         /* the job and where its tokens are */
     MO_WIDE_SIDE = MO_WIDE_ROWS * MO_WIDE_K * 2, /* bytes of a step's matrix, and of its tokens */
     MO_WIDE_SHARED = MO_WIDE_HEAD + (MO_WIDE_AHEAD + 1) * 2 * MO_WIDE_SIDE,
 };
@@ -23,8 +24,10 @@ enum {
 enum {
     MO_WIDEN_VALUES = 1024,
     MO_WIDEN_WARPS = 8,
-    MO_WIDEN_RAW = 1152, /* most bytes of so many values of a quantized format, and what may be read after them */
-    MO_WIDEN_PITCH = 80, /* bytes from one block of 32 to the next, so that eight of them meet different banks */
+    MO_WIDEN_RAW =
+        1152, /* most bytes of so many values of a quantized format, and what may be read after them */
+    MO_WIDEN_PITCH =
+        80, /* bytes from one block of 32 to the next, so that eight of them meet different banks */
     MO_WIDEN_SHARED = MO_WIDEN_WARPS * (MO_WIDEN_RAW + 32 * MO_WIDEN_PITCH),
 };
 

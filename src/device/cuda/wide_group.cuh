@@ -58,21 +58,17 @@ static __device__ __forceinline__ void mo_wide_send_128(float (*d)[4], uint64_t 
                  : "l"(a), "l"(b));
 }
 
-/* A step: `parts` times 16 values. Nobody looks at the sums before it has ended. N: pieces of 16 tokens. */
-template <int N>
-static __device__ __forceinline__ void mo_wide_multiply_group(float (*acc)[4], const uint8_t *rows,
-                                                              const uint8_t *tokens, int parts)
+/* PARTS times 16 values. Nobody looks at the sums before they have ended. N: pieces of 16 tokens. */
+template <int N, int PARTS>
+static __device__ __forceinline__ void mo_wide_send(float (*acc)[4], uint64_t a, uint64_t b)
 {
-    const uint64_t a = mo_wide_matrix(rows), b = mo_wide_matrix(tokens);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int k = 0; k < MO_WIDE_K / 16; k++) {
-        if (k < parts) {
-            if constexpr (N == 4) {
-                mo_wide_send_64(acc, a + 2 * k, b + 2 * k);
-            } else {
-                mo_wide_send_128(acc, a + 2 * k, b + 2 * k);
-            }
+    for (int k = 0; k < PARTS; k++) {
+        if constexpr (N == 4) {
+            mo_wide_send_64(acc, a + 2 * k, b + 2 * k);
+        } else {
+            mo_wide_send_128(acc, a + 2 * k, b + 2 * k);
         }
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -80,6 +76,19 @@ static __device__ __forceinline__ void mo_wide_multiply_group(float (*acc)[4], c
 #pragma unroll
     for (int n = 0; n < 2 * N; n++) {
         asm volatile("" : MO_WIDE_SUMS(acc[n])::"memory");
+    }
+}
+
+/* A step, the last of which may be half as long. */
+template <int N>
+static __device__ __forceinline__ void mo_wide_multiply_group(float (*acc)[4], const uint8_t *rows,
+                                                              const uint8_t *tokens, int parts)
+{
+    const uint64_t a = mo_wide_matrix(rows), b = mo_wide_matrix(tokens);
+    if (parts == MO_WIDE_K / 16) {
+        mo_wide_send<N, MO_WIDE_K / 16>(acc, a, b);
+    } else {
+        mo_wide_send<N, MO_WIDE_K / 32>(acc, a, b);
     }
 }
 

@@ -77,8 +77,8 @@ static void run_group(const multiplying *p, int number, const mo_dgroup *g)
     }
     const uint16_t *wide =
         mo_op_part(p->job, "wide", p->o->wide + (mo_daddr)(number * values * 2), values * 2);
-    const float *scale = mo_op_floats_or_none(
-        p->job, "matrix.scale", m->scale ? m->scale + (mo_daddr)g->expert * 4 : 0, 1);
+    const float *scale =
+        mo_op_floats_or_none(p->job, "matrix.scale", m->scale ? m->scale + (mo_daddr)g->expert * 4 : 0, 1);
     const float *bias = mo_op_floats_or_none(
         p->job, "matrix.bias", m->bias ? m->bias + (mo_daddr)((int64_t)g->expert * m->rows) * 4 : 0, m->rows);
     for (int64_t i = 0; i < g->count && p->job->status == MO_OK; i++) {

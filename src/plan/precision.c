@@ -1,0 +1,44 @@
+#include "plan/precision.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+
+/* Measured on an H200 (docs/lab-notes.md, "Prompts in bfloat16"): matrices that all tokens share are ahead at 512 tokens already, 2.8 times and more.
+ * Experts are decoded for few rows each, and are ahead from about so many. */
+enum { TOKENS = 256, EXPERT_ROWS = 128, MOST = 1 << 30 };
+
+static const char variable[] = "LLAMA_FP4_PREFILL_M";
+
+mo_status mo_precision_find(mo_precision option, const char *text, mo_precision_rule *out, mo_error *err)
+{
+    mo_precision_rule rule = {.precision = option, .more_than = TOKENS};
+    text = text ? text : getenv(variable);
+    if (option == MO_PRECISION_BF16 && text && *text) {
+        char *end;
+        errno = 0;
+        const long long number = strtoll(text, &end, 10);
+        if (*end || errno || number < 0 || number > MOST) {
+            return mo_fail(
+                err, MO_EINVAL,
+                "%s=%.60s: a whole number of tokens from 0 to %d is needed; set it so, or unset it", variable,
+                text, (int)MOST);
+        }
+        rule.more_than = number;
+        rule.given = true;
+    }
+    *out = rule;
+    return MO_OK;
+}
+
+bool mo_precision_products(const mo_precision_rule *rule, int64_t tokens)
+{
+    return rule->precision == MO_PRECISION_BF16 && tokens > rule->more_than;
+}
+
+bool mo_precision_experts(const mo_precision_rule *rule, int64_t tokens, int used, int experts)
+{
+    return mo_precision_products(rule, tokens) &&
+           (rule->given || tokens * used >= (int64_t)EXPERT_ROWS * experts);
+}

@@ -1,0 +1,150 @@
+/* Prompts in bfloat16: no further from F32 than the exact path is, only where it is asked for and steps are long, told where it does nothing, and never
+ * mixed with what is exact. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "program.h"
+#include "sanitized.h"
+
+#define SIM  " --device sim --profile off"
+#define BF16 SIM " --prompt-precision bf16"
+
+enum { BYTES = SANITIZED ? 500 : 2400 }; /* of text */
+
+static int prepare(void **state)
+{
+    static char text[BYTES];
+    FILE *f = fopen(MO_TEST_TEXT, "rb");
+    if (make_folder(state) != 0 || !f || fread(text, 1, sizeof text, f) != sizeof text) {
+        return -1;
+    }
+    fclose(f);
+    write_file("tale", text, sizeof text);
+    unsetenv("MORAINE_SIM");
+    return setenv("LLAMA_FP4_PREFILL_M", "64", 1);
+}
+
+static bool same_files(const char *a, const char *b)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cmp -s '%s/%s' '%s/%s'", folder, a, folder, b);
+    return system(command) == 0;
+}
+
+static double kl_of(const char *arguments)
+{
+    char command[512];
+    snprintf(command, sizeof command, "eval %s --compare real --json", arguments);
+    assert_int_equal(run(command), 0);
+    json_t *root = json_loads(output, 0, NULL);
+    assert_non_null(root);
+    const double kl = json_real_value(json_object_get(root, "kl_divergence"));
+    json_decref(root);
+    return kl;
+}
+
+/* The same weights as floats, whose products are floats' too, are what both are measured by. */
+static void is_as_near_to_f32_as_exact(void **state)
+{
+    static const char *const formats[] = {"nvfp4", "q8_0"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "quantize '%s' model --force --experts %s --rest %s", MO_TEST_MODEL,
+                 formats[i], formats[i]);
+        assert_int_equal(run(command), 0);
+        assert_int_equal(run("quantize model floats --force --experts f32 --rest f32"), 0);
+        assert_int_equal(run("eval floats tale --kv f32 --device none --profile off --save-logits real"), 0);
+        const double exact = kl_of("model tale --kv f32" SIM), bf16 = kl_of("model tale --kv f32" BF16);
+        print_message("%s: KL of exact products %.3e, in bfloat16 %.3e\n", formats[i], exact, bf16);
+        assert_true(bf16 > 0.0 && bf16 <= exact);
+    }
+}
+
+static void begins_above_a_number_of_tokens(void **state)
+{
+    (void)state;
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact" SIM), 0);
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits lossy" BF16), 0);
+    assert_false(same_files("exact", "lossy"));
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits given --prompt-precision exact" SIM), 0);
+    assert_true(same_files("exact", "given"));
+    /* No step is longer than that, and somebody says so. */
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --batch 64 --save-logits short" BF16), 0);
+    assert_true(same_files("exact", "short"));
+    assert_non_null(strstr(errors, "at most 64 tokens (--batch), and it begins above 64"));
+    expect_failure("eval " MO_TEST_MODEL " tale --prompt-precision fp8" SIM, 2, "exact or bf16");
+    setenv("LLAMA_FP4_PREFILL_M", "many", 1);
+    expect_failure("eval " MO_TEST_MODEL " tale" BF16, 2, "LLAMA_FP4_PREFILL_M=many");
+    setenv("LLAMA_FP4_PREFILL_M", "64", 1);
+}
+
+static void the_cpu_says_once_that_it_does_without(void **state)
+{
+    (void)state;
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact --profile off --device none"), 0);
+    assert_int_equal(run("eval " MO_TEST_MODEL
+                         " tale --save-logits lossy --profile off --device none --prompt-precision bf16"),
+                     0);
+    assert_true(same_files("exact", "lossy"));
+    const char *said = strstr(errors, "--prompt-precision bf16 changes nothing: the CPU computes");
+    assert_non_null(said);
+    assert_null(strstr(said + strlen("--prompt-precision"), "prompt-precision"));
+}
+
+#define RUN "run " MO_TEST_MODEL " --file tale -n 2 --temp 0 --session kept"
+
+static void sessions_are_of_one_precision(void **state)
+{
+    (void)state;
+    static const char *const others[][2] = {{RUN BF16, RUN SIM}, {RUN SIM, RUN BF16}};
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/kept", folder);
+        remove(path);
+        assert_int_equal(run(others[i][0]), 0);
+        assert_int_equal(run(others[i][0]), 0);
+        assert_int_not_equal(run(others[i][1]), 0);
+        assert_non_null(strstr(errors, i == 0 ? "computed with --prompt-precision bf16"
+                                              : "computed with --prompt-precision exact"));
+    }
+}
+
+static int64_t planned_work(const char *arguments)
+{
+    assert_int_equal(run(arguments), 0);
+    json_t *root = json_loads(output, 0, NULL);
+    assert_non_null(root);
+    const json_t *device = json_object_get(root, "device");
+    const int64_t work = json_integer_value(json_object_get(json_object_get(device, "bytes"), "work"));
+    assert_true(work > 0);
+    json_decref(root);
+    return work;
+}
+
+static void the_plan_counts_its_memory(void **state)
+{
+    (void)state;
+    const int64_t exact = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device sim");
+    const int64_t lossy = planned_work("plan " MO_TEST_MODEL
+                                       " --batch 512 --ctx 512 --json --device sim --prompt-precision bf16");
+    assert_true(lossy > exact);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_as_near_to_f32_as_exact),
+        cmocka_unit_test(begins_above_a_number_of_tokens),
+        cmocka_unit_test(the_cpu_says_once_that_it_does_without),
+        cmocka_unit_test(sessions_are_of_one_precision),
+        cmocka_unit_test(the_plan_counts_its_memory),
+    };
+    return cmocka_run_group_tests(tests, prepare, remove_folder);
+}
