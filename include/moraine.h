@@ -203,6 +203,10 @@ typedef struct mo_model_options {
     /* Lossy where it is BF16 and a device computes: the products of large steps. Its memory counts some more for that. What sessions hold
      * is then not what the same text has elsewhere: saved states are refused where it is another. */
     mo_precision prompt_precision;
+
+    /* The ranks that share the model's layers, of which this is rank 0 (mo_cluster_open()); it outlives the model, and has one at a
+     * time. NULL, or a cluster of one rank: all of it is here. */
+    struct mo_cluster *cluster;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -249,6 +253,45 @@ MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t 
 
 /* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
 MO_API int mo_model_layer_experts(const mo_model *model, int layer);
+
+/* ---- Several machines ------------------------------------------------------------------------- */
+
+/* The ranks of a run: processes that mpirun started, each with the model file and a run of its layers. Rank 0 leads: it opens models with
+ * `cluster` set and uses them as always, with the same results; the others follow. What passes between ranks is not encrypted. */
+typedef struct mo_cluster mo_cluster;
+
+typedef struct mo_cluster_options {
+    size_t size;
+    /* A rank that is not heard of for so long, or a step in which nothing moves, ends the run: every step fails from then on with MO_EIO
+     * and a sentence that names the rank. 0.1 to 3600; by default 10. */
+    double timeout_s;
+    /* Called once, by any thread, when that happens; may be NULL. */
+    void (*lost)(void *user, const char *why);
+    void *user;
+} mo_cluster_options;
+
+MO_API void mo_cluster_options_init(mo_cluster_options *options, size_t size);
+static inline mo_cluster_options mo_cluster_options_default(void)
+{
+    mo_cluster_options o;
+    mo_cluster_options_init(&o, sizeof o);
+    return o;
+}
+
+/* The library by which ranks reach each other, such as "Open MPI v4.1.4"; NULL: this build has none. A constant. */
+MO_API const char *mo_cluster_library(void);
+
+/* Joins the run, in each of its processes, once. options may be NULL. A process that nobody started with others is a cluster of one. */
+MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
+/* In rank 0, after its models: the others are told that the run ends. */
+MO_API void mo_cluster_close(mo_cluster *cluster);
+MO_API int mo_cluster_rank(const mo_cluster *cluster);
+MO_API int mo_cluster_ranks(const mo_cluster *cluster);
+
+/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK) or the
+ * run ends otherwise. path: the file, here; options: threads, ceiling and reading of this rank; what sessions are comes from rank 0. */
+MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
+                                   mo_error *err);
 
 /* ---- Reports ---------------------------------------------------------------------------------- */
 

@@ -73,17 +73,18 @@ def rooms():
         "hotcache": "which experts deserve a place",
         "engine": "sessions, state, step, CPU layers",
         "gpu": "a model on a device: memory, link, core, lanes ...",
+        "cluster": "several ranks",
         "api": "opening, learning, the public functions",
         "server": "HTTP, dialects, scheduler, prefix cache",
         "hub": "models by name: store, fetching",
         "cli": "one file per command",
     }
     place = {  # x, y, width
-        "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "api": (20, 138, 920), "gpu": (420, 208, 440), "hotcache": (410, 278, 220),
+        "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "api": (20, 138, 920), "gpu": (420, 208, 430), "cluster": (866, 208, 86), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
         "dialogue": (20, 418, 175), "grammar": (20, 488, 175),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
-        "gguf": (20, 628, 610), "numeric": (20, 698, 750), "net": (782, 698, 84), "template": (876, 698, 64), "base": (20, 758, 920),
+        "gguf": (20, 628, 610), "numeric": (20, 698, 750), "net": (782, 698, 102), "template": (888, 698, 64), "base": (20, 758, 920),
     }
     assert set(place) == set(may) == set(purpose), "a room is missing here or in rooms.sh"
     for room, (x, y, width) in place.items():

@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
     esbuild node-marked node-highlight.js libjs-katex)
-test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium)
+test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium libopenmpi-dev openmpi-bin)
 package=(dpkg-dev debhelper)
 
 case "$(uname -m)" in

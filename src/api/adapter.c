@@ -10,6 +10,9 @@ mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, m
     MO_OWN_ERROR(err)
     mo_lora lora;
     *out = NULL;
+    if (model->cluster) {
+        return mo_fail(err, MO_EUNSUPPORTED, "a model that is divided among ranks cannot have `adapters`");
+    }
     mo_status status = mo_lora_load(model->checkpoint, path, true, &lora, err);
     if (status == MO_OK) {
         status = mo_engine_adapter_fits(model->engine, &lora, err);

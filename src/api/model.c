@@ -89,7 +89,8 @@ static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, c
                               .adapters = o->adapters,
                               .adapter_count = o->adapter_count,
                               .adapter_bytes = o->adapter_bytes,
-                              .precision = means->precision};
+                              .precision = means->precision,
+                              .range = m->range};
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
@@ -241,7 +242,7 @@ static mo_status open_text(mo_model *m, const char *given, mo_error *err)
     return status;
 }
 
-static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error *err)
+mo_status mo_model_find_means(const mo_model_options *o, mo_means *means, mo_error *err)
 {
     return mo_means_find(&(mo_means_ask){.ram_bytes = o->ram_bytes,
                                          .vram_bytes = o->vram_bytes,
@@ -255,16 +256,77 @@ static mo_status find_means(const mo_model_options *o, mo_means *means, mo_error
                          means, err);
 }
 
-mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
+/* A model of several ranks: others get their layers, and this one what is left of the range, the batch and the context. */
+static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_means *means,
+                        const mo_kernels *kernels, mo_error *err)
+{
+    mo_needs_options needs = needs_of(m, o, kernels, means);
+    if (!o->cluster || mo_cluster_ranks(o->cluster) < 2) {
+        return MO_OK;
+    }
+    if (atomic_exchange(&o->cluster->used, true)) {
+        return mo_fail(err, MO_EUNSUPPORTED, "ranks share one model at a time; close the other one first");
+    }
+    m->cluster = o->cluster;
+    const mo_status status = mo_cluster_divide(o->cluster, path, o, means, &needs, err);
+    m->range = needs.range;
+    return status;
+}
+
+/* Everything but text. */
+static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o, const mo_kernels *kernels,
+                              mo_error *err)
+{
+    mo_means means = {0};
+    mo_status status = mo_pool_create(o->threads, &m->pool, err);
+    if (status == MO_OK) {
+        status = mo_model_find_means(o, &means, err);
+    }
+    if (status == MO_OK) {
+        status = divide(m, path, o, &means, kernels, err);
+    }
+    if (status == MO_OK) {
+        status = open_files(m, path, o, &means, kernels, err);
+    }
+    m->device = means.device;
+    if (status == MO_OK) {
+        status =
+            mo_learning_open(&m->opened, &o->learning, &means.hot, o->progress, o->user, &m->learning, err);
+    }
+    if (status == MO_OK) {
+        status = open_gpu(m, o, kernels, &means, err);
+    }
+    if (status == MO_OK) {
+        status = open_engine(m, o, kernels, &means, err);
+    }
+    if (status == MO_OK) {
+        status = mo_model_open_adapters(m, o, err);
+    }
+    if (status == MO_OK) {
+        status = mo_reports_open(m, err);
+    }
+    if (status == MO_OK) {
+        status = mo_checkpoint_check(m->checkpoint, err);
+    }
+    if (status == MO_OK) {
+        tell_precision(m, o, &means);
+    }
+    return status;
+}
+
+static mo_status open_model(const char *path, const mo_model_options *options, mo_layer_range range,
+                            mo_model **out, mo_error *err)
 {
     mo_model_options o = defaults;
     const mo_kernels *kernels = NULL;
-    mo_means means = {0};
-    MO_OWN_ERROR(err)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
     if (status == MO_OK) {
         status = check_options(&o, err);
+    }
+    const bool divided = range.count || (o.cluster && mo_cluster_ranks(o.cluster) > 1);
+    if (status == MO_OK && divided) {
+        status = mo_cluster_check_options(&o, err);
     }
     if (status == MO_OK) {
         status = mo_kernels_select(o.isa, &kernels, err);
@@ -276,55 +338,50 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
     if (!m) {
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
+    m->range = range;
     pthread_mutex_init(&m->profile_lock, NULL);
     sigset_t before;
     if (o.map) {
         mo_mapped_enter(&before);
     }
-    status = mo_pool_create(o.threads, &m->pool, err);
-    if (status == MO_OK) {
-        status = find_means(&o, &means, err);
-    }
-    if (status == MO_OK) {
-        status = open_files(m, path, &o, &means, kernels, err);
-    }
-    m->device = means.device;
-    if (status == MO_OK) {
-        status = mo_learning_open(&m->opened, &o.learning, &means.hot, o.progress, o.user, &m->learning, err);
-    }
-    if (status == MO_OK) {
-        status = open_gpu(m, &o, kernels, &means, err);
-    }
-    if (status == MO_OK) {
-        status = open_engine(m, &o, kernels, &means, err);
-    }
-    if (status == MO_OK) {
-        status = mo_model_open_adapters(m, &o, err);
-    }
-    if (status == MO_OK) {
-        status = mo_reports_open(m, err);
-    }
-    if (status == MO_OK) {
-        status = mo_checkpoint_check(m->checkpoint, err);
-    }
+    status = open_weights(m, path, &o, kernels, err);
     if (o.map) {
         mo_mapped_leave(&before);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && !range.count) {
         status = open_text(m, o.chat_template, err);
+    }
+    if (status == MO_OK && m->cluster) {
+        status = mo_cluster_join(m->cluster, m->engine, &m->leader, err);
     }
     if (status != MO_OK) {
         mo_model_close(m);
         return status;
     }
-    tell_precision(m, &o, &means);
     *out = m;
     return MO_OK;
+}
+
+mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    return open_model(path, options, (mo_layer_range){0}, out, err);
+}
+
+mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
+                             mo_model **out, mo_error *err)
+{
+    return open_model(path, options, range, out, err);
 }
 
 void mo_model_close(mo_model *model)
 {
     if (model) {
+        mo_leader_close(model->leader);
+        if (model->cluster) {
+            mo_cluster_give_up(model->cluster);
+            atomic_store(&model->cluster->used, false);
+        }
         mo_model_close_templates(model);
         mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
@@ -359,7 +416,7 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
         .path = mo_checkpoint_path(model->checkpoint),
         .isa = model->engine->kernels->name,
         .threads = mo_pool_threads(model->pool),
-        .layers = f->layer_count,
+        .layers = f->all_count,
         .vocab = f->vocab,
         .width = f->width,
         .context = model->engine->context,
@@ -375,13 +432,13 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
         .rewinds = true,
         .prompt_precision = model->engine->precision,
     };
-    for (int i = 0; i < f->layer_count; i++) {
-        const mo_layer *l = &f->layers[i];
+    for (int i = 0; i < f->all_count; i++) {
+        const mo_layer *l = &f->all_layers[i];
         info.rewinds &= l->mixer == MO_MIXER_ATTENTION &&
                         (l->attention.window == 0 || l->attention.window >= info.context);
-        if (f->layers[i].routed) {
-            info.experts = f->layers[i].moe.experts;
-            info.experts_used = f->layers[i].moe.used;
+        if (l->routed) {
+            info.experts = l->moe.experts;
+            info.experts_used = l->moe.used;
         }
     }
     mo_gguf_string_or(g, "general.architecture", "", &info.architecture, NULL);

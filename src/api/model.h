@@ -2,6 +2,7 @@
 #ifndef MO_API_MODEL_H
 #define MO_API_MODEL_H
 
+#include "api/cluster.h"
 #include "api/learning.h"
 #include "dialogue/style.h"
 #include "engine/adapter.h"
@@ -27,6 +28,9 @@ struct mo_model {
     mo_learning *learning;        /* under the engine's lock */
     pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
+    mo_layer_range range;                     /* the layers that are here; count 0: all */
+    mo_cluster *cluster;                      /* whose ranks have the other layers; NULL: all are here */
+    mo_leader *leader;                        /* of them */
     mo_adapter_use adapters[MO_ADAPTERS_MAX]; /* that were opened with it, as new sessions have them */
     int adapter_count;
     mo_reports *reports;
@@ -50,6 +54,12 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
  * read is an error; the file's are not. */
 mo_status mo_model_open_templates(mo_model *model, const char *given, mo_error *err);
 void mo_model_close_templates(mo_model *model);
+
+/* Opens some of a file's layers, without what is about text, for a rank that follows (cluster.c). */
+mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
+                             mo_model **out, mo_error *err);
+/* What there is to plan with, by these options. */
+mo_status mo_model_find_means(const mo_model_options *options, mo_means *out, mo_error *err);
 
 /* Opens the adapters that the options name (adapter.c), when the engine is there. */
 mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err);

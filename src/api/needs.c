@@ -262,7 +262,8 @@ static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *
 
 mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err)
 {
-    const mo_load_options describe = {.describe = true, .interleave = options->interleave};
+    const mo_load_options describe = {
+        .describe = true, .interleave = options->interleave, .range = options->range};
     mo_checkpoint *model = NULL;
     mo_bricks *bricks = NULL;
     *out = (mo_needs){0};

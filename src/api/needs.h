@@ -4,6 +4,7 @@
 #define MO_API_NEEDS_H
 
 #include "engine/state.h"
+#include "model/load.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
 
@@ -24,6 +25,7 @@ typedef struct mo_needs_options {
     int adapter_count;
     int64_t adapter_bytes;       /* for more of them */
     mo_precision_rule precision; /* of a device's batches */
+    mo_layer_range range;        /* these layers alone */
 } mo_needs_options;
 
 typedef struct mo_needs {

@@ -149,6 +149,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
                                      .leave_table = !o->map,
                                      .leave_layer = o->map ? NULL : leave,
                                      .context = m->context,
+                                     .range = o->needs.range,
                                      .pool = o->pool,
                                      .progress = o->progress,
                                      .user = o->user};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "commands.h"
 #include "default_model.h"
 #include "device.h"
@@ -547,6 +548,13 @@ int cli_bench(int argc, char **argv)
     if (!check_alone("--svg draws the speeds of", svg != NULL, parallel || server.url) ||
         !check_alone("--depth is measured with", s.depth > 0, parallel || server.url)) {
         return CLI_USAGE;
+    }
+    if (cli_cluster() && (synthetic || server.url)) {
+        fprintf(stderr, "moraine bench: with several ranks give a model file that each of them has\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_follows("bench", argv[first], &l, &code)) {
+        return code;
     }
     if (!cli_check_writable("bench", "--svg", svg)) {
         return CLI_FAILED;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "commands.h"
 #include "default_model.h"
 #include "infile.h"
@@ -577,6 +578,9 @@ int cli_eval(int argc, char **argv)
     }
     /* A lone argument is a text where there is none else, unless it looks like a model. */
     const bool alone = argc - first == 1 && texts.count == 0 && !ids && !cli_model_name(argv[first]);
+    if (cli_cluster_follows("eval", alone ? NULL : argv[first], &l, &code)) {
+        return code;
+    }
     if (argc - first == 2 || alone) {
         e.passages[e.passage_count++].path = argv[argc - 1];
     }

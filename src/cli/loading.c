@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "messages.h"
 #include "signals.h"
 #include "terminal.h"
@@ -211,6 +212,11 @@ static void tell_useless(const char *command, const cli_loading *l, mo_model *mo
                 "moraine %s: note: --streaming is not needed: VRAM, RAM and disk are used as the plan says\n",
                 command);
     }
+    if (l->divide && !cli_cluster()) {
+        fprintf(stderr,
+                "moraine %s: note: --divide changes nothing: no other ranks were started, as mpirun does\n",
+                command);
+    }
     tell_variables(command);
     if (l->postfetch && !device.name) {
         fprintf(stderr, "moraine %s: note: --postfetch changes nothing: no device is used\n", command);
@@ -230,8 +236,9 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->batch = l->batch;
     out->sessions = (int)l->sessions;
     out->map = l->map;
-    if (!set_tiers(command, l, out) || !cli_loading_kv(command, l, &out->kv) ||
-        !cli_loading_precision(command, l, &out->prompt_precision) ||
+    out->cluster = cli_cluster_rank() == 0 ? cli_cluster() : NULL;
+    if (!cli_cluster_divide(command, l->divide) || !set_tiers(command, l, out) ||
+        !cli_loading_kv(command, l, &out->kv) || !cli_loading_precision(command, l, &out->prompt_precision) ||
         !cli_loading_device(command, l, &out->device, &out->vram_bytes, &out->postfetch)) {
         return false;
     }

@@ -25,6 +25,7 @@ typedef struct cli_loading {
     bool skip_missing;
     bool streaming; /* the three tiers' switch, which is no more than told */
     const char *device, *postfetch, *prompt_precision;
+    const char *divide; /* NULL: auto */
     uint64_t vram;
     cli_adapters adapters;
     cli_learning learning;
@@ -155,6 +156,14 @@ typedef struct cli_loading {
          NULL,                                                                                               \
          "a note alone: what does not fit comes from RAM or disk by itself",                                 \
          &(l).streaming,                                                                                     \
+         0,                                                                                                  \
+         0},                                                                                                 \
+        {"divide",                                                                                           \
+         0,                                                                                                  \
+         CLI_TEXT,                                                                                           \
+         "layers|auto",                                                                                      \
+         "started by mpirun: how the ranks share the model; layers: each has a run of them (auto)",          \
+         &(l).divide,                                                                                        \
          0,                                                                                                  \
          0},                                                                                                 \
         CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)

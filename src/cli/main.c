@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster.h"
 #include "commands.h"
 #include "learning.h"
 #include "messages.h"
@@ -94,6 +95,11 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     (void)user;
     snprintf(said, sizeof said, "%s", text);
     cli_name_options(said, sizeof said);
+    if (cli_cluster_rank() > 0) {
+        fprintf(stderr, "moraine: rank %d: %s: %s: %s\n", cli_cluster_rank(), level_names[level], subsystem,
+                said);
+        return;
+    }
     fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, said);
 }
 
@@ -160,7 +166,8 @@ int main(int argc, char **argv)
     occupy_standard_files();
     cli_signals_catch(argc > 1 && strcmp(argv[1], "chat") == 0);
     mo_log_set(on_log, NULL, wanted_level());
-    int code = cli_learning_code(run(argc, argv));
+    const bool joined = argc < 2 || cli_cluster_begin(argv[1]);
+    int code = joined ? cli_cluster_end(cli_learning_code(run(argc, argv))) : CLI_FAILED;
     code = cli_stdout_finish() ? code : code == CLI_OK ? CLI_FAILED : code;
     return cli_interrupt_code(code);
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "commands.h"
 #include "constraint.h"
 #include "conversation.h"
@@ -308,6 +309,9 @@ int cli_run(int argc, char **argv)
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
+        return code;
+    }
+    if (cli_cluster_follows("run", argv[first], &l, &code)) {
         return code;
     }
     cli_session_file *saved = NULL;

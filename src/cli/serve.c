@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "commands.h"
 #include "default_model.h"
 #include "infile.h"
@@ -539,6 +540,13 @@ int cli_serve(int argc, char **argv)
     }
     for (int i = first; i < words_count && model_count < MODELS_MAX; i++) {
         models[model_count++] = words[i];
+    }
+    if (cli_cluster() && model_count > 1) {
+        fprintf(stderr, "moraine serve: several ranks share one model; name one\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_follows("serve", model_count ? models[0] : NULL, &m.loading, &code)) {
+        return code;
     }
     return serve(&s, &m, models, model_count);
 }

@@ -66,6 +66,10 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
     if (state->length != 0 || count < 1) {
         return mo_fail(err, MO_EINVAL, "discovery needs tokens and a session that holds none yet");
     }
+    if (engine->relay) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "experts are not discovered ahead where a model's layers are divided among ranks");
+    }
     if (!tiers || !tiers->store) {
         return MO_OK;
     }

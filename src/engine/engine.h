@@ -8,6 +8,7 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
+#include "engine/relay.h"
 #include "engine/split.h"
 #include "engine/workspace.h"
 #include "model/load.h"
@@ -43,6 +44,9 @@ typedef struct mo_engine {
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
     mo_precision precision;    /* the accelerator's, also when it is lost: states are from before */
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
+    const mo_relay
+        *relay; /* the ranks that have further layers; set before the first session. NULL: all are here */
+    atomic_ullong layers_run; /* by the CPU; any thread may look whether something moves */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
     mo_workspace space;

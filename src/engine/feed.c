@@ -78,6 +78,10 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
                        (long long)mo_sampler_vocab(f->sampler), (long long)vocab);
     }
+    if (f->routes && s->engine->relay) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "the experts of tokens are not told where a model's layers are divided among ranks");
+    }
     if (f->top < 0 || f->top > MO_TOP_MAX || (f->top && !f->logprobs) || (f->logprobs && !f->sampler)) {
         return mo_fail(
             err, MO_EINVAL,

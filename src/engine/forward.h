@@ -44,6 +44,8 @@ typedef struct mo_forward {
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;
+    bool
+        forget; /* the step failed, and what other ranks had of its states is lost: nothing of them is of use */
     bool begun;           /* states are being written: a recurrent one is lost if the step fails */
     atomic_bool overflow; /* a key or value does not fit the KV format */
     atomic_bool infinite; /* the residual stream is not finite */

@@ -63,7 +63,11 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
         free(s);
         return status;
     }
-    const mo_status placed = place_state(engine, &s->state, err);
+    const mo_relay *relay = engine->relay;
+    mo_status placed = place_state(engine, &s->state, err);
+    if (placed == MO_OK && relay) {
+        placed = relay->open_state(relay->owner, kv, context, &s->state.number, err);
+    }
     if (placed != MO_OK) {
         mo_session_close(s);
         return placed;
@@ -143,6 +147,9 @@ void mo_session_close(mo_session *session)
         mo_touch_destroy(&session->touch);
         if (session->state.gpu_session) {
             session->state.accelerator->close_session(&session->state);
+        }
+        if (session->state.number) {
+            session->engine->relay->close_state(session->engine->relay->owner, session->state.number);
         }
         mo_block_pool *pool = session->state.here.pool;
         mo_state_drop(&session->state);

@@ -27,6 +27,9 @@ mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits)
 void mo_snapshot_close(mo_snapshot *snapshot)
 {
     if (snapshot) {
+        if (snapshot->number) {
+            snapshot->engine->relay->close_snapshot(snapshot->engine->relay->owner, snapshot->number);
+        }
         if (snapshot->blocks.pool && !snapshot->on_device) {
             mo_block_pool *pool = snapshot->blocks.pool;
             mo_block_pool_join(pool);
@@ -71,13 +74,17 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
         status =
             mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
     }
+    if (status == MO_OK && engine->relay) {
+        s->engine = engine;
+        status = engine->relay->open_snapshot(engine->relay->owner, state->number, &s->number, err);
+    }
     if (status != MO_OK) {
         mo_snapshot_close(s);
         return status;
     }
     mo_blocks_share(&s->blocks, mo_state_place(state), state->length);
     s->kv = state->kv;
-    s->layers = engine->spec->layer_count;
+    s->layers = mo_spec_layers(engine->spec);
     s->precision = engine->precision;
     s->adapters = session->adapters.identity;
     s->mark = mo_state_mark_of(state);
@@ -104,6 +111,23 @@ static mo_status copy_blocks(const mo_engine *engine, mo_blocks *to, const mo_bl
                        : mo_fail(err, MO_EDEVICE, "the device was lost, and with it what was kept there");
 }
 
+/* What the ranks behind this one hold of the snapshot; at most until they are lost. */
+static mo_status save_elsewhere(const mo_snapshot *s, uint8_t *out, size_t bytes, mo_error *err)
+{
+    pthread_mutex_lock(&s->engine->lock);
+    const mo_relay *relay = s->engine->relay;
+    const mo_status status = relay->save(relay->owner, s->number, out, bytes, err);
+    pthread_mutex_unlock(&s->engine->lock);
+    return status;
+}
+
+/* Bytes of a saved state that belong to layers behind those of this rank. */
+static int64_t bytes_elsewhere(const mo_engine *engine, const mo_state *state, int64_t length)
+{
+    const mo_model_spec *spec = engine->spec;
+    return engine->relay ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
+}
+
 static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **bytes, size_t *size,
                       mo_error *err)
 {
@@ -111,10 +135,15 @@ static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **b
     mo_status status = mo_state_view(&view, s->engine->spec, s->kv, s->context, s->engine->batch, blocks,
                                      s->mark.length, err);
     if (status == MO_OK) {
-        *size = mo_state_saved_bytes(&view);
+        const size_t own = mo_state_saved_bytes(&view);
+        *size = own + (size_t)bytes_elsewhere(s->engine, &view, s->mark.length);
         *bytes = malloc(*size ? *size : 1);
         if (*bytes) {
             mo_state_save(&view, *bytes);
+            status = s->number ? save_elsewhere(s, *bytes + own, *size - own, err) : MO_OK;
+            if (status != MO_OK) {
+                free(*bytes);
+            }
         } else {
             status = mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state (%.1f MiB)",
                              (double)*size / (1 << 20));
@@ -173,7 +202,14 @@ static mo_status restore_bytes(mo_session *session, const uint8_t *bytes, size_t
                        (long long)all, (long long)mo_state_least(state, mark), (long long)length);
     }
     if (!state->gpu_session) {
-        const mo_status status = mo_state_restore(state, bytes, size, all, err);
+        mo_engine *engine = session->engine;
+        const size_t rest = (size_t)bytes_elsewhere(engine, state, all);
+        mo_status status = mo_state_restore(state, bytes, size > rest ? size - rest : 0, all, err);
+        if (status == MO_OK && engine->relay) {
+            pthread_mutex_lock(&engine->lock);
+            status = engine->relay->load(engine->relay->owner, state, all, bytes + size - rest, err);
+            pthread_mutex_unlock(&engine->lock);
+        }
         return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
     }
     mo_state copy;
@@ -198,8 +234,13 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
     mo_blocks *blocks = (mo_blocks *)&s->blocks; /* it still has what it had, but shares it */
     const mo_state_mark mark = {length, s->mark.written, s->mark.restored};
     if (s->engine == session->engine && blocks->pool == mo_state_place(state)->pool) {
-        mo_state_adopt(state, blocks, mark);
-        return MO_OK;
+        const mo_relay *relay = s->engine->relay;
+        const mo_status told =
+            relay ? relay->restore(relay->owner, state->number, s->number, length, err) : MO_OK;
+        if (told == MO_OK) {
+            mo_state_adopt(state, blocks, mark);
+        }
+        return told;
     }
     if (s->engine == session->engine && state->gpu_session && !s->on_device) {
         return send(session, blocks, mark, state->context == s->context, err);
@@ -219,7 +260,7 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
 static mo_status check_restore(const mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
     const mo_model_spec *spec = session->engine->spec;
-    if (s->kv != session->state.kv || s->vocab != spec->vocab || s->layers != spec->layer_count) {
+    if (s->kv != session->state.kv || s->vocab != spec->vocab || s->layers != mo_spec_layers(spec)) {
         return mo_fail(
             err, MO_EINVAL,
             "the saved state belongs to another model or another format of keys and values; start anew");

@@ -20,6 +20,7 @@ struct mo_snapshot {
     mo_blocks blocks;
     bool on_device;  /* so are they */
     int64_t context; /* of the session's tables */
+    int64_t number;  /* by which other ranks know it; 0: none does */
     /* As bytes: */
     uint8_t *state;
     size_t state_bytes;

@@ -43,6 +43,12 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
                             .circular = length * MO_KV_BLOCK < context};
 }
 
+/* Are some of the model's layers elsewhere? */
+static bool elsewhere(const mo_model_spec *spec)
+{
+    return spec->all_count > spec->layer_count;
+}
+
 static int64_t block_bytes(const mo_state_layer *l)
 {
     return l->recurrent ? l->delta_at + l->delta_values * (int64_t)sizeof(float) : mo_kv_block_bytes(l->kv);
@@ -205,6 +211,9 @@ static bool lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, in
         table += l->length;
         s->recurrent |= l->recurrent;
     }
+    for (int i = 0; elsewhere(spec) && i < spec->all_count; i++) {
+        s->recurrent |= spec->all_layers[i].mixer != MO_MIXER_ATTENTION;
+    }
     return true;
 }
 
@@ -278,18 +287,29 @@ static int64_t first_seen(const mo_state_layer *l, int64_t position)
     return l->window && position >= l->window ? position - l->window + 1 : 0;
 }
 
-/* Is all that a sequence of `length` sees still there, of one that is marked so? */
+/* Is all that a layer sees of a sequence of `length` still there, of one that is marked so? */
+static bool layer_goes_back(const mo_state_layer *l, const mo_state_mark *mark, int64_t length)
+{
+    const int64_t oldest = first_seen(l, length);
+    const bool overwritten = l->circular && oldest + l->length * MO_KV_BLOCK < mark->written;
+    return !l->recurrent && !overwritten &&
+           !(length < mark->restored && oldest < first_seen(l, mark->restored));
+}
+
+/* Does any layer of the model lack it, also of those that are elsewhere? */
 static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t length)
 {
     if (length >= mark->length) {
         return length == mark->length;
     }
     for (int i = 0; i < s->spec->layer_count; i++) {
-        const mo_state_layer *l = &s->layers[i];
-        const int64_t oldest = first_seen(l, length);
-        const bool overwritten = l->circular && oldest + l->length * MO_KV_BLOCK < mark->written;
-        if (l->recurrent || overwritten ||
-            (length < mark->restored && oldest < first_seen(l, mark->restored))) {
+        if (!layer_goes_back(&s->layers[i], mark, length)) {
+            return false;
+        }
+    }
+    for (int i = 0; elsewhere(s->spec) && i < s->spec->all_count; i++) {
+        const mo_state_layer l = describe(&s->spec->all_layers[i], s->kv, s->context, s->batch);
+        if (!layer_goes_back(&l, mark, length)) {
             return false;
         }
     }
@@ -406,13 +426,27 @@ static int64_t saved_vectors(const mo_kv_shape *s)
     return s->tail && !mo_kv_coded(s->type) ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
 }
 
+static int64_t saved_layer(const mo_state_layer *l, int64_t length)
+{
+    return l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
+                        : (length - first_seen(l, length)) * l->kv.heads * saved_vectors(&l->kv);
+}
+
 static int64_t saved_bytes(const mo_state *s, int64_t length)
 {
     int64_t bytes = 0;
     for (int i = 0; i < s->spec->layer_count; i++) {
-        const mo_state_layer *l = &s->layers[i];
-        bytes += l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
-                              : (length - first_seen(l, length)) * l->kv.heads * saved_vectors(&l->kv);
+        bytes += saved_layer(&s->layers[i], length);
+    }
+    return bytes;
+}
+
+int64_t mo_state_saved_part(const mo_state *s, int first, int end, int64_t length)
+{
+    int64_t bytes = 0;
+    for (int i = first; i < end; i++) {
+        const mo_state_layer l = describe(&s->spec->all_layers[i], s->kv, s->context, s->batch);
+        bytes += saved_layer(&l, length);
     }
     return bytes;
 }

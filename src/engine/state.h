@@ -43,7 +43,7 @@ typedef struct mo_state {
     int64_t
         written; /* one past the last position ever written since the last reset: what circular tables have lost */
     int64_t restored; /* the length it was restored with: a window has nothing older than it saw there */
-    bool recurrent;   /* some layer cannot be trimmed */
+    bool recurrent;   /* some layer cannot be trimmed, here or elsewhere */
     bool anew;        /* what it held was forgotten or replaced since the last step */
     mo_blocks here;   /* in RAM; with a device of those layers alone that the CPU computes */
     mo_blocks there;  /* on the device; its pool is NULL where the state is in RAM */
@@ -51,6 +51,7 @@ typedef struct mo_state {
     const struct mo_accelerator *accelerator; /* whose gpu_session it is */
     mo_state_layer *layers;
     uint8_t **tables; /* of all layers */
+    int64_t number;   /* by which other ranks know it (engine/relay.h); 0: none does */
 } mo_state;
 
 /* What states of a model are made for. */
@@ -129,6 +130,9 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
 /* The bytes that stand for the state at its length, for saving: only what is filled. The layout depends on spec, kv and
  * length, not on context or batch. Saving and restoring work in RAM. */
 size_t mo_state_saved_bytes(const mo_state *s);
+/* Of these bytes at `length`, those of layers first .. end - 1 of the whole model, of which some are elsewhere: what each part of it
+ * saves follows what the one before it does. */
+int64_t mo_state_saved_part(const mo_state *s, int first, int end, int64_t length);
 void mo_state_save(const mo_state *s, uint8_t *out);
 /* MO_EINVAL when bytes does not fit `length` positions of this state, which then is as it was; MO_ENOMEM: it is empty. */
 mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t length, mo_error *err);

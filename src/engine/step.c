@@ -32,7 +32,8 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
                 (long long)s->state->context);
         }
         for (int64_t j = 0; j < s->count; j++, t++) {
-            if (s->tokens[j] < 0 || s->tokens[j] >= forward->spec->vocab) {
+            if (forward->spec->first_layer == 0 &&
+                (s->tokens[j] < 0 || s->tokens[j] >= forward->spec->vocab)) {
                 return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens",
                                s->tokens[j], (long long)forward->spec->vocab);
             }
@@ -119,23 +120,31 @@ static const uint8_t *embedding_row(mo_forward *forward, int32_t token, int64_t 
     return NULL;
 }
 
+static bool embed_token(mo_forward *forward, int64_t t, int thread)
+{
+    const mo_weights *e = &forward->spec->embed;
+    const int64_t n = forward->spec->width;
+    const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
+    const int32_t token = s->tokens[forward->w->position[t] - s->state->length];
+    float *x = forward->w->x + t * n;
+    const uint8_t *row = embedding_row(forward, token, mo_format_row_bytes(mo_format_of(e->type), n), thread);
+    if (!row) {
+        return false;
+    }
+    forward->k->dequantize(e->type, row, n, x);
+    if (forward->spec->embed_scale != 1.0f) {
+        forward->k->scale(x, forward->spec->embed_scale, n);
+    }
+    return true;
+}
+
+/* The stream of a rank with later layers has come from the one before it. */
 static void embed(void *ctx, int64_t begin, int64_t end, int thread)
 {
     mo_forward *forward = ctx;
-    const mo_weights *e = &forward->spec->embed;
-    const int64_t n = forward->spec->width;
-    const int64_t row_bytes = mo_format_row_bytes(mo_format_of(e->type), n);
     for (int64_t t = begin; t < end; t++) {
-        const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
-        const int32_t token = s->tokens[forward->w->position[t] - s->state->length];
-        float *x = forward->w->x + t * n;
-        const uint8_t *row = embedding_row(forward, token, row_bytes, thread);
-        if (!row) {
+        if (forward->spec->first_layer == 0 && !embed_token(forward, t, thread)) {
             return;
-        }
-        forward->k->dequantize(e->type, row, n, x);
-        if (forward->spec->embed_scale != 1.0f) {
-            forward->k->scale(x, forward->spec->embed_scale, n);
         }
         for (int r = 0; r < forward->engine->rope_count; r++) {
             const int64_t stride = forward->w->rope_stride;
@@ -191,8 +200,11 @@ static mo_status run(mo_forward *forward, mo_error *err)
         if (status != MO_OK) {
             return status;
         }
+        atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
     }
-    return mo_logits_emit(forward, err);
+    const mo_relay *relay = forward->engine->relay;
+    status = relay ? relay->step(relay->owner, forward, err) : MO_OK;
+    return status == MO_OK ? mo_logits_emit(forward, err) : status;
 }
 
 /* What was computed from a file that is not whole any more counts for nothing, whatever came of it. */
@@ -280,7 +292,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
     for (int i = 0; i < count; i++) {
         if (status == MO_OK) {
             slices[i].state->length += slices[i].count;
-        } else if (slices[i].state->recurrent && forward.begun) {
+        } else if ((slices[i].state->recurrent && forward.begun) || forward.forget) {
             mo_state_reset(slices[i].state);
         }
     }

@@ -60,12 +60,13 @@ static bool stays(const loader *l, const mo_binding *w)
     return l->options->map && w->matrix && !mo_binding_made(w);
 }
 
-/* Which layer a matrix belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
+/* Which layer a binding belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
  * the layer's experts. */
 static int layer_of(const loader *l, const mo_binding *w)
 {
     const mo_model_spec *f = &l->model->spec;
-    const uintptr_t from = (uintptr_t)f->layers, at = (uintptr_t)(w->moe ? (const void *)w->moe : w->matrix);
+    const void *part = w->moe ? (const void *)w->moe : w->matrix ? (void *)w->matrix : (void *)w->vector;
+    const uintptr_t from = (uintptr_t)f->layers, at = (uintptr_t)part;
     const uintptr_t layer = (at - from) / sizeof(mo_layer);
     return at >= from && layer < (uintptr_t)f->layer_count ? (int)layer : -1;
 }
@@ -415,10 +416,52 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
     return l->binder.status;
 }
 
+/* Does the binding belong to what is before or after the layers? */
+static bool at_an_end(const loader *l, const mo_binding *w)
+{
+    const mo_model_spec *f = &l->model->spec;
+    const uintptr_t at = (uintptr_t)(w->matrix ? (void *)w->matrix : (void *)w->vector);
+    return !w->moe && at >= (uintptr_t)f && at < (uintptr_t)(f + 1);
+}
+
+/* Leaves of the description's bindings those of the layers that are here. */
+static mo_status cut(loader *l, mo_error *err)
+{
+    mo_model_spec *f = &l->model->spec;
+    const mo_layer_range r = l->options->range;
+    const int count = r.count ? r.count : f->layer_count - r.first;
+    f->all_layers = f->layers;
+    f->all_count = f->layer_count;
+    if (r.first < 0 || count < 1 || count > f->layer_count - r.first) {
+        return mo_fail(err, MO_EINVAL, "%s: layers %d to %d are not all there: it has %d", l->model->path,
+                       r.first, r.first + count - 1, f->layer_count);
+    }
+    size_t kept = 0;
+    for (size_t n = 0; n < l->binder.count; n++) {
+        const mo_binding *w = &l->binder.bindings[n];
+        const int layer = layer_of(l, w);
+        if (layer >= 0 ? layer >= r.first && layer < r.first + count : r.first == 0 || !at_an_end(l, w)) {
+            l->binder.bindings[kept++] = *w;
+        }
+    }
+    l->binder.count = kept;
+    if (r.first > 0) {
+        f->tied = false;
+        f->embed.rows = f->output.w.rows = 0;
+    }
+    f->first_layer = r.first;
+    f->layers += r.first;
+    f->layer_count = count;
+    return MO_OK;
+}
+
 static mo_status load(loader *l, const char *path, mo_error *err)
 {
     mo_checkpoint *m = l->model;
     mo_status status = describe(l, path, err);
+    if (status == MO_OK) {
+        status = cut(l, err);
+    }
     if (status == MO_OK) {
         status = note_homes(l, err);
     }

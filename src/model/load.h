@@ -7,6 +7,11 @@
 
 typedef struct mo_checkpoint mo_checkpoint;
 
+/* Consecutive layers of a model. */
+typedef struct mo_layer_range {
+    int first, count; /* count 0: all from `first` on */
+} mo_layer_range;
+
 typedef struct mo_load_options {
     bool map;       /* map the file instead of reading it: starts at once, reads while computing. MXFP4
                        tensors are still read once, because their exponents must be checked first. A file
@@ -20,6 +25,7 @@ typedef struct mo_load_options {
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
     int64_t
         context; /* positions of a session, which decide between factors for short and for long texts; 0: short */
+    mo_layer_range range; /* these layers alone are here; the embedding and the output with the first */
     bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
                          read; matrices say how their rows would be interleaved */
     mo_pool *pool; /* reads and rearranges on all threads; not kept. NULL: on the calling thread */

@@ -184,6 +184,23 @@ static void look(mo_transport *t, mo_net_message *m, bool wait)
     pthread_mutex_unlock(&l->lock);
 }
 
+static void abandon(mo_transport *t, mo_net_message *m)
+{
+    const end *e = (end *)t;
+    pthread_mutex_lock(&e->loopback->lock);
+    wire *w = wire_of(e, m);
+    mo_net_message **at = &w->first[m->sends];
+    for (mo_net_message *before = NULL; *at; before = *at, at = &(*at)->next) {
+        if (*at == m) {
+            *at = m->next;
+            w->last[m->sends] = w->last[m->sends] == m ? before : w->last[m->sends];
+            break;
+        }
+    }
+    fail(w, m, MO_ECANCELLED, "was given up");
+    pthread_mutex_unlock(&e->loopback->lock);
+}
+
 static void leave(mo_transport *t)
 {
     end *e = (end *)t;
@@ -193,7 +210,7 @@ static void leave(mo_transport *t)
     pthread_mutex_unlock(&e->loopback->lock);
 }
 
-static const mo_transport_calls calls = {.begin = begin, .look = look, .close = leave};
+static const mo_transport_calls calls = {.begin = begin, .look = look, .abandon = abandon, .close = leave};
 
 /* ---- Life ---- */
 

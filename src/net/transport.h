@@ -29,7 +29,8 @@ typedef struct mo_net_message {
 
     /* The transport's own. */
     struct mo_net_message *next;
-    uint64_t number; /* among those between the two ranks */
+    uint64_t number;  /* among those between the two ranks */
+    uint64_t request; /* of whoever carries it */
     bool sends;
 } mo_net_message;
 
@@ -38,6 +39,7 @@ typedef struct mo_transport mo_transport;
 typedef struct mo_transport_calls {
     void (*begin)(mo_transport *, mo_net_message *);
     void (*look)(mo_transport *, mo_net_message *, bool wait);
+    void (*abandon)(mo_transport *, mo_net_message *);
     void (*close)(mo_transport *);
 } mo_transport_calls;
 
@@ -74,6 +76,16 @@ static inline mo_status mo_transport_wait(mo_transport *t, mo_net_message *m)
 {
     t->calls->look(t, m, true);
     return m->state == MO_NET_FAILED ? m->error.status : MO_OK;
+}
+
+/* Gives up a message that is under way, or none: its bytes are free afterwards, and nothing more is sent or received between the two
+ * ranks in this direction. Before the rank leaves. */
+static inline void mo_transport_abandon(mo_transport *t, mo_net_message *m)
+{
+    if (m->state == MO_NET_UNDER_WAY) {
+        t->calls->abandon(t, m);
+        m->state = MO_NET_FAILED;
+    }
 }
 
 /* The rank leaves: messages that others send to it or expect of it fail. NULL is allowed. */

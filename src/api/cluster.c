@@ -1,0 +1,413 @@
+#include "api/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "gguf/fingerprint.h"
+#include "numeric/version.h"
+#include "plan/division.h"
+
+/* ---- Life ---- */
+
+static const mo_cluster_options defaults = {.size = sizeof(mo_cluster_options), .timeout_s = 10.0};
+
+void mo_cluster_options_init(mo_cluster_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+const char *mo_cluster_library(void)
+{
+    return mo_mpi_library();
+}
+
+mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cluster **out, mo_error *err)
+{
+    mo_cluster *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (c) {
+        c->first = calloc((size_t)link->data->ranks + 1, sizeof *c->first);
+    }
+    if (!c || !c->first) {
+        free(c);
+        return mo_fail(err, MO_ENOMEM, "no memory for a run of several ranks");
+    }
+    c->local_ranks = local_ranks;
+    const mo_status status = mo_link_open(link, &c->link, err);
+    if (status != MO_OK) {
+        mo_cluster_close(c);
+        return status;
+    }
+    *out = c;
+    return MO_OK;
+}
+
+mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err)
+{
+    mo_cluster_options o = defaults;
+    mo_mpi *mpi = NULL;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_cluster_options", err);
+    if (status == MO_OK && !(o.timeout_s >= 0.1 && o.timeout_s <= 3600.0)) {
+        status = mo_fail(err, MO_EINVAL, "`timeout_s` is 0.1 to 3600 seconds, not %g", o.timeout_s);
+    }
+    if (status == MO_OK) {
+        status = mo_mpi_open(&mpi, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    const mo_link_options link = {.data = mo_mpi_data(mpi),
+                                  .beats = mo_mpi_beats(mpi),
+                                  .timeout_ns = (int64_t)(o.timeout_s * 1e9),
+                                  .on_lost = o.lost,
+                                  .user = o.user};
+    status = mo_cluster_open_on(&link, mo_mpi_local_ranks(mpi), out, err);
+    if (status == MO_OK && *out) {
+        (*out)->mpi = mpi;
+    } else {
+        mo_mpi_close(mpi, false);
+    }
+    return status;
+}
+
+void mo_cluster_close(mo_cluster *c)
+{
+    mo_error err;
+    if (c) {
+        bool orderly = c->link && mo_link_status(c->link, &err) == MO_OK;
+        if (orderly && mo_link_rank(c->link) == 0 && mo_link_ranks(c->link) > 1) {
+            const mo_wire_head head = {
+                .order = MO_WIRE_ORDER, .kind = MO_WIRE_END, .serial = mo_link_next_serial(c->link)};
+            mo_link_leave(c->link);
+            mo_link_send(c->link, 1, &head, sizeof head, &err);
+            orderly = mo_link_flush(c->link, &err) == MO_OK;
+        }
+        mo_link_close(c->link);
+        mo_mpi_close(c->mpi, orderly);
+        free(c->first);
+        free(c);
+    }
+}
+
+int mo_cluster_rank(const mo_cluster *c)
+{
+    return mo_link_rank(c->link);
+}
+
+int mo_cluster_ranks(const mo_cluster *c)
+{
+    return mo_link_ranks(c->link);
+}
+
+/* ---- Options ---- */
+
+mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
+{
+    const mo_learning_options *l = &o->learning;
+    const char *what = NULL;
+    if (o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0) {
+        what = "a `device`";
+    } else if (o->vram_bytes) {
+        what = "`vram_bytes`";
+    } else if (o->map) {
+        what = "`map`";
+    } else if (o->adapter_count || o->adapter_bytes) {
+        what = "`adapters`";
+    } else if (l->hot_cache.file) {
+        what = "`hot_cache.file`";
+    } else if (l->perf_out) {
+        what = "`perf_out`";
+    } else if (l->warm_file) {
+        what = "`warm_file`";
+    } else if (l->profile && strcmp(l->profile, "off") != 0) {
+        what = "`profile`";
+    }
+    if (what) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "a model that is divided among ranks cannot have %s; leave it out", what);
+    }
+    o->device = "none";
+    o->learning.profile = "off";
+    return MO_OK;
+}
+
+void mo_cluster_share_ram(const mo_cluster *c, mo_means *means)
+{
+    if (!means->ram_given && c->local_ranks > 1) {
+        means->limits.ram_bytes /= c->local_ranks;
+    }
+}
+
+/* ---- Hellos ---- */
+
+static mo_status describe_file(const char *path, mo_wire_hello *h, mo_error *err)
+{
+    mo_checkpoint *model = NULL;
+    const mo_status status = mo_checkpoint_load(path, &(mo_load_options){.describe = true}, &model, err);
+    if (status == MO_OK) {
+        const mo_gguf *g = mo_checkpoint_gguf(model);
+        h->fingerprint = mo_gguf_fingerprint(g);
+        h->layers = mo_checkpoint_spec(model)->layer_count;
+        for (int i = 0; i < mo_gguf_parts(g); i++) {
+            h->file_bytes += (uint64_t)mo_gguf_part_bytes(g, i);
+        }
+    }
+    mo_checkpoint_free(model);
+    return status;
+}
+
+void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *means, mo_status status,
+                      const mo_error *why, mo_wire_hello *h)
+{
+    mo_error err = {0};
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, "MORAINE", 8);
+    h->order = MO_WIRE_ORDER;
+    h->protocol = MO_WIRE_PROTOCOL;
+    h->numerics = MO_NUMERICS;
+    snprintf(h->version, sizeof h->version, "%s", mo_version());
+    h->local_ranks = c->local_ranks;
+    h->ram_bytes = means->limits.ram_bytes;
+    h->ram_bytes_s = mo_rates_products(&means->rates);
+    h->disk_bytes_s = means->rates.disk_bytes_s;
+    if (status == MO_OK) {
+        status = describe_file(path, h, &err);
+        why = &err;
+    }
+    h->status = (int32_t)status;
+    snprintf(h->detail, sizeof h->detail, "%.*s", MO_WIRE_TEXT - 1, status == MO_OK ? "" : why->detail);
+}
+
+static mo_status check_hello(const mo_wire_hello *own, const mo_wire_hello *h, int rank, mo_error *err)
+{
+    if (memcmp(h->magic, own->magic, sizeof h->magic) != 0 || h->order != own->order) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "rank %d writes its numbers in another byte order; ranks of one run must agree on it",
+                       rank);
+    }
+    if (h->protocol != own->protocol || h->numerics != own->numerics ||
+        strncmp(h->version, own->version, sizeof h->version) != 0) {
+        return mo_fail(
+            err, MO_EUNSUPPORTED,
+            "rank %d has moraine %.31s (numerics %d, messages %u), rank 0 has %s (%d, %u); install the "
+            "same version on every machine",
+            rank, h->version, h->numerics, h->protocol, own->version, own->numerics, own->protocol);
+    }
+    if (h->status != MO_OK) {
+        return mo_fail(err, (mo_status)h->status, "rank %d: %.*s", rank, MO_WIRE_TEXT, h->detail);
+    }
+    if (h->fingerprint != own->fingerprint || h->file_bytes != own->file_bytes || h->layers != own->layers) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "rank %d has another model under that name (%llu bytes, rank 0's has %llu); copy rank 0's to it",
+            rank, (unsigned long long)h->file_bytes, (unsigned long long)own->file_bytes);
+    }
+    return MO_OK;
+}
+
+/* ---- Rank 0 ---- */
+
+static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
+{
+    const mo_wire_head head = {
+        .order = MO_WIRE_ORDER, .kind = (uint32_t)kind, .serial = mo_link_next_serial(c->link)};
+    const mo_status status = mo_link_send(c->link, 1, &head, sizeof head, err);
+    return status == MO_OK ? mo_link_flush(c->link, err) : status;
+}
+
+static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
+                        mo_error *err)
+{
+    mo_status status = send_head(c, MO_WIRE_OPEN, err);
+    c->told = status == MO_OK;
+    mo_cluster_hello(c, path, means, MO_OK, NULL, &all[0]);
+    if (status == MO_OK && all[0].status != MO_OK) {
+        status = mo_fail(err, (mo_status)all[0].status, "%s", all[0].detail);
+    }
+    mo_status first = status;
+    for (int r = 1; r < mo_link_ranks(c->link) && c->told; r++) { /* all of them, so that none is left over */
+        mo_error own = {0};
+        mo_status one = mo_link_receive(c->link, r, &all[r], sizeof all[r], false, &own);
+        if (one == MO_OK && first == MO_OK) {
+            one = check_hello(&all[0], &all[r], r, &own);
+        }
+        if (one != MO_OK && first == MO_OK) {
+            first = one;
+            *err = own;
+        }
+    }
+    return first;
+}
+
+/* Bytes of every layer, with its part of the sessions. */
+static void weigh_layers(const mo_plan_model *m, mo_division_layer *out)
+{
+    for (int i = 0; i < m->layers; i++) {
+        const mo_plan_layer *l = &m->layer[i];
+        const mo_plan_class *experts = l->size_class >= 0 ? &m->classes[l->size_class] : NULL;
+        const int64_t all = experts ? experts->bytes * m->experts : 0;
+        const int64_t used = experts ? experts->bytes * (experts->used ? experts->used : m->used) : 0;
+        out[i] = (mo_division_layer){.bytes = l->resident + all + m->kv_bytes / m->layers,
+                                     .token_bytes = l->resident + used + 1};
+    }
+}
+
+static mo_status divide_layers(mo_cluster *c, const char *path, const mo_needs_options *asked,
+                               const mo_wire_hello *all, mo_error *err)
+{
+    const int ranks = mo_link_ranks(c->link);
+    mo_needs whole;
+    mo_status status = mo_needs_of(path, asked, &whole, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    const mo_plan_model *m = &whole.model;
+    mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
+    mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
+    if (!layers || !machines) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for dividing the layers");
+    } else {
+        const int64_t ends = m->core_bytes - m->dense_bytes + (m->tied ? m->table_bytes : 0);
+        weigh_layers(m, layers);
+        for (int r = 0; r < ranks; r++) {
+            machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
+                                             .other_bytes = m->work_bytes + m->other_bytes + (r ? 0 : ends),
+                                             .ram_bytes_s = all[r].ram_bytes_s,
+                                             .disk_bytes_s = all[r].disk_bytes_s};
+        }
+        status = mo_division_make(layers, m->layers, machines, ranks, c->first, err);
+    }
+    free(layers);
+    free(machines);
+    mo_needs_drop(&whole);
+    return status;
+}
+
+/* Positions and tokens of a step are the same everywhere: what rank 0's plan says of its own part. */
+static mo_status decide_sizes(const mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
+                              mo_needs_options *needs, mo_error *err)
+{
+    mo_placed placed;
+    needs->range = (mo_layer_range){0, c->first[1]};
+    const mo_status status = mo_placed_make(path, needs, means, &placed, err);
+    if (status == MO_OK) {
+        o->context = needs->context = placed.needs.model.context;
+        o->batch = needs->batch = placed.needs.model.batch;
+        mo_placed_drop(&placed);
+    }
+    return status;
+}
+
+static int64_t part_of(int64_t bytes, const mo_cluster *c, int rank)
+{
+    const int layers = c->first[mo_link_ranks(c->link)], own = c->first[rank + 1] - c->first[rank];
+    return (int64_t)((double)bytes * own / layers);
+}
+
+static mo_status send_shares(mo_cluster *c, const mo_model_options *o, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int r = 1; r < mo_link_ranks(c->link) && status == MO_OK; r++) {
+        mo_wire_share share = {0};
+        if (o) {
+            share = (mo_wire_share){.first = c->first[r],
+                                    .count = c->first[r + 1] - c->first[r],
+                                    .kv = (int32_t)o->kv,
+                                    .sessions = o->sessions,
+                                    .context = o->context,
+                                    .batch = o->batch,
+                                    .positions = o->positions,
+                                    .kept_bytes = part_of(o->kept_bytes, c, r)};
+        }
+        status = mo_link_send(c->link, r, &share, sizeof share, err);
+        if (status == MO_OK) {
+            status = mo_link_flush(c->link, err);
+        }
+    }
+    return status;
+}
+
+static void tell_division(const mo_cluster *c)
+{
+    for (int r = 0; r < mo_link_ranks(c->link); r++) {
+        mo_log(MO_LOG_INFO, "cluster", "rank %d has layers %d to %d", r, c->first[r], c->first[r + 1] - 1);
+    }
+}
+
+mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
+                            mo_needs_options *needs, mo_error *err)
+{
+    const size_t ranks = (size_t)mo_link_ranks(c->link);
+    mo_wire_hello *all = calloc(ranks, sizeof *all);
+    if (!all) {
+        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+    }
+    mo_cluster_share_ram(c, means);
+    mo_status status = gather(c, path, means, all, err);
+    if (status == MO_OK) {
+        status = divide_layers(c, path, needs, all, err);
+    }
+    if (status == MO_OK) {
+        status = decide_sizes(c, path, o, means, needs, err);
+    }
+    free(all);
+    if (status == MO_OK) {
+        status = send_shares(c, o, err);
+        o->kept_bytes = needs->kept_bytes = part_of(o->kept_bytes, c, 0);
+        tell_division(c);
+    } else if (c->told) {
+        mo_error ignored;
+        send_shares(c, NULL, &ignored);
+        c->told = false;
+    }
+    return status;
+}
+
+/* Every rank's answer to its share: the first failure. */
+static mo_status receive_answers(mo_cluster *c, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int r = 1; r < mo_link_ranks(c->link); r++) {
+        mo_wire_result result;
+        mo_error own = {0};
+        mo_status one = mo_link_receive(c->link, r, &result, sizeof result, false, &own);
+        if (one == MO_OK && result.status != MO_OK) {
+            one = mo_fail(&own, (mo_status)result.status, "rank %d: %.*s", r, MO_WIRE_TEXT, result.detail);
+        }
+        if (one != MO_OK && status == MO_OK) {
+            status = one;
+            *err = own;
+        }
+    }
+    return status;
+}
+
+mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, mo_error *err)
+{
+    mo_error ignored;
+    mo_status status = receive_answers(c, err);
+    c->told = false;
+    if (status == MO_OK) {
+        status = mo_leader_open(c->link, engine, c->first, leader, err);
+    }
+    if (status != MO_OK) {
+        send_head(c, MO_WIRE_CLOSE, &ignored);
+    }
+    return status;
+}
+
+void mo_cluster_give_up(mo_cluster *c)
+{
+    mo_error ignored;
+    if (c->told) {
+        receive_answers(c, &ignored);
+        send_head(c, MO_WIRE_CLOSE, &ignored);
+        c->told = false;
+    }
+}

@@ -1,0 +1,43 @@
+/* Cluster: the ranks of a run, and how a model is opened on all of them. */
+#ifndef MO_API_CLUSTER_H
+#define MO_API_CLUSTER_H
+
+#include "api/means.h"
+#include "api/needs.h"
+#include "api/open.h"
+#include "cluster/leader.h"
+#include "net/mpi.h"
+
+struct mo_cluster {
+    mo_mpi *mpi; /* NULL: the transports are somebody else's */
+    mo_link *link;
+    int local_ranks;  /* on this machine */
+    atomic_bool used; /* a model is open on it */
+    /* Of the model that is being opened: */
+    bool told;  /* others wait for their shares */
+    int *first; /* [ranks + 1] the layers of every rank */
+};
+
+/* On transports that are there, for ranks of one process. */
+mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cluster **out, mo_error *err);
+
+/* What is refused with several ranks; and what they do without. */
+mo_status mo_cluster_check_options(mo_model_options *options, mo_error *err);
+
+/* Ranks on one machine share what is free there. */
+void mo_cluster_share_ram(const mo_cluster *cluster, mo_means *means);
+/* What this rank says of itself and of its file; a status that is not MO_OK says why it cannot open the model. */
+void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_means *means, mo_status status,
+                      const mo_error *why, mo_wire_hello *out);
+
+/* Rank 0, before it loads: hears of all ranks, decides which layers each has, and tells them. o gets the batch and the context that
+ * all have, means a ceiling that ranks on this machine share, needs the range of this rank. Afterwards mo_cluster_join() or
+ * mo_cluster_give_up() is called. */
+mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o, mo_means *means,
+                            mo_needs_options *needs, mo_error *err);
+/* When its part is open: waits for the others, and leads them from then on. */
+mo_status mo_cluster_join(mo_cluster *cluster, mo_engine *engine, mo_leader **leader, mo_error *err);
+/* It is not opened, or is closed: the others wait for the next one. */
+void mo_cluster_give_up(mo_cluster *cluster);
+
+#endif

@@ -1,0 +1,107 @@
+#include "cluster.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "default_model.h"
+#include "loading.h"
+#include "messages.h"
+
+static mo_cluster *cluster;
+static atomic_bool lost;
+static bool serves;
+
+mo_cluster *cli_cluster(void)
+{
+    return cluster;
+}
+
+int cli_cluster_rank(void)
+{
+    return cluster ? mo_cluster_rank(cluster) : 0;
+}
+
+static bool can_be_divided(const char *command)
+{
+    static const char *const commands[] = {"run", "serve", "bench", "eval"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(command, commands[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Was the program started with others? Open MPI's mpirun says how many there are, Slurm with PMIx which one this is. */
+static bool in_company(void)
+{
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    return size ? atoi(size) > 1 : getenv("PMIX_RANK") != NULL;
+}
+
+/* Commands whose step fails say so themselves; a server ends, so that its unit starts it again. */
+static void on_lost(void *user, const char *why)
+{
+    (void)user;
+    atomic_store(&lost, true);
+    if (serves && cli_cluster_rank() == 0) {
+        fprintf(stderr, "moraine serve: %s\n", why);
+        kill(getpid(), SIGTERM);
+    }
+}
+
+bool cli_cluster_begin(const char *command)
+{
+    mo_cluster_options options = mo_cluster_options_default();
+    mo_error err;
+    if (!can_be_divided(command) || !in_company()) {
+        return true;
+    }
+    serves = strcmp(command, "serve") == 0;
+    options.lost = on_lost;
+    if (mo_cluster_open(&options, &cluster, &err) != MO_OK) {
+        cli_say_error(command, &err);
+        return false;
+    }
+    return true;
+}
+
+int cli_cluster_end(int code)
+{
+    mo_cluster_close(cluster);
+    cluster = NULL;
+    return atomic_load(&lost) && code == CLI_OK ? CLI_FAILED : code;
+}
+
+bool cli_cluster_follows(const char *command, const char *name, const cli_loading *l, int *code)
+{
+    mo_model_options options = mo_model_options_default();
+    mo_error err = {0};
+    if (cli_cluster_rank() == 0) {
+        return false;
+    }
+    if (!cli_loading_set(command, l, &options)) {
+        *code = CLI_USAGE;
+        return true;
+    }
+    const char *path = cli_model_path(command, name, true, code); /* rank 0 is told what is wrong with it */
+    const mo_status status = mo_cluster_follow(cluster, path ? path : name ? name : "", &options, &err);
+    if (status != MO_OK && strncmp(err.detail, "rank 0 ends", 11) != 0) { /* otherwise rank 0 says it */
+        fprintf(stderr, "moraine %s: rank %d: %s\n", command, cli_cluster_rank(), err.detail);
+    }
+    *code = status == MO_OK ? CLI_OK : CLI_FAILED;
+    return true;
+}
+
+bool cli_cluster_divide(const char *command, const char *how)
+{
+    if (!how || strcmp(how, "layers") == 0 || strcmp(how, "auto") == 0) {
+        return true;
+    }
+    fprintf(stderr, "moraine %s: --divide is layers or auto, not %s\n", command, how);
+    return false;
+}

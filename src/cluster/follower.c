@@ -1,0 +1,445 @@
+#include "cluster/follower.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "engine/session.h"
+#include "engine/snapshot.h"
+
+/* One of rank 0's sessions or snapshots. */
+typedef struct entry {
+    int64_t number;
+    mo_session *session;
+    mo_snapshot *snapshot;
+    mo_error error; /* why it is not there, or not what it should be */
+} entry;
+
+typedef struct follower {
+    mo_link *link;
+    mo_engine *engine;
+    int rank, ranks;
+    entry *entries;
+    int count, limit;
+
+    /* Of the head at hand: */
+    mo_wire_head head;
+    mo_wire_order *orders;
+    int order_limit;
+    mo_wire_slice slices[MO_WIRE_SLICES];
+    mo_slice parts[MO_WIRE_SLICES];
+    int32_t *tokens; /* [batch] */
+    mo_wire_result result;
+} follower;
+
+static bool passes_alone(uint32_t kind)
+{
+    return kind == MO_WIRE_OPEN || kind == MO_WIRE_CLOSE || kind == MO_WIRE_END;
+}
+
+mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
+{
+    const int rank = mo_link_rank(link);
+    mo_status status = mo_link_flush(link, err);
+    if (status == MO_OK) {
+        status = mo_link_receive(link, rank - 1, head, sizeof *head, true, err);
+    }
+    if (status == MO_OK && head->order != MO_WIRE_ORDER) {
+        status = mo_fail(
+            err, MO_EFORMAT,
+            "rank %d writes its numbers in another byte order; ranks of one run must agree on it", rank - 1);
+        mo_link_fail(link, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_link_serial(link, head->serial);
+    if (passes_alone(head->kind) && head->order_count == 0 && rank + 1 < mo_link_ranks(link)) {
+        status = mo_link_send(link, rank + 1, head, sizeof *head, err);
+    }
+    return status == MO_OK ? mo_link_flush(link, err) : status;
+}
+
+/* ---- Sessions and snapshots -------------------------------------------------------------------- */
+
+static entry *find(const follower *f, int64_t number)
+{
+    for (int i = 0; i < f->count; i++) {
+        if (f->entries[i].number == number) {
+            return &f->entries[i];
+        }
+    }
+    return NULL;
+}
+
+static entry *add(follower *f, int64_t number, mo_error *err)
+{
+    if (f->count == f->limit) {
+        const int limit = f->limit ? f->limit * 2 : 16;
+        entry *more = realloc(f->entries, sizeof *more * (size_t)limit);
+        if (!more) {
+            mo_fail(err, MO_ENOMEM, "no memory for a session");
+            return NULL;
+        }
+        f->entries = more;
+        f->limit = limit;
+    }
+    entry *e = &f->entries[f->count++];
+    *e = (entry){.number = number};
+    return e;
+}
+
+static void drop(follower *f, int64_t number)
+{
+    entry *e = find(f, number);
+    if (e) {
+        mo_session_close(e->session);
+        mo_snapshot_close(e->snapshot);
+        *e = f->entries[--f->count];
+    }
+}
+
+/* What goes wrong stands in the entry, and fails the steps that need it. */
+static void apply(follower *f, const mo_wire_order *o)
+{
+    mo_error err = {0};
+    entry *e = NULL;
+    switch (o->change) {
+    case MO_WIRE_STATE_OPENS:
+        e = o->kv >= 0 && o->kv < MO_KV_TYPES ? add(f, o->state, &err) : NULL;
+        if (e) {
+            mo_engine_session_open(f->engine, (mo_kv_type)o->kv, o->length, &e->session, &e->error);
+        }
+        break;
+    case MO_WIRE_SNAPSHOT_OPENS: {
+        e = add(f, o->snapshot, &err);
+        const entry *of = find(f, o->state);
+        if (e && of && of->session) {
+            mo_snapshot_open(of->session, &e->snapshot, &e->error);
+        }
+        break;
+    }
+    case MO_WIRE_RESTORES: {
+        e = find(f, o->state);
+        const entry *from = find(f, o->snapshot);
+        if (e && e->session && from && from->snapshot) {
+            e->error = (mo_error){0};
+            mo_session_restore_first(e->session, from->snapshot, o->length, &e->error);
+        } else if (e) {
+            e->error = from ? from->error : err;
+        }
+        break;
+    }
+    case MO_WIRE_STATE_CLOSES: drop(f, o->state); break;
+    case MO_WIRE_SNAPSHOT_CLOSES: drop(f, o->snapshot); break;
+    default: break;
+    }
+}
+
+/* ---- Messages ---------------------------------------------------------------------------------- */
+
+/* Makes the result of a failure. */
+static void refuse(follower *f, const mo_error *why, bool forget)
+{
+    mo_wire_result *r = &f->result;
+    *r = (mo_wire_result){.status = (int32_t)why->status, .rank = f->rank, .forget = forget};
+    snprintf(r->detail, sizeof r->detail, "%.*s", MO_WIRE_TEXT - 1, why->detail);
+}
+
+/* The orders behind a head. */
+static mo_status take_orders(follower *f, mo_error *err)
+{
+    const int count = f->head.order_count;
+    if (count < 0) {
+        return mo_fail(err, MO_EFORMAT, "rank %d sends orders that make no sense", f->rank - 1);
+    }
+    if (count > f->order_limit) {
+        mo_wire_order *more = realloc(f->orders, sizeof *more * (size_t)count);
+        if (!more) {
+            return mo_fail(err, MO_ENOMEM, "no memory for %d orders of rank 0", count);
+        }
+        f->orders = more;
+        f->order_limit = count;
+    }
+    const mo_status status =
+        mo_link_receive(f->link, f->rank - 1, f->orders, sizeof *f->orders * (size_t)count, false, err);
+    for (int i = 0; i < count && status == MO_OK; i++) {
+        apply(f, &f->orders[i]);
+    }
+    return status;
+}
+
+static mo_status pass_on(follower *f, const void *data, size_t bytes, mo_error *err)
+{
+    return f->rank + 1 < f->ranks ? mo_link_send(f->link, f->rank + 1, data, bytes, err) : MO_OK;
+}
+
+static mo_status pass_head(follower *f, mo_error *err)
+{
+    const mo_status status = pass_on(f, &f->head, sizeof f->head, err);
+    return status == MO_OK ? pass_on(f, f->orders, sizeof *f->orders * (size_t)f->head.order_count, err)
+                           : status;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------- */
+
+static mo_status take_lists(follower *f, mo_error *err)
+{
+    const mo_wire_head *h = &f->head;
+    int64_t tokens = 0;
+    if (h->slice_count < 1 || h->slice_count > MO_WIRE_SLICES || h->tokens < 1 ||
+        h->tokens > f->engine->batch) {
+        return mo_fail(err, MO_EFORMAT, "rank %d sends a step that makes no sense", f->rank - 1);
+    }
+    mo_status status = mo_link_receive(f->link, f->rank - 1, f->slices,
+                                       sizeof *f->slices * (size_t)h->slice_count, false, err);
+    if (status == MO_OK) {
+        status = mo_link_receive(f->link, f->rank - 1, f->tokens, sizeof *f->tokens * (size_t)h->tokens,
+                                 false, err);
+    }
+    for (int i = 0; i < h->slice_count && status == MO_OK; i++) {
+        const mo_wire_slice *s = &f->slices[i];
+        if (s->count < 1 || s->count > h->tokens - tokens || s->wanted < 0 || s->wanted > s->count) {
+            return mo_fail(err, MO_EFORMAT, "rank %d sends slices that make no sense", f->rank - 1);
+        }
+        tokens += s->count;
+    }
+    return status;
+}
+
+/* The slice's state, at the position where its tokens go. */
+static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_error *err)
+{
+    const entry *e = find(f, s->state);
+    if (!e || !e->session || e->error.status != MO_OK) {
+        mo_fail(err, e && e->error.status != MO_OK ? e->error.status : MO_ENOMEM, "%s",
+                e && e->error.status != MO_OK ? e->error.detail : "the session could not be opened here");
+        return NULL;
+    }
+    if (!mo_state_trim(&e->session->state, s->position)) {
+        mo_fail(err, MO_EINVAL, "the session holds %lld positions here and cannot go back to %lld",
+                (long long)e->session->state.length, (long long)s->position);
+        return NULL;
+    }
+    return e->session;
+}
+
+/* Runs the slices through this rank's layers; the result says what came of it. */
+static void run_step(follower *f)
+{
+    mo_error err = {0};
+    int64_t t = 0;
+    f->result = (mo_wire_result){.rank = f->rank};
+    for (int i = 0; i < f->head.slice_count; i++) {
+        const mo_wire_slice *s = &f->slices[i];
+        mo_session *session = session_at(f, s, &err);
+        if (!session) {
+            refuse(f, &err, true);
+            return;
+        }
+        f->parts[i] = (mo_slice){
+            .state = &session->state, .tokens = f->tokens + t, .count = s->count, .prompt = s->prompt != 0};
+        t += s->count;
+    }
+    if (mo_step(f->engine, f->parts, f->head.slice_count, &err) != MO_OK) {
+        refuse(f, &err, false);
+        return;
+    }
+    for (int i = 0; i < f->head.slice_count; i++) { /* for snapshots */
+        mo_session *session = find(f, f->slices[i].state)->session;
+        memcpy(session->tokens + f->slices[i].position, f->parts[i].tokens,
+               sizeof(int32_t) * (size_t)f->slices[i].count);
+    }
+}
+
+/* Brings the rows that rank 0 wants to the beginning of the stream; how many. */
+static int64_t gather_rows(const follower *f)
+{
+    const int64_t width = f->engine->spec->width;
+    float *x = f->engine->space.x;
+    int64_t first = 0, rows = 0;
+    for (int i = 0; i < f->head.slice_count; i++) {
+        const mo_wire_slice *s = &f->slices[i];
+        const int64_t from = first + s->count - s->wanted;
+        if (from != rows && s->wanted) {
+            memmove(x + rows * width, x + from * width, sizeof(float) * (size_t)(s->wanted * width));
+        }
+        rows += s->wanted;
+        first += s->count;
+    }
+    return rows;
+}
+
+/* To the next rank, or from the last to rank 0. */
+static mo_status send_step(follower *f, mo_error *err)
+{
+    float *x = f->engine->space.x;
+    const int64_t width = f->engine->spec->width;
+    const bool good = f->result.status == MO_OK;
+    if (f->rank + 1 == f->ranks) {
+        f->result.rows = good ? gather_rows(f) : 0;
+        const mo_status status = mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+        return status == MO_OK
+                   ? mo_link_send(f->link, 0, x, sizeof(float) * (size_t)(f->result.rows * width), err)
+                   : status;
+    }
+    f->head.status = f->result.status;
+    mo_status status = pass_head(f, err);
+    if (status == MO_OK) {
+        status = pass_on(f, f->slices, sizeof *f->slices * (size_t)f->head.slice_count, err);
+    }
+    if (status == MO_OK) {
+        status = pass_on(f, f->tokens, sizeof *f->tokens * (size_t)f->head.tokens, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    return good ? pass_on(f, x, sizeof(float) * (size_t)(f->head.tokens * width), err)
+                : pass_on(f, &f->result, sizeof f->result, err);
+}
+
+static mo_status do_step(follower *f, mo_error *err)
+{
+    const size_t bytes = sizeof(float) * (size_t)(f->head.tokens * f->engine->spec->width);
+    mo_status status = take_lists(f, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (f->head.status == MO_OK) {
+        status = mo_link_receive(f->link, f->rank - 1, f->engine->space.x, bytes, false, err);
+        if (status == MO_OK) {
+            run_step(f);
+        }
+    } else {
+        status = mo_link_receive(f->link, f->rank - 1, &f->result, sizeof f->result, false, err);
+    }
+    return status == MO_OK ? send_step(f, err) : status;
+}
+
+/* ---- Saved states ------------------------------------------------------------------------------ */
+
+static mo_status do_save(follower *f, mo_error *err)
+{
+    mo_error own = {0};
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    const entry *e = find(f, f->head.number);
+    mo_status status = pass_head(f, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    f->result = (mo_wire_result){.rank = f->rank};
+    if (!e || !e->snapshot) {
+        mo_fail(&own, e && e->error.status ? e->error.status : MO_ENOENT, "%s",
+                e && e->error.status ? e->error.detail : "the snapshot is not there");
+    } else if (mo_snapshot_state(e->snapshot, &bytes, &size, &own) == MO_OK) {
+        f->result.rows = (int64_t)size;
+    }
+    if (own.status != MO_OK) {
+        refuse(f, &own, false);
+    }
+    status = mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+    if (status == MO_OK) {
+        status = mo_link_send(f->link, 0, bytes, size, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_flush(f->link, err);
+    }
+    free(bytes);
+    return status;
+}
+
+static mo_status do_load(follower *f, mo_error *err)
+{
+    entry *e = find(f, f->head.number);
+    const mo_model_spec *spec = f->engine->spec;
+    mo_status status = pass_head(f, err);
+    if (status == MO_OK && (!e || !e->session || f->head.length < 0)) {
+        status = mo_fail(err, MO_EFORMAT, "rank 0 loads a session that is not there");
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_state *state = &e->session->state;
+    const size_t size = (size_t)mo_state_saved_part(state, spec->first_layer,
+                                                    spec->first_layer + spec->layer_count, f->head.length);
+    uint8_t *bytes = malloc(size ? size : 1);
+    if (!bytes) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a saved state of %zu bytes", size);
+    }
+    status = mo_link_receive(f->link, 0, bytes, size, false, err);
+    if (status != MO_OK) {
+        free(bytes);
+        return status;
+    }
+    f->result = (mo_wire_result){.rank = f->rank};
+    e->error = (mo_error){0};
+    if (mo_state_restore(state, bytes, size, f->head.length, &e->error) != MO_OK) {
+        refuse(f, &e->error, true);
+    }
+    free(bytes);
+    return mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+}
+
+/* ---- All of them ------------------------------------------------------------------------------- */
+
+/* *closed: rank 0 has closed the model. */
+static mo_status serve(follower *f, bool *closed, mo_error *err)
+{
+    mo_status status = mo_follower_head(f->link, &f->head, err);
+    if (status == MO_OK && f->head.order_count) {
+        status = take_orders(f, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    switch (f->head.kind) {
+    case MO_WIRE_STEP: return do_step(f, err);
+    case MO_WIRE_SAVE: return do_save(f, err);
+    case MO_WIRE_LOAD: return do_load(f, err);
+    case MO_WIRE_CLOSE: *closed = true; return f->head.order_count ? pass_head(f, err) : MO_OK;
+    default:
+        return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%u)", f->rank - 1, f->head.kind);
+    }
+}
+
+mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
+{
+    follower *f = calloc(1, sizeof *f);
+    bool closed = false;
+    mo_status status = MO_OK;
+    if (f) {
+        f->tokens = malloc(sizeof *f->tokens * (size_t)engine->batch);
+    }
+    if (!f || !f->tokens) {
+        free(f);
+        status = mo_fail(err, MO_ENOMEM, "no memory for messages from other ranks");
+        mo_link_fail(link, err);
+        return status;
+    }
+    f->link = link;
+    f->engine = engine;
+    f->rank = mo_link_rank(link);
+    f->ranks = mo_link_ranks(link);
+    mo_link_watch(link, &engine->layers_run);
+    while (status == MO_OK && !closed) {
+        status = serve(f, &closed, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_flush(link, err);
+    }
+    mo_link_watch(link, NULL);
+    if (status != MO_OK) {
+        mo_link_fail(link, err);
+    }
+    for (int i = 0; i < f->count; i++) {
+        mo_session_close(f->entries[i].session);
+        mo_snapshot_close(f->entries[i].snapshot);
+    }
+    free(f->entries);
+    free(f->orders);
+    free(f->tokens);
+    free(f);
+    return status;
+}

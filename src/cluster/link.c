@@ -1,0 +1,459 @@
+#include "cluster/link.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+enum { SENDS = 8, BEATS_PER_TIMEOUT = 5, WHY_BYTES = 256 };
+
+/* What ranks tell each other while they live. */
+typedef struct beat {
+    uint32_t order;
+    int32_t waits;   /* for that rank's message; -1: it works */
+    uint64_t moves;  /* grows while something moves */
+    uint64_t serial; /* of the last head */
+    int32_t ended, failed;
+    char why[WHY_BYTES];
+} beat;
+
+/* Another rank, as the beats show it. */
+typedef struct other {
+    mo_net_message in, out;
+    beat arriving, leaving, last;
+    int64_t heard_ns;
+} other;
+
+struct mo_link {
+    mo_transport *data, *beats;
+    int64_t timeout_ns;
+    void (*on_lost)(void *user, const char *why);
+    void *user;
+    mo_net_message sends[SENDS], receive; /* of the thread that uses the link */
+
+    atomic_ullong moves, serial;
+    _Atomic(const atomic_ullong *) watched;
+    atomic_int waits;
+    atomic_bool busy; /* rank 0 waits for something that must come */
+    atomic_bool lost;
+    atomic_bool leaves;   /* nobody is missed any more */
+    pthread_mutex_t lock; /* guards what follows, and `stop` for the thread that waits */
+    pthread_cond_t stopped;
+    bool stop, ended;
+    mo_error why; /* written once, before `lost` is set */
+
+    bool watching;
+    pthread_t thread;
+    other *others; /* [ranks], of that thread alone */
+    uint64_t still_moves;
+    int64_t still_since_ns;
+};
+
+int mo_link_rank(const mo_link *l)
+{
+    return l->data->rank;
+}
+
+int mo_link_ranks(const mo_link *l)
+{
+    return l->data->ranks;
+}
+
+void mo_link_moved(mo_link *l)
+{
+    atomic_fetch_add_explicit(&l->moves, 1, memory_order_relaxed);
+}
+
+void mo_link_watch(mo_link *l, const atomic_ullong *count)
+{
+    pthread_mutex_lock(&l->lock); /* nobody looks at the one before any more */
+    atomic_store(&l->watched, count);
+    pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t mo_link_next_serial(mo_link *l)
+{
+    mo_link_moved(l);
+    return atomic_fetch_add(&l->serial, 1) + 1;
+}
+
+void mo_link_serial(mo_link *l, uint64_t serial)
+{
+    atomic_store(&l->serial, serial);
+    mo_link_moved(l);
+}
+
+/* ---- What is lost ------------------------------------------------------------------------------ */
+
+static void lose(mo_link *l, const mo_error *why)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool first = !atomic_load(&l->lost);
+    if (first) {
+        l->why = *why;
+        atomic_store(&l->lost, true);
+        pthread_cond_broadcast(&l->stopped); /* others are told at once */
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (first && l->on_lost) {
+        l->on_lost(l->user, why->detail);
+    }
+}
+
+void mo_link_leave(mo_link *l)
+{
+    atomic_store(&l->leaves, true);
+}
+
+void mo_link_fail(mo_link *l, const mo_error *why)
+{
+    lose(l, why);
+}
+
+mo_status mo_link_status(mo_link *l, mo_error *err)
+{
+    if (!atomic_load(&l->lost)) {
+        return MO_OK;
+    }
+    return mo_fail(err, l->why.status, "%s", l->why.detail);
+}
+
+/* ---- Messages ---------------------------------------------------------------------------------- */
+
+/* Spins a little, since an answer often comes soon, and then sleeps for longer and longer. */
+static void pause_a_bit(int64_t began_ns)
+{
+    enum { SPIN_NS = 50000, SLEEP_MOST_NS = 200000 };
+    const int64_t waited = mo_clock_ns() - began_ns;
+    if (waited < SPIN_NS) {
+        sched_yield();
+        return;
+    }
+    const int64_t sleep = waited / 16 < SLEEP_MOST_NS ? waited / 16 : SLEEP_MOST_NS;
+    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+}
+
+/* Looks at what is being sent; false after a failure. */
+static bool look_at_sends(mo_link *l)
+{
+    for (int i = 0; i < SENDS; i++) {
+        mo_net_message *m = &l->sends[i];
+        if (m->state == MO_NET_UNDER_WAY && mo_transport_ended(l->data, m)) {
+            mo_link_moved(l);
+        }
+        if (m->state == MO_NET_FAILED) {
+            lose(l, &m->error);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Nothing more comes or goes: whose bytes were under way may have them back. */
+static void abandon_all(mo_link *l)
+{
+    for (int i = 0; i < SENDS; i++) {
+        mo_transport_abandon(l->data, &l->sends[i]);
+    }
+    mo_transport_abandon(l->data, &l->receive);
+}
+
+/* Waits until the message has ended; NULL: until no send is under way. */
+static mo_status wait_for(mo_link *l, mo_net_message *m, mo_error *err)
+{
+    const int64_t began = mo_clock_ns();
+    while (!atomic_load(&l->lost)) {
+        bool under_way = m && !mo_transport_ended(l->data, m);
+        look_at_sends(l);
+        for (int i = 0; !m && i < SENDS; i++) {
+            under_way |= l->sends[i].state == MO_NET_UNDER_WAY;
+        }
+        if (m && m->state == MO_NET_FAILED) {
+            lose(l, &m->error);
+        } else if (!under_way) {
+            return MO_OK;
+        }
+        pause_a_bit(began);
+    }
+    abandon_all(l);
+    return mo_link_status(l, err);
+}
+
+static mo_net_message *free_send(mo_link *l)
+{
+    for (int i = 0; i < SENDS; i++) {
+        if (l->sends[i].state != MO_NET_UNDER_WAY) {
+            return &l->sends[i];
+        }
+    }
+    return NULL;
+}
+
+mo_status mo_link_send(mo_link *l, int to, const void *data, size_t bytes, mo_error *err)
+{
+    const uint8_t *at = data;
+    mo_status status = mo_link_status(l, err);
+    while (status == MO_OK && bytes > 0) {
+        mo_net_message *m = free_send(l);
+        if (!m) {
+            m = &l->sends[0];
+            status = wait_for(l, m, err);
+        }
+        if (status == MO_OK) {
+            const size_t piece = bytes < l->data->limit ? bytes : l->data->limit;
+            *m = (mo_net_message){.peer = to, .data = (void *)at, .bytes = piece};
+            mo_transport_send(l->data, m);
+            at += piece;
+            bytes -= piece;
+            status = look_at_sends(l) ? MO_OK : mo_link_status(l, err);
+        }
+    }
+    return status;
+}
+
+mo_status mo_link_flush(mo_link *l, mo_error *err)
+{
+    return wait_for(l, NULL, err);
+}
+
+mo_status mo_link_receive(mo_link *l, int from, void *data, size_t bytes, bool idle, mo_error *err)
+{
+    uint8_t *at = data;
+    mo_status status = mo_link_status(l, err);
+    atomic_store(&l->waits, from);
+    atomic_store(&l->busy, !idle);
+    while (status == MO_OK && bytes > 0) {
+        const size_t piece = bytes < l->data->limit ? bytes : l->data->limit;
+        l->receive = (mo_net_message){.peer = from, .data = at, .bytes = piece};
+        mo_transport_receive(l->data, &l->receive);
+        status = wait_for(l, &l->receive, err);
+        mo_link_moved(l);
+        at += piece;
+        bytes -= piece;
+    }
+    atomic_store(&l->busy, false);
+    atomic_store(&l->waits, -1);
+    return status;
+}
+
+/* ---- Beats ------------------------------------------------------------------------------------- */
+
+/* Rank 0 and every other hear each other. */
+static bool is_heard(const mo_link *l, int rank)
+{
+    const int own = l->beats->rank;
+    return rank != own && (own == 0 || rank == 0);
+}
+
+/* With the lock held. */
+static void describe(mo_link *l, beat *b)
+{
+    const atomic_ullong *watched = atomic_load(&l->watched);
+    memset(b, 0, sizeof *b);
+    b->order = MO_WIRE_ORDER;
+    b->waits = atomic_load(&l->waits);
+    b->moves = atomic_load(&l->moves) + (watched ? atomic_load(watched) : 0);
+    b->serial = atomic_load(&l->serial);
+    b->ended = l->ended;
+    b->failed = atomic_load(&l->lost);
+    if (b->failed) {
+        snprintf(b->why, sizeof b->why, "%.*s", WHY_BYTES - 1, l->why.detail);
+    }
+}
+
+static void send_beats(mo_link *l)
+{
+    beat now;
+    pthread_mutex_lock(&l->lock);
+    describe(l, &now);
+    pthread_mutex_unlock(&l->lock);
+    for (int r = 0; r < l->beats->ranks; r++) {
+        other *o = &l->others[r];
+        if (is_heard(l, r) && (o->out.state != MO_NET_UNDER_WAY || mo_transport_ended(l->beats, &o->out))) {
+            o->leaving = now;
+            o->out = (mo_net_message){.peer = r, .data = &o->leaving, .bytes = sizeof o->leaving};
+            mo_transport_send(l->beats, &o->out);
+        }
+    }
+}
+
+/* Takes the beats of a rank that have come. */
+static void hear(mo_link *l, int r)
+{
+    other *o = &l->others[r];
+    for (;;) {
+        if (o->in.state == MO_NET_UNDER_WAY && !mo_transport_ended(l->beats, &o->in)) {
+            return;
+        }
+        if (o->in.state == MO_NET_FAILED) {
+            return; /* it will be missed */
+        }
+        if (o->in.state == MO_NET_DONE) {
+            o->last = o->arriving;
+            o->heard_ns = mo_clock_ns();
+        }
+        o->in = (mo_net_message){.peer = r, .data = &o->arriving, .bytes = sizeof o->arriving};
+        mo_transport_receive(l->beats, &o->in);
+    }
+}
+
+static void judge_beat(mo_link *l, int r)
+{
+    const other *o = &l->others[r];
+    mo_error why = {0};
+    if (o->last.failed) {
+        mo_fail(&why, MO_EIO, "rank %d ends the run: %.*s", r, WHY_BYTES, o->last.why);
+    } else if (o->last.ended && l->beats->rank == 0) {
+        mo_fail(&why, MO_EIO, "rank %d has left the run", r);
+    } else if (mo_clock_ns() - o->heard_ns > l->timeout_ns) {
+        mo_fail(&why, MO_EIO,
+                "rank %d has not been heard of for %.1f s: its process or its machine is gone or hangs, or "
+                "the network between is down",
+                r, (double)l->timeout_ns / 1e9);
+    }
+    if (why.status != MO_OK && !atomic_load(&l->leaves)) {
+        lose(l, &why);
+    }
+}
+
+/* Rank 0 waits and nothing moves: who holds it up? */
+static void name_the_still(mo_link *l, mo_error *why)
+{
+    const int ranks = l->beats->ranks;
+    const uint64_t serial = atomic_load(&l->serial);
+    const double seconds = (double)l->timeout_ns / 1e9;
+    for (int r = 1; r < ranks; r++) {
+        if (l->others[r].last.serial < serial) {
+            mo_fail(
+                why, MO_EIO,
+                "rank %d has not got what rank %d sent to it for %.1f s: the network between them is down, "
+                "or one of them hangs",
+                r, r - 1, seconds);
+            return;
+        }
+    }
+    for (int r = 1; r < ranks; r++) {
+        if (l->others[r].last.waits < 0) {
+            mo_fail(why, MO_EIO, "rank %d has not got on with its layers for %.1f s: it hangs", r, seconds);
+            return;
+        }
+    }
+    const int from = atomic_load(&l->waits) > 0 ? atomic_load(&l->waits) : ranks - 1;
+    mo_fail(why, MO_EIO, "nothing has come from rank %d for %.1f s, although it lives: a message was lost",
+            from, seconds);
+}
+
+static void judge_stillness(mo_link *l)
+{
+    const int64_t now = mo_clock_ns();
+    uint64_t moves = atomic_load(&l->moves);
+    for (int r = 1; r < l->beats->ranks; r++) {
+        moves += l->others[r].last.moves;
+    }
+    if (moves != l->still_moves || !atomic_load(&l->busy)) {
+        l->still_moves = moves;
+        l->still_since_ns = now;
+    } else if (now - l->still_since_ns > l->timeout_ns) {
+        mo_error why = {0};
+        name_the_still(l, &why);
+        lose(l, &why);
+    }
+}
+
+static void *watch(void *ctx)
+{
+    mo_link *l = ctx;
+    const int64_t pause_ns = l->timeout_ns / BEATS_PER_TIMEOUT / 4, beat_ns = pause_ns * 4;
+    int64_t beaten_ns = 0;
+    bool stop = false, told = false;
+    while (!stop) {
+        pthread_mutex_lock(&l->lock);
+        const bool urgent = l->stop || (atomic_load(&l->lost) && !told);
+        if (!urgent) {
+            const int64_t at = mo_clock_ns() + pause_ns;
+            pthread_cond_timedwait(&l->stopped, &l->lock,
+                                   &(struct timespec){at / 1000000000, at % 1000000000});
+        }
+        stop = l->stop;
+        const bool tell = stop || (atomic_load(&l->lost) && !told);
+        pthread_mutex_unlock(&l->lock);
+        told |= atomic_load(&l->lost);
+        if (tell || mo_clock_ns() - beaten_ns >= beat_ns) {
+            beaten_ns = mo_clock_ns();
+            send_beats(l);
+        }
+        for (int r = 0; r < l->beats->ranks && !stop; r++) {
+            if (is_heard(l, r)) {
+                hear(l, r);
+                judge_beat(l, r);
+            }
+        }
+        if (l->beats->rank == 0 && !stop) {
+            judge_stillness(l);
+        }
+    }
+    return NULL;
+}
+
+/* ---- Life -------------------------------------------------------------------------------------- */
+
+mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *err)
+{
+    mo_link *l = calloc(1, sizeof *l);
+    other *others = l ? calloc((size_t)options->beats->ranks, sizeof *others) : NULL;
+    *out = NULL;
+    if (!l || !others) {
+        free(l);
+        return mo_fail(err, MO_ENOMEM, "no memory for messages between %d ranks", options->beats->ranks);
+    }
+    l->data = options->data;
+    l->beats = options->beats;
+    l->timeout_ns = options->timeout_ns;
+    l->on_lost = options->on_lost;
+    l->user = options->user;
+    l->others = others;
+    atomic_init(&l->waits, -1);
+    for (int r = 0; r < l->beats->ranks; r++) {
+        l->others[r].heard_ns = mo_clock_ns();
+    }
+    l->still_since_ns = mo_clock_ns();
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->stopped, &attributes);
+    pthread_condattr_destroy(&attributes);
+    l->watching = l->beats->ranks > 1 && pthread_create(&l->thread, NULL, watch, l) == 0;
+    if (l->beats->ranks > 1 && !l->watching) {
+        mo_link_close(l);
+        return mo_fail(err, MO_ENOMEM, "no thread could be had that watches the other ranks");
+    }
+    *out = l;
+    return MO_OK;
+}
+
+void mo_link_close(mo_link *l)
+{
+    if (l) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = l->ended = true;
+        pthread_cond_broadcast(&l->stopped);
+        pthread_mutex_unlock(&l->lock);
+        if (l->watching) {
+            pthread_join(l->thread, NULL);
+        }
+        abandon_all(l);
+        for (int r = 0; r < l->beats->ranks; r++) {
+            mo_transport_abandon(l->beats, &l->others[r].in);
+            mo_transport_abandon(l->beats, &l->others[r].out);
+        }
+        pthread_cond_destroy(&l->stopped);
+        pthread_mutex_destroy(&l->lock);
+        free(l->others);
+        free(l);
+    }
+}

@@ -1,0 +1,82 @@
+/* Wire: what ranks of one model say to each other. Rank 0 leads; the others follow, each with the layers behind those of the rank
+ * before it. Heads go from each rank to the next; an answer goes from the last back to rank 0, or from each to rank 0 where all
+ * have something to say. All ranks have the same byte order and version, which the first words check. */
+#ifndef MO_CLUSTER_WIRE_H
+#define MO_CLUSTER_WIRE_H
+
+#include "moraine.h"
+
+enum { MO_WIRE_PROTOCOL = 1, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
+
+typedef enum mo_wire_kind {
+    MO_WIRE_OPEN = 1, /* a model: all answer with a hello, get their share and answer with a result */
+    MO_WIRE_STEP, /* orders, slices, tokens and the stream follow; the last answers with a result, and rows */
+    MO_WIRE_SAVE, /* orders follow; all answer with a result, and what they hold of the snapshot */
+    MO_WIRE_LOAD, /* orders follow, and from rank 0 each rank's bytes; all answer with a result */
+    MO_WIRE_CLOSE, /* the model */
+    MO_WIRE_END,   /* the run */
+} mo_wire_kind;
+
+typedef struct mo_wire_head {
+    uint32_t order, kind; /* MO_WIRE_ORDER; mo_wire_kind */
+    uint64_t serial;      /* grows by one with each */
+    int32_t
+        status; /* STEP: of the ranks before; where it failed a result follows in the place of the stream */
+    int32_t order_count, slice_count, reserved;
+    int64_t tokens; /* of all slices */
+    int64_t number; /* SAVE: of the snapshot; LOAD: of the state */
+    int64_t length; /* LOAD: positions */
+} mo_wire_head;
+
+/* What befell sessions and snapshots since the head before. */
+typedef enum mo_wire_change {
+    MO_WIRE_STATE_OPENS = 1,
+    MO_WIRE_STATE_CLOSES,
+    MO_WIRE_SNAPSHOT_OPENS,
+    MO_WIRE_SNAPSHOT_CLOSES,
+    MO_WIRE_RESTORES,
+} mo_wire_change;
+
+typedef struct mo_wire_order {
+    uint32_t change;
+    int32_t kv;
+    int64_t state, snapshot;
+    int64_t length; /* context of a state that opens; positions that are restored */
+} mo_wire_order;
+
+typedef struct mo_wire_slice {
+    int64_t state, position, count;
+    int64_t wanted; /* tokens of it, from the end, whose rows go back to rank 0 */
+    int32_t prompt, reserved;
+} mo_wire_slice;
+
+/* The answer to a head. */
+typedef struct mo_wire_result {
+    int32_t status;
+    int32_t rank;   /* whose error it is */
+    int32_t forget; /* what it had of the states is lost */
+    int32_t reserved;
+    int64_t rows;              /* STEP: that follow; SAVE: bytes */
+    char detail[MO_WIRE_TEXT]; /* of the error */
+} mo_wire_result;
+
+/* Who a rank is, and what it has. */
+typedef struct mo_wire_hello {
+    char magic[8]; /* "MORAINE" */
+    uint32_t order, protocol;
+    int32_t numerics, status;
+    char version[32];
+    uint64_t fingerprint, file_bytes;
+    int32_t layers, local_ranks;
+    int64_t ram_bytes;
+    double ram_bytes_s, disk_bytes_s;
+    char detail[MO_WIRE_TEXT]; /* where status is not MO_OK */
+} mo_wire_hello;
+
+/* What a rank is to have of a model. count 0: nothing, the model is not opened. */
+typedef struct mo_wire_share {
+    int32_t first, count, kv, sessions;
+    int64_t context, batch, positions, kept_bytes;
+} mo_wire_share;
+
+#endif

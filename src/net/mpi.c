@@ -1,0 +1,82 @@
+#include "net/mpi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "net/mpi_module.h"
+
+static const mo_mpi_calls *module; /* NULL: there is none */
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+
+/* MPI loads parts of itself, which look for its names among those of the program: hence global. */
+static void load(const char *path)
+{
+    void *handle = module || access(path, R_OK) != 0 ? NULL : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (handle) {
+        module = dlsym(handle, "mo_mpi_module");
+    }
+}
+
+/* Beside the program, where a build has it; below the directory above it; where it is installed. */
+static void look(void)
+{
+    char program[1024], path[sizeof program + 64];
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length > 0) {
+        program[length] = 0;
+        char *end = strrchr(program, '/');
+        *(end ? end : program) = 0;
+        snprintf(path, sizeof path, "%s/moraine-mpi.so", program);
+        load(path);
+        snprintf(path, sizeof path, "%s/../lib/moraine/moraine-mpi.so", program);
+        load(path);
+    }
+    load(MO_LIBRARIES "/moraine/moraine-mpi.so");
+}
+
+static const mo_mpi_calls *find(void)
+{
+    pthread_once(&looked, look);
+    return module;
+}
+
+const char *mo_mpi_library(void)
+{
+    return find() ? find()->library() : NULL;
+}
+
+mo_status mo_mpi_open(mo_mpi **out, mo_error *err)
+{
+    *out = NULL;
+    return find() ? find()->open(out, err)
+                  : mo_fail(
+                        err, MO_EUNSUPPORTED,
+                        "several ranks were started, and moraine-mpi.so is neither beside the program nor in "
+                        "" MO_LIBRARIES "/moraine; build it where libopenmpi-dev is installed");
+}
+
+mo_transport *mo_mpi_data(mo_mpi *mpi)
+{
+    return module->data(mpi);
+}
+
+mo_transport *mo_mpi_beats(mo_mpi *mpi)
+{
+    return module->beats(mpi);
+}
+
+int mo_mpi_local_ranks(const mo_mpi *mpi)
+{
+    return module->local_ranks(mpi);
+}
+
+void mo_mpi_close(mo_mpi *mpi, bool orderly)
+{
+    if (mpi) {
+        module->close(mpi, orderly);
+    }
+}

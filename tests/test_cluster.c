@@ -1,0 +1,548 @@
+/* Models whose layers are divided among ranks, which are threads here, connected by queues: the same bits as with one rank, whatever
+ * sessions do; messages that are lost, late or truncated in turn; ranks that are not there, or have something else. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/cluster.h"
+#include "check.h"
+#include "folder.h"
+#include "net/loopback.h"
+#include "oracle.h"
+#include "plan/division.h"
+#include "sanitized.h"
+
+enum { RANKS_MAX = 4, LIMIT = 1 << 14, DEPTH = 4, DECODED = 6 };
+
+static oracle models[ORACLE_MODELS_MAX];
+static int model_count;
+static mo_error err;
+
+typedef void (*fault_fn)(void *user, int from, int to, uint64_t number, mo_loopback_fault *fault);
+
+typedef struct rank {
+    mo_transport *data, *beats;
+    int64_t timeout_ns;
+    const char *path;
+    mo_model_options options;
+    mo_status status;
+    mo_error err;
+    pthread_t thread;
+} rank;
+
+typedef struct run {
+    mo_loopback *data, *beats;
+    int ranks;
+    rank rank[RANKS_MAX];
+    mo_cluster *leader;
+} run;
+
+static void *follow(void *ctx)
+{
+    rank *r = ctx;
+    mo_cluster *c = NULL;
+    const mo_link_options link = {.data = r->data, .beats = r->beats, .timeout_ns = r->timeout_ns};
+    r->status = mo_cluster_open_on(&link, 1, &c, &r->err);
+    if (r->status == MO_OK) {
+        r->status = mo_cluster_follow(c, r->path, &r->options, &r->err);
+    }
+    mo_cluster_close(c);
+    mo_transport_close(r->data);
+    mo_transport_close(r->beats);
+    return NULL;
+}
+
+static mo_model_options usual(void)
+{
+    mo_model_options o = mo_model_options_default();
+    o.threads = 1;
+    o.device = "none";
+    o.learning.profile = "off";
+    o.context = 128;
+    o.batch = 32;
+    return o;
+}
+
+/* Ranks 1 and up of `ranks` begin to follow, but for `missing`; rank 0 is the caller's thread. */
+static void start(run *r, int ranks, const char *path, double timeout_s, int missing, fault_fn fault,
+                  void *user)
+{
+    const mo_loopback_options data = {
+        .ranks = ranks, .limit = LIMIT, .depth = DEPTH, .fault = fault, .user = user};
+    const mo_loopback_options beats = {.ranks = ranks, .limit = 512, .depth = DEPTH};
+    *r = (run){.ranks = ranks};
+    check_status(mo_loopback_open(&data, &r->data, &err), &err);
+    check_status(mo_loopback_open(&beats, &r->beats, &err), &err);
+    for (int i = 0; i < ranks; i++) {
+        r->rank[i] = (rank){.data = mo_loopback_rank(r->data, i),
+                            .beats = mo_loopback_rank(r->beats, i),
+                            .timeout_ns = (int64_t)(timeout_s * 1e9),
+                            .path = path,
+                            .options = usual()};
+    }
+    for (int i = 1; i < ranks; i++) {
+        if (i != missing) {
+            assert_int_equal(pthread_create(&r->rank[i].thread, NULL, follow, &r->rank[i]), 0);
+        }
+    }
+    const mo_link_options link = {
+        .data = r->rank[0].data, .beats = r->rank[0].beats, .timeout_ns = r->rank[0].timeout_ns};
+    check_status(mo_cluster_open_on(&link, 1, &r->leader, &err), &err);
+}
+
+static void finish(run *r, int missing)
+{
+    mo_cluster_close(r->leader);
+    mo_transport_close(r->rank[0].data);
+    mo_transport_close(r->rank[0].beats);
+    for (int i = 1; i < r->ranks; i++) {
+        if (i != missing) {
+            assert_int_equal(pthread_join(r->rank[i].thread, NULL), 0);
+        }
+    }
+    mo_loopback_close(r->data);
+    mo_loopback_close(r->beats);
+}
+
+enum { PATIENT = 600, NONE = -1 }; /* seconds; no rank is missing */
+
+static mo_model *open_on(run *r, const char *path)
+{
+    mo_model_options o = usual();
+    mo_model *m = NULL;
+    o.cluster = r ? r->leader : NULL;
+    check_status(mo_model_open(path, &o, &m, &err), &err);
+    return m;
+}
+
+static mo_session *open_session(mo_model *m)
+{
+    mo_session *s = NULL;
+    check_status(mo_session_open(m, NULL, &s, &err), &err);
+    return s;
+}
+
+typedef struct rows {
+    float *at;
+    int64_t vocab;
+} rows;
+
+static void keep(void *user, int64_t position, const float *row)
+{
+    const rows *r = user;
+    memcpy(r->at + position * r->vocab, row, sizeof(float) * (size_t)r->vocab);
+}
+
+/* Logits of every position of the text in steps of `step`, then of tokens one by one; the caller's to free. */
+static float *logits_of(mo_model *m, const oracle *o, int64_t step)
+{
+    const int64_t positions = ORACLE_TOKENS + DECODED;
+    int32_t text[ORACLE_TOKENS + DECODED];
+    rows r = {calloc((size_t)(positions * o->vocab), sizeof(float)), o->vocab};
+    mo_session *s = open_session(m);
+    memcpy(text, o->tokens, sizeof o->tokens);
+    memcpy(text + ORACLE_TOKENS, o->greedy, sizeof *text * DECODED);
+    const mo_feed feed = {.size = sizeof feed,
+                          .session = s,
+                          .tokens = text,
+                          .count = ORACLE_TOKENS,
+                          .step = step,
+                          .logits = keep,
+                          .user = &r};
+    check_status(mo_session_feed(&feed, &err), &err);
+    for (int i = 1; i <= DECODED; i++) {
+        const mo_feed next = {.size = sizeof next, .session = s, .tokens = text, .count = ORACLE_TOKENS + i};
+        check_status(mo_session_feed(&next, &err), &err);
+        keep(&r, ORACLE_TOKENS + i - 1, mo_session_logits(s));
+    }
+    mo_session_close(s);
+    return r.at;
+}
+
+/* Attention, windows, recurrent layers of three kinds, latent rows. */
+static bool is_wanted(const char *name)
+{
+    static const char *const names[] = {"qwen3moe",  "gpt-oss", "gemma4", "qwen35moe",
+                                        "deepseek2", "jamba",   "lfm2moe"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return !SANITIZED || i % 2 == 0;
+        }
+    }
+    return false;
+}
+
+static int layers_of(const char *path)
+{
+    mo_model *m = open_on(NULL, path);
+    mo_model_info info;
+    mo_model_describe(m, &info, sizeof info);
+    mo_model_close(m);
+    return info.layers;
+}
+
+static void logits_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    int tried = 0;
+    for (int i = 0; i < model_count; i++) {
+        const oracle *o = &models[i];
+        if (!is_wanted(o->name)) {
+            continue;
+        }
+        const size_t bytes = sizeof(float) * (size_t)((ORACLE_TOKENS + DECODED) * o->vocab);
+        const int layers = layers_of(o->path);
+        mo_model *alone = open_on(NULL, o->path);
+        float *want = logits_of(alone, o, 0);
+        mo_model_close(alone);
+        for (int ranks = 1; ranks <= RANKS_MAX && ranks <= layers; ranks++) {
+            run r;
+            start(&r, ranks, o->path, PATIENT, NONE, NULL, NULL);
+            mo_model *m = open_on(&r, o->path);
+            for (int64_t step = 0; step <= 20; step += 20) {
+                float *got = logits_of(m, o, step);
+                if (memcmp(got, want, bytes) != 0) {
+                    fail_msg("%s: other bits with %d ranks", o->name, ranks);
+                }
+                free(got);
+            }
+            mo_model_close(m);
+            finish(&r, NONE);
+            for (int k = 1; k < ranks; k++) {
+                check_status(r.rank[k].status, &r.rank[k].err);
+            }
+        }
+        free(want);
+        tried++;
+    }
+    assert_true(tried >= 3);
+}
+
+static const oracle *named(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("%s is not there", name);
+    return NULL;
+}
+
+static void feed(mo_session *s, const int32_t *tokens, int64_t count)
+{
+    const mo_feed f = {.size = sizeof f, .session = s, .tokens = tokens, .count = count};
+    check_status(mo_session_feed(&f, &err), &err);
+}
+
+static void add_logits(float **at, const mo_session *s, int64_t vocab)
+{
+    memcpy(*at, mo_session_logits(s), sizeof(float) * (size_t)vocab);
+    *at += vocab;
+}
+
+enum { SCENES = 10 };
+
+/* What sessions can do, with the logits at every turn. */
+static float *play(mo_model *m, const oracle *o)
+{
+    float *out = calloc((size_t)(SCENES * o->vocab), sizeof *out), *at = out;
+    mo_session *s[3];
+    mo_snapshot *kept = NULL, *later = NULL;
+    int32_t other[ORACLE_TOKENS];
+    memcpy(other, o->tokens, sizeof other);
+    other[20] = o->greedy[0];
+    for (int i = 0; i < 3; i++) {
+        s[i] = open_session(m);
+    }
+    mo_feed together[3];
+    for (int i = 0; i < 3; i++) { /* steps that they share */
+        together[i] =
+            (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = 30 - i};
+    }
+    check_status(mo_session_feed_all(together, 3, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        add_logits(&at, s[i], o->vocab);
+    }
+    check_status(mo_snapshot_open(s[0], &kept, &err), &err);
+    feed(s[0], other, 26); /* back to a common beginning */
+    add_logits(&at, s[0], o->vocab);
+    check_status(mo_session_fork(s[1], s[0], &err), &err);
+    feed(s[1], other, 40);
+    add_logits(&at, s[1], o->vocab);
+    check_status(mo_session_restore(s[0], kept, &err), &err);
+    feed(s[0], o->tokens, 36);
+    add_logits(&at, s[0], o->vocab);
+    mo_session_close(s[2]); /* nothing was told of these two when they are gone */
+    s[2] = open_session(m);
+    check_status(mo_snapshot_open(s[0], &later, &err), &err);
+    mo_snapshot_close(later);
+    check_status(mo_session_restore(s[2], kept, &err), &err);
+    mo_snapshot_close(kept);
+    feed(s[2], o->tokens, ORACLE_TOKENS);
+    add_logits(&at, s[2], o->vocab);
+    feed(s[1], other, 8); /* shorter than what it holds */
+    add_logits(&at, s[1], o->vocab);
+    for (int i = 0; i < 3; i++) {
+        mo_session_close(s[i]);
+    }
+    return out;
+}
+
+static void sessions_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss", "qwen35moe", "deepseek2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const oracle *o = named(names[i]);
+        mo_model *alone = open_on(NULL, o->path);
+        float *want = play(alone, o);
+        mo_model_close(alone);
+        run r;
+        start(&r, 3, o->path, PATIENT, NONE, NULL, NULL);
+        for (int round = 0; round < 2; round++) { /* a model can be opened again */
+            mo_model *m = open_on(&r, o->path);
+            float *got = play(m, o);
+            assert_memory_equal(got, want, sizeof(float) * (size_t)(SCENES * o->vocab));
+            free(got);
+            mo_model_close(m);
+        }
+        finish(&r, NONE);
+        free(want);
+    }
+}
+
+/* The bytes of a saved session do not show how many ranks wrote them, and any number can read them. */
+static void saved_sessions_fit_any_number_of_ranks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss", "qwen35moe", "deepseek2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const oracle *o = named(names[i]);
+        uint8_t *bytes[2] = {NULL};
+        size_t size[2] = {0};
+        float *after[2];
+        for (int n = 0; n < 2; n++) {
+            run r;
+            start(&r, 1 + 2 * n, o->path, PATIENT, NONE, NULL, NULL);
+            mo_model *m = open_on(&r, o->path);
+            mo_session *s = open_session(m);
+            mo_snapshot *kept = NULL;
+            feed(s, o->tokens, 33);
+            check_status(mo_snapshot_open(s, &kept, &err), &err);
+            check_status(mo_snapshot_write(kept, &bytes[n], &size[n], &err), &err);
+            mo_snapshot_close(kept);
+            check_status(mo_snapshot_open_bytes(bytes[0], size[0], &kept, &err), &err);
+            mo_session *t = open_session(m);
+            check_status(mo_session_restore(t, kept, &err), &err);
+            mo_snapshot_close(kept);
+            feed(t, o->tokens, ORACLE_TOKENS);
+            assert_int_equal(mo_session_computed(t), ORACLE_TOKENS - 33);
+            float *at = after[n] = malloc(sizeof(float) * (size_t)o->vocab);
+            add_logits(&at, t, o->vocab);
+            mo_session_close(s);
+            mo_session_close(t);
+            mo_model_close(m);
+            finish(&r, NONE);
+        }
+        assert_int_equal(size[0], size[1]);
+        assert_memory_equal(bytes[0], bytes[1], size[0]);
+        assert_memory_equal(after[0], after[1], sizeof(float) * (size_t)o->vocab);
+        for (int n = 0; n < 2; n++) {
+            mo_free(bytes[n]);
+            free(after[n]);
+        }
+    }
+}
+
+/* ---- Faults ---- */
+
+typedef enum harm { LOST, LATE, TRUNCATED } harm;
+
+typedef struct harming {
+    harm what;
+    int at; /* the message, counted over all */
+    atomic_int count;
+} harming;
+
+static void harm_one(void *user, int from, int to, uint64_t number, mo_loopback_fault *fault)
+{
+    harming *h = user;
+    (void)from;
+    (void)to;
+    (void)number;
+    if (atomic_fetch_add(&h->count, 1) == h->at) {
+        fault->lost = h->what == LOST;
+        fault->late_ns = h->what == LATE ? 20000000 : 0;
+        fault->bytes = h->what == TRUNCATED ? fault->bytes / 2 : fault->bytes;
+    }
+}
+
+/* One run with a harmed message; false: it has fewer messages. The text's last logits go to `row`, or a sentence names a rank. */
+static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool *good)
+{
+    mo_model_options options = usual();
+    mo_model *m = NULL;
+    mo_session *s = NULL;
+    run r;
+    start(&r, 3, o->path, timeout_s, NONE, harm_one, h);
+    options.cluster = r.leader;
+    mo_status status = mo_model_open(o->path, &options, &m, &err);
+    if (status == MO_OK) {
+        s = open_session(m);
+        const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = 40};
+        status = mo_session_feed(&f, &err);
+    }
+    if (status == MO_OK) {
+        memcpy(row, mo_session_logits(s), sizeof(float) * (size_t)o->vocab);
+    } else if (!strstr(err.detail, "rank ")) {
+        fail_msg("message %d: \"%s\" names no rank", h->at, err.detail);
+    }
+    mo_session_close(s);
+    mo_model_close(m);
+    finish(&r, NONE);
+    *good = status == MO_OK;
+    return atomic_load(&h->count) > h->at;
+}
+
+static void every_message_is(harm what, double timeout_s, bool always_good)
+{
+    const oracle *o = named("qwen35moe");
+    const size_t bytes = sizeof(float) * (size_t)o->vocab;
+    float *want = malloc(bytes), *got = malloc(bytes);
+    harming none = {.at = -1};
+    bool good = false, more = true;
+    bear(o, &none, PATIENT, want, &good);
+    assert_true(good);
+    for (int at = 0; more; at += SANITIZED ? 5 : 1) {
+        harming h = {.what = what, .at = at};
+        more = bear(o, &h, timeout_s, got, &good);
+        assert_true(good || (more && !always_good));
+        if (good) {
+            assert_memory_equal(got, want, bytes);
+        }
+    }
+    free(want);
+    free(got);
+}
+
+static void late_messages_change_nothing(void **state)
+{
+    (void)state;
+    every_message_is(LATE, PATIENT, true);
+}
+
+static void truncated_messages_end_the_run(void **state)
+{
+    (void)state;
+    every_message_is(TRUNCATED, 1.0, false);
+}
+
+static void lost_messages_end_the_run(void **state)
+{
+    (void)state;
+    every_message_is(LOST, 0.4, false);
+}
+
+static void check_refused(run *r, const char *path, const char *words)
+{
+    mo_model_options o = usual();
+    mo_model *m = NULL;
+    o.cluster = r->leader;
+    assert_int_not_equal(mo_model_open(path, &o, &m, &err), MO_OK);
+    if (!strstr(err.detail, words)) {
+        fail_msg("\"%s\" does not say \"%s\"", err.detail, words);
+    }
+}
+
+static void a_rank_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    for (int missing = 1; missing <= 2; missing++) {
+        run r;
+        char words[64];
+        snprintf(words, sizeof words, "rank %d ", missing);
+        start(&r, 3, o->path, 0.4, missing, NULL, NULL);
+        check_refused(&r, o->path, words);
+        mo_transport_close(r.rank[missing].data);
+        mo_transport_close(r.rank[missing].beats);
+        finish(&r, missing);
+    }
+}
+
+/* What goes wrong in one rank while opening is said, and the others wait for the next model. */
+static void other_files_are_refused(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    run r;
+    start(&r, 3, o->path, PATIENT, NONE, NULL, NULL);
+    mo_model_close(open_on(&r, o->path));
+    check_refused(&r, named("gpt-oss-mxfp4")->path, "rank 1 has another model");
+    check_refused(&r, in_folder("none.gguf"), "none.gguf");
+    mo_model_options p = usual();
+    mo_model *m = NULL;
+    p.cluster = r.leader;
+    p.device = "sim";
+    assert_int_equal(mo_model_open(o->path, &p, &m, &err), MO_EUNSUPPORTED);
+    m = open_on(&r, o->path);
+    check_refused(&r, o->path, "one model at a time");
+    mo_model_close(m);
+    finish(&r, NONE);
+}
+
+/* ---- Who has what ---- */
+
+static void check_division(const mo_division_rank *ranks, int count, const int *want)
+{
+    mo_division_layer layers[24];
+    int first[RANKS_MAX + 1];
+    for (int i = 0; i < 24; i++) {
+        layers[i] = (mo_division_layer){.bytes = 1000, .token_bytes = 100};
+    }
+    check_status(mo_division_make(layers, 24, ranks, count, first, &err), &err);
+    for (int i = 0; i <= count; i++) {
+        assert_int_equal(first[i], want[i]);
+    }
+}
+
+static void layers_go_where_there_is_memory_and_speed(void **state)
+{
+    (void)state;
+    const mo_division_rank usual_rank = {
+        .ram_bytes = 100000, .other_bytes = 10, .ram_bytes_s = 1e6, .disk_bytes_s = 1e3};
+    mo_division_rank ranks[4] = {usual_rank, usual_rank, usual_rank, usual_rank};
+    int first[26];
+    mo_division_layer one = {.bytes = 1, .token_bytes = 1};
+    check_division(ranks, 4, (int[]){0, 6, 12, 18, 24});
+    ranks[1].ram_bytes = 2500; /* two layers and no more */
+    check_division(ranks, 3, (int[]){0, 11, 13, 24});
+    ranks[1] = usual_rank;
+    ranks[0].ram_bytes_s = 3e6;
+    check_division(ranks, 2, (int[]){0, 22, 24});
+    ranks[0].ram_bytes_s = 1e6;
+    ranks[0].other_bytes = 95000; /* the ends of the model are large */
+    check_division(ranks, 2, (int[]){0, 5, 24});
+    assert_int_equal(mo_division_make(&one, 1, ranks, 2, first, &err), MO_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_those_of_one_rank),
+        cmocka_unit_test(sessions_are_those_of_one_rank),
+        cmocka_unit_test(saved_sessions_fit_any_number_of_ranks),
+        cmocka_unit_test(late_messages_change_nothing),
+        cmocka_unit_test(truncated_messages_end_the_run),
+        cmocka_unit_test(lost_messages_end_the_run),
+        cmocka_unit_test(a_rank_that_is_not_there_is_named),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(layers_go_where_there_is_memory_and_speed),
+    };
+    model_count = oracle_read(models);
+    const int failed = cmocka_run_group_tests(tests, folder_make, folder_remove);
+    oracle_free(models, model_count);
+    return failed;
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# test_mpirun.sh BUILD: models divided among ranks that mpirun starts, with the built-in model: the same logits and answers as with one, and what is said when
+# a rank hangs or lacks the file. Speaks TAP; skipped where there is no mpirun or the build has no MPI.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+moraine=$(realpath "$1")/moraine
+model=$PWD/models/pebble.gguf
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+. tests/support/tap.sh
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 XDG_CACHE_HOME=$scratch
+if ! command -v mpirun >/dev/null || ! "$moraine" --version | grep -q '^several machines *yes'; then
+    echo "ok 1 - ranks that mpirun starts # SKIP mpirun or libopenmpi-dev is missing"
+    echo "1..1"
+    exit 0
+fi
+ranks() { # N, command...
+    local n=$1
+    shift
+    timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$moraine" "$@"
+}
+
+logits_are_the_same() { # N
+    seq 5 64 >"$scratch/ids"
+    [ -e "$scratch/one" ] || "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/one" --threads 1 || return 1
+    ranks "$1" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide layers --threads 1 || return 1
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
+}
+answers_are_the_same() {
+    "$moraine" run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 >"$scratch/alone" || return 1
+    ranks 3 run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 --session "$scratch/session" >"$scratch/together" || return 1
+    cmp "$scratch/alone" "$scratch/together" || return 1
+    "$moraine" run "$model" -p 'And then?' -n 4 --temp 0 --threads 1 --session "$scratch/session" # begun by three, gone on with by one
+}
+stopped_rank_is_named() {
+    local rank= i
+    ranks 2 run "$model" -p 'Tell me a story.' -n 100000 --ignore-eos --ctx 65536 --threads 1 >"$scratch/text" 2>"$scratch/said" &
+    for i in $(seq 300); do
+        sleep 0.1
+        [ "$(wc -c <"$scratch/text")" -gt 100 ] || continue
+        for rank in $(pgrep -x moraine); do
+            if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$rank/environ"; then
+                kill -STOP "$rank"
+                break 2
+            fi
+        done 2>/dev/null
+    done
+    ! wait $! && cat "$scratch/said" && grep -q 'moraine run: rank 1 has not been heard of' "$scratch/said"
+}
+wrong_use_is_said() {
+    ! ranks 2 eval "$model" --tokens "$scratch/ids" --device sim 2>"$scratch/said" && cat "$scratch/said" &&
+        grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
+    ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said"
+}
+
+check "two ranks give the logits of one" logits_are_the_same 2
+check "three ranks give the logits of one" logits_are_the_same 3
+check "answers and sessions are those of one rank" answers_are_the_same
+check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
+check "what ranks cannot do is said" wrong_use_is_said
+echo "1..$number"
