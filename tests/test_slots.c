@@ -315,11 +315,43 @@ static void favourites_change(void **state)
     assert_true(ours >= hits_of(mo_policy_find("lru"), 40, 8, uses, USES));
 }
 
+/* Four of 128 bricks a step. Where all are alike no exchange pays by their chances; where some are favourites, it does. */
+static void chances_are_learned(void **state)
+{
+    (void)state;
+    for (int favourites = 0; favourites < 2; favourites++) {
+        mo_slots *s = NULL;
+        uint64_t random = 5;
+        double least = 1, most = 0;
+        assert_int_equal(mo_slots_create(mo_policy_find("auto"), 128, 40, &s, &err), MO_OK);
+        for (uint64_t now = 1; now <= 4000; now++) {
+            for (int32_t i = 0; i < 4; i++) {
+                const bool one = favourites && random_below(&random, 10) < 8;
+                mo_slots_touch(s, one ? 2 * i : (int32_t)random_below(&random, 128), now, 1);
+            }
+        }
+        for (int32_t i = 0; i < 128; i++) {
+            const double chance = mo_slots_chance(s, i);
+            assert_true(chance >= 0 && chance <= 1);
+            least = chance < least ? chance : least;
+            most = chance > most ? chance : most;
+        }
+        assert_true(favourites ? most - least > 0.3 : most - least < 1.0 / 16);
+        assert_true(!favourites || mo_slots_chance(s, 4) - mo_slots_chance(s, 5) > 1.0 / 16);
+        mo_slots_destroy(s);
+    }
+    mo_slots *s = NULL;
+    assert_int_equal(mo_slots_create(mo_policy_find("lru"), 8, 4, &s, &err), MO_OK);
+    assert_true(mo_slots_chance(s, 0) < 0);
+    mo_slots_destroy(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(like_the_model),   cmocka_unit_test(edges), cmocka_unit_test(ties),
-        cmocka_unit_test(priority_formula), cmocka_unit_test(loops), cmocka_unit_test(favourites_change),
+        cmocka_unit_test(like_the_model),      cmocka_unit_test(edges), cmocka_unit_test(ties),
+        cmocka_unit_test(priority_formula),    cmocka_unit_test(loops), cmocka_unit_test(favourites_change),
+        cmocka_unit_test(chances_are_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

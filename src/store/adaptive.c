@@ -334,3 +334,8 @@ int32_t mo_adaptive_victim(mo_adaptive *h)
     }
     return victim;
 }
+
+double mo_adaptive_chance(const mo_adaptive *h, int32_t brick)
+{
+    return worth(&h->cells[h->member[brick].cell]);
+}

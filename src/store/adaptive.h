@@ -36,4 +36,7 @@ void mo_adaptive_leave(mo_adaptive *h, int32_t brick);
  * touched. */
 int32_t mo_adaptive_victim(mo_adaptive *h);
 
+/* The share of bricks like this one that are used when their layer comes by, resident or not. */
+double mo_adaptive_chance(const mo_adaptive *h, int32_t brick);
+
 #endif

@@ -328,3 +328,9 @@ int32_t mo_slots_victim(const mo_slots *s)
 {
     return next_victim(s);
 }
+
+double mo_slots_chance(const mo_slots *s, int32_t brick)
+{
+    assert(brick >= 0 && brick < s->brick_count);
+    return s->adaptive ? mo_adaptive_chance(s->adaptive, brick) : -1.0;
+}

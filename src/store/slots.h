@@ -52,6 +52,9 @@ void mo_slots_drop(mo_slots *s, int32_t brick);
 /* The same, but nobody gets the slot any more. */
 void mo_slots_abandon(mo_slots *s, int32_t brick);
 
+/* How probably a token that passes the brick's layer uses it, as far as the policy learns that; -1: it does not. */
+double mo_slots_chance(const mo_slots *s, int32_t brick);
+
 /* Who would be evicted now if no slot were free, or -1. */
 int32_t mo_slots_victim(const mo_slots *s);
 

@@ -197,6 +197,12 @@ bool mo_vram_placed(const mo_vram *v, int layer, int expert)
     return c && c->count > 0 && mo_slots_find(c->slots, l->first + expert) >= 0;
 }
 
+double mo_vram_chance(const mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    return mo_slots_chance(v->classes[l->of].slots, l->first + expert);
+}
+
 bool mo_vram_complete(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];

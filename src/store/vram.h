@@ -33,6 +33,8 @@ void mo_vram_close(mo_vram *v); /* NULL is allowed */
 mo_daddr mo_vram_find(const mo_vram *v, int layer, int expert);
 /* Has it a slot, even if it is still on its way there? */
 bool mo_vram_placed(const mo_vram *v, int layer, int expert);
+/* How probably a token uses it, as mo_slots_chance() says. */
+double mo_vram_chance(const mo_vram *v, int layer, int expert);
 
 /* Is every expert of the layer on the device, for good? Nobody can be evicted: there are as many slots as bricks, or
  * (slots by layer) the caller exchanges bricks within their layer only. */
