@@ -286,6 +286,7 @@ int main(int argc, char **argv)
         noise[i] = (uint8_t)((seed >> 33) & 0x3B);
     }
     check(noise ? mo_cuda_open(argc > 1 ? atoi(argv[1]) : 0, 0, &b.device, &err) : MO_ENOMEM, &err);
+    mo_cuda_vendor(b.device, false); /* it is measured beside */
     check(mo_dstream_create(b.device, &b.stream, &err), &err);
     check(mo_event_create(b.device, &b.from, &err), &err);
     check(mo_event_create(b.device, &b.to, &err), &err);

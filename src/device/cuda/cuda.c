@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "device/cuda/blas.h"
 #include "device/cuda/images.h"
 #include "device/cuda/parts.h"
 
@@ -97,6 +98,7 @@ static void close_device(mo_device *device)
     mo_cuda_device *d = (mo_cuda_device *)device;
     if (d->context && mo_cuda_enter(d, NULL) == MO_OK) {
         mo_cuda_counters_free(d);
+        mo_cuda_blas_close(d);
         if (d->capture) {
             mo_cuda_check_quietly(d, d->driver->stream_destroy(d->capture), "cuStreamDestroy");
         }
@@ -107,6 +109,7 @@ static void close_device(mo_device *device)
         d->driver->primary_ctx_release(d->handle);
     }
     pthread_mutex_destroy(&d->losing);
+    free(d->blas); /* of a lost device: what it held is gone */
     free(d);
 }
 
@@ -256,4 +259,13 @@ void mo_cuda_prelaunch(mo_device *device, bool prelaunch)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
     d->punctual = !prelaunch || !can_prelaunch(d);
+}
+
+void mo_cuda_vendor(mo_device *device, bool vendor)
+{
+    mo_cuda_device *d = (mo_cuda_device *)device;
+    if (!vendor && mo_cuda_enter(d, NULL) == MO_OK) {
+        mo_cuda_blas_close(d);
+    }
+    d->blas_tried = !vendor;
 }

@@ -16,7 +16,7 @@ set(MO_CUDA_FILES product experts slab stream choose arrange attention planes la
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c
   device/cuda/stream.c device/cuda/event.c device/cuda/kernels.c device/cuda/program.c
-  device/cuda/counter.c device/cuda/launch.c)
+  device/cuda/counter.c device/cuda/blas.c device/cuda/launch.c)
 foreach(file ${MO_CUDA_FILES})
   target_sources(mo_device PRIVATE device/cuda/launch_${file}.c)
 endforeach()

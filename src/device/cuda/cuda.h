@@ -24,4 +24,7 @@ void mo_cuda_fuse(mo_device *device, bool fuse);
  * driver can, they do unless told otherwise). */
 void mo_cuda_prelaunch(mo_device *device, bool prelaunch);
 
+/* Whether products in bfloat16 may go by cuBLAS, where it is installed (they do unless told otherwise). For measurements. */
+void mo_cuda_vendor(mo_device *device, bool vendor);
+
 #endif

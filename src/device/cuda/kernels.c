@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "device/cuda/blas.h"
 #include "device/cuda/images.h"
 
 /* ---- Loading ---- */
@@ -333,6 +334,9 @@ mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
         status = mo_cuda_prepare(d, op, steps, &count, err);
     }
     void *const on = ((mo_cuda_stream *)stream)->handle;
+    if (status == MO_OK && op->kind == MO_OP_WIDE && mo_cuda_blas_multiply(d, on, &op->wide)) {
+        return MO_OK;
+    }
     for (int i = 0; i < count && status == MO_OK; i++) {
         status = start_alone(d, on, &steps[i], err);
     }

@@ -24,6 +24,8 @@ typedef struct mo_cuda_kernel {
     uint32_t shared_limit; /* dynamic shared memory that a launch may ask for now */
 } mo_cuda_kernel;
 
+typedef struct mo_cuda_blas mo_cuda_blas;
+
 typedef struct mo_cuda_device {
     mo_device base;
     const mo_cuda_driver *driver;
@@ -49,6 +51,9 @@ typedef struct mo_cuda_device {
     bool apart;    /* joining is not wanted, or was refused once: every op has kernels of its own */
     mo_daddr counters; /* uint32[MO_CUDA_COUNTERS], zeros while nothing runs; 0: not needed yet */
     bool counter_acquired[MO_CUDA_COUNTERS];
+
+    mo_cuda_blas *blas; /* blas.h; NULL: not opened, or there is none */
+    bool blas_tried;    /* or it is not wanted */
 
     bool ready;             /* opened to the end */
     pthread_mutex_t losing; /* guards the writing of `why`, which is constant once lost is set */

@@ -25,7 +25,8 @@ mo_status mo_op_host_widen(mo_op_job *job, const mo_op_widen *o)
     const mo_dgroup *groups =
         o->groups ? mo_op_part(job, "groups", o->groups, o->count * (int64_t)sizeof *groups) : &alone;
     const int64_t values = (int64_t)o->matrix.rows * o->matrix.cols;
-    for (int i = 0; i < o->count && job->status == MO_OK; i++) {
+    const int count = o->groups || o->count == 0 ? o->count : 1;
+    for (int i = 0; i < count && job->status == MO_OK; i++) {
         if (groups[i].count == 0) {
             continue;
         }
@@ -98,7 +99,8 @@ mo_status mo_op_host_wide(mo_op_job *job, const mo_op_wide *o)
                            .y = mo_op_floats(job, "y", o->y, (o->rows - 1) * o->stride + o->matrix.rows)};
     const mo_dgroup *groups =
         o->groups ? mo_op_part(job, "groups", o->groups, o->count * (int64_t)sizeof *groups) : &alone;
-    for (int i = 0; i < o->count && job->status == MO_OK; i++) {
+    const int count = o->groups ? o->count : 1;
+    for (int i = 0; i < count && job->status == MO_OK; i++) {
         run_group(&p, i, &groups[i]);
     }
     return job->status;
