@@ -139,6 +139,8 @@ typedef enum mo_postfetch_mode {
     MO_POSTFETCH_EXPERT,
 } mo_postfetch_mode;
 
+#define MO_DEVICES_MAX 8 /* most devices that share a model */
+
 typedef struct mo_model_options {
     size_t size;
     int threads;     /* 0: one per usable core; no result depends on it */
@@ -168,7 +170,9 @@ typedef struct mo_model_options {
 
     /* With a device the core and the sessions are in its memory, and of the experts as many as fit; the others are
      * computed from RAM, or fetched. The results are the same. */
-    const char *device; /* "none", "sim", "cuda" or "auto"; NULL: auto: a GPU where one can be used */
+    /* "none", "sim", "cuda" or "auto"; NULL: auto: the GPUs that can be used and help. "cuda:1" is another than the first; several
+     * with commas between ("cuda:0,cuda:1") share the layers, and one may be named twice. */
+    const char *device;
     int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
     mo_postfetch_mode postfetch;
     bool cpu_moe; /* no expert stays in the device's memory, but for a hot cache */
@@ -207,6 +211,9 @@ typedef struct mo_model_options {
     /* The ranks that share the model's layers, of which this is rank 0 (mo_cluster_open()); it outlives the model, and has one at a
      * time. NULL, or a cluster of one rank: all of it is here. */
     struct mo_cluster *cluster;
+
+    int64_t
+        vram_each[MO_DEVICES_MAX]; /* ceilings of several devices, in their order; 0: vram_bytes for each */
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);

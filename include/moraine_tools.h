@@ -305,6 +305,7 @@ typedef struct mo_plan_options {
     const char *isa;                                  /* likewise */
     int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
     mo_precision prompt_precision;                    /* likewise */
+    int64_t vram_each[MO_DEVICES_MAX];                /* likewise */
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);
@@ -345,6 +346,17 @@ typedef struct mo_plan_report_device {
     double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
     bool measured;                                     /* false: guesses */
 } mo_plan_report_device;
+
+/* One of several devices, which share the layers. */
+typedef struct mo_plan_report_card {
+    char name[64];
+    int first_layer, layers;
+    int64_t ceiling_bytes, used_bytes;
+    int64_t core_bytes, kv_bytes, work_bytes, staging_bytes, slot_bytes; /* core: with vectors */
+    int64_t slots;                                                       /* experts that stay there */
+    double hit_rate;                                                     /* of the experts of its layers */
+    double seconds;                                                      /* of a token, in its layers */
+} mo_plan_report_card;
 
 /* The hot cache: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
  * slot_bytes there. */
@@ -399,6 +411,9 @@ typedef struct mo_plan_report {
      * reads those of its sequence over the link. */
     int device_cold_layers;
     int64_t device_cold_bytes;
+    /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
+    int card_count;
+    mo_plan_report_card cards[MO_DEVICES_MAX];
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

@@ -596,7 +596,7 @@ static void updates_are_capped(void **state)
             &err);
         model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
-        const mo_hot_counters hot = mo_hot_update_count(mo_gpu_hot_update(model->gpu));
+        const mo_hot_counters hot = mo_hot_update_count(mo_gpu_hot_update(model->gpu, 0));
         assert_true((int)hot.planned + hot.under_way <= (before.count * 5 + 99) / 100);
         assert_int_equal(hot.planned + (size_t)hot.under_way > 0, !dear);
         const places same = places_of(model);

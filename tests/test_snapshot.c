@@ -747,9 +747,9 @@ static void bytes_and_other_openings(void **state)
 }
 
 /* Blocks come as others left them, here with numbers that are none: nothing that was not written is read. */
-static mo_status take_poisoned(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
+static mo_status take_poisoned(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err)
 {
-    const mo_status status = mo_block_source_ram.take(owner, bytes, address, err);
+    const mo_status status = mo_block_source_ram.take(owner, kind, bytes, address, err);
     if (status == MO_OK) {
         memset((void *)(uintptr_t)*address, 0xFF, (size_t)bytes);
     }

@@ -332,14 +332,22 @@ mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo
     return status;
 }
 
-mo_status mo_learning_reset(mo_learning *l, mo_hot_update *hot, mo_profile_mode mode, mo_error *err)
+/* Number i of the caches; the first is RAM's where there is none. */
+static mo_hot_update *cache_at(const mo_learning *l, const mo_hot_caches *hot, int i)
+{
+    return hot->count ? hot->of[i] : l->hot;
+}
+
+mo_status mo_learning_reset(mo_learning *l, const mo_hot_caches *hot, mo_profile_mode mode, mo_error *err)
 {
     mo_profile *now = NULL;
     mo_status status = mo_tally_snapshot(l->tally, &now, err);
     if (status == MO_OK) {
         mo_profile_free(l->base);
         l->base = now;
-        status = mo_hot_update_begin_window(hot ? hot : l->hot, l->tally, err);
+    }
+    for (int i = 0; status == MO_OK && (i == 0 || i < hot->count); i++) {
+        status = mo_hot_update_begin_window(cache_at(l, hot, i), l->tally, err);
     }
     if (status == MO_OK) {
         l->mode = mode;
@@ -349,7 +357,19 @@ mo_status mo_learning_reset(mo_learning *l, mo_hot_update *hot, mo_profile_mode 
 
 /* ---- The hot cache ---- */
 
-mo_status mo_learning_apply_json(mo_learning *l, mo_hot_update *hot, const char *json, size_t length,
+/* What was exchanged in another cache, too. Each tells of all the picks, which are not added. */
+static void add_stats(mo_exchange_stats *sum, const mo_exchange_stats *s)
+{
+    sum->active |= s->active;
+    sum->update_rate = s->update_rate;
+    sum->candidates += s->candidates;
+    sum->max_exchange += s->max_exchange;
+    sum->exchanged += s->exchanged;
+    sum->hot_experts += s->hot_experts;
+    sum->layers_changed += s->layers_changed;
+}
+
+mo_status mo_learning_apply_json(mo_learning *l, const mo_hot_caches *hot, const char *json, size_t length,
                                  mo_exchange_stats *stats, mo_error *err)
 {
     mo_profile *read = NULL, *fitted = NULL;
@@ -362,18 +382,22 @@ mo_status mo_learning_apply_json(mo_learning *l, mo_hot_update *hot, const char 
         status =
             mo_fail(err, MO_EFORMAT, "the profile counts no experts at all, so there is nothing to apply");
     }
-    if (status == MO_OK) {
-        status = mo_hot_update_apply(hot ? hot : l->hot, fitted, 1.0, mo_learning_tally(l), stats, err);
+    for (int i = 0; status == MO_OK && (i == 0 || i < hot->count); i++) {
+        mo_exchange_stats one = {0};
+        status = mo_hot_update_apply(cache_at(l, hot, i), fitted, 1.0, mo_learning_tally(l), &one, err);
+        add_stats(stats, &one);
     }
     mo_profile_free(read);
     mo_profile_free(fitted);
     return status;
 }
 
-mo_status mo_learning_request_done(mo_learning *l, mo_hot_update *hot, mo_error *err)
+mo_status mo_learning_request_done(mo_learning *l, const mo_hot_caches *hot, mo_error *err)
 {
-    const mo_status status = l->perf_out ? write_perf(l, err) : MO_OK;
+    mo_status status = l->perf_out ? write_perf(l, err) : MO_OK;
     l->perf_failed = status != MO_OK;
-    return status == MO_OK ? mo_hot_update_request_done(hot ? hot : l->hot, mo_learning_tally(l), err)
-                           : status;
+    for (int i = 0; status == MO_OK && (i == 0 || i < hot->count); i++) {
+        status = mo_hot_update_request_done(cache_at(l, hot, i), mo_learning_tally(l), err);
+    }
+    return status;
 }

@@ -39,16 +39,20 @@ const mo_store_request *mo_learning_requests(const mo_learning *l, int32_t *coun
 /* What was counted since the model was opened, or a reset, as JSON; free() *text. */
 mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo_error *err);
 
-/* The functions below are handed the hot cache of a device; NULL: RAM's, which is learning's own. */
+/* The hot caches of a model's devices. The functions below take them; none: RAM's, which is learning's own. */
+typedef struct mo_hot_caches {
+    mo_hot_update *of[MO_PLAN_CARDS];
+    int count;
+} mo_hot_caches;
 
 /* Counts begin at 0 again, in this mode. What was counted before is still saved. */
-mo_status mo_learning_reset(mo_learning *l, mo_hot_update *hot, mo_profile_mode mode, mo_error *err);
+mo_status mo_learning_reset(mo_learning *l, const mo_hot_caches *hot, mo_profile_mode mode, mo_error *err);
 
 /* Exchanges what a profile (JSON, any text in its schema) ranks higher for what it ranks lower, as mo_hot_update_apply(). */
-mo_status mo_learning_apply_json(mo_learning *l, mo_hot_update *hot, const char *json, size_t length,
+mo_status mo_learning_apply_json(mo_learning *l, const mo_hot_caches *hot, const char *json, size_t length,
                                  mo_exchange_stats *stats, mo_error *err);
 
 /* A request has ended: the hot cache is updated by its rate, and the perf file written. */
-mo_status mo_learning_request_done(mo_learning *l, mo_hot_update *hot, mo_error *err);
+mo_status mo_learning_request_done(mo_learning *l, const mo_hot_caches *hot, mo_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "api/means.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,14 +36,22 @@ static mo_status read_settings(const mo_means_ask *ask, mo_means *m, mo_postfetc
 
 /* ---- The device ---- */
 
+/* The ceiling that was given for device number `card`; 0: none was. */
+static int64_t ceiling_of(const mo_means_ask *ask, int card)
+{
+    const int64_t own = ask->vram_each ? ask->vram_each[card] : 0;
+    return own > 0 ? own : ask->vram_bytes;
+}
+
 /* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
-static void limit_device(const mo_means_ask *ask, int device, int64_t free_bytes, mo_means *m)
+static void limit_device(const mo_means_ask *ask, int card, int device, int64_t free_bytes, mo_means *m,
+                         mo_plan_limits *limits)
 {
     const bool less = m->hot.file && m->hot.max_mib < 0 && m->hot.reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
-    mo_plan_limits_device(ask->vram_bytes, free_bytes, less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB,
-                          &m->limits);
+    mo_plan_limits_device(ceiling_of(ask, card), free_bytes,
+                          less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB, limits);
     m->limits.cpu_moe |= m->hot.file != NULL;
-    m->limits.vram_place = mo_place_here(MO_TIER_VRAM, device);
+    limits->vram_place = mo_place_here(MO_TIER_VRAM, device);
 }
 
 /* Another machine's device is what its file says. */
@@ -61,9 +70,59 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
         char name[sizeof m->rates.device];
         snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
         m->device_measured = mo_rates_for_device(&m->rates, name, 0, 0);
-        limit_device(ask, 0, m->rates.vram_bytes, m);
+        limit_device(ask, 0, 0, m->rates.vram_bytes, m, &m->limits);
     } else if (!none) {
         snprintf(m->why, sizeof m->why, "the machine described has none");
+    }
+    return MO_OK;
+}
+
+/* How many of the list are the same device, which its free memory is for. */
+static int times_named(mo_device *const *devices, int count, const mo_device_info *of)
+{
+    int times = 0;
+    for (int i = 0; i < count; i++) {
+        mo_device_info info;
+        mo_device_describe(devices[i], &info);
+        times += strcmp(info.kind, of->kind) == 0 && info.index == of->index;
+    }
+    return strcmp(of->kind, "sim") == 0 ? 1 : times; /* each of those has memory of its own */
+}
+
+static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_error *err)
+{
+    m->cards = calloc((size_t)count, sizeof *m->cards);
+    if (!m->cards) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a list of devices");
+    }
+    m->card_count = count;
+    m->device_bytes = 0;
+    for (int i = 0; i < count; i++) {
+        mo_device_info info;
+        mo_plan_card *c = &m->cards[i];
+        mo_device_describe(m->devices[i], &info);
+        c->rates = m->rates;
+        m->card_measured[i] =
+            mo_rates_for_device(&c->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
+        limit_device(ask, i, info.index, info.free_bytes / times_named(m->devices, count, &info), m,
+                     &c->limits);
+        m->device_bytes += info.total_bytes;
+        m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
+        m->limits.vram_bytes += c->limits.vram_bytes; /* until the model is known */
+    }
+    m->rates = m->cards[0].rates;
+    m->device_measured = m->card_measured[0];
+    m->limits.vram_place = m->cards[0].limits.vram_place;
+    return MO_OK;
+}
+
+static mo_status check_ceilings(const mo_means_ask *ask, int count, mo_error *err)
+{
+    for (int i = count > 0 ? count : 1; ask->vram_each && i < MO_DEVICES; i++) {
+        if (ask->vram_each[i] > 0) {
+            return mo_fail(err, MO_EINVAL, "`vram_bytes` has ceilings for more than the %d devices there are",
+                           count);
+        }
     }
     return MO_OK;
 }
@@ -71,28 +130,83 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
 static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err)
 {
     mo_device_info info;
+    int count = 0;
     /* Who asked for a ceiling of its memory is told in the error. */
-    const bool told = ask->to_open && ask->vram_bytes == 0;
-    const mo_status status = (told ? mo_device_choose_verbose : mo_device_choose)(ask->device, &m->device,
-                                                                                  m->why, sizeof m->why, err);
+    const bool told = ask->to_open && ceiling_of(ask, 0) == 0;
+    mo_status status = mo_devices_choose(ask->device, told, m->devices, &count, m->why, sizeof m->why, err);
+    m->device = count > 0 ? m->devices[0] : NULL;
+    m->card_count = count;
+    if (status == MO_OK) {
+        status = check_ceilings(ask, count, err);
+    }
+    if (status == MO_OK && count > 1) {
+        return list_cards(ask, count, m, err);
+    }
     if (status == MO_OK && m->device) {
+        m->card_count = 0;
         mo_device_describe(m->device, &info);
         m->device_bytes = info.total_bytes;
         m->device_measured =
             mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
-        limit_device(ask, info.index, info.free_bytes, m);
+        limit_device(ask, 0, info.index, info.free_bytes, m, &m->limits);
         m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
     }
     return status;
 }
 
+/* Cards have what all of the process share, and their own ceilings. */
+static void share_limits(mo_means *m)
+{
+    for (int i = 0; i < m->card_count; i++) {
+        mo_plan_limits *own = &m->cards[i].limits, all = m->limits;
+        all.vram_bytes = own->vram_bytes;
+        all.vram_held = own->vram_held;
+        all.vram_lacking = own->vram_lacking;
+        all.vram_margin = own->vram_margin;
+        all.vram_place = own->vram_place;
+        memcpy(all.vram_why, own->vram_why, sizeof all.vram_why);
+        *own = all;
+    }
+}
+
+void mo_means_close(mo_means *m)
+{
+    for (int i = 1; i < m->card_count; i++) {
+        mo_device_close(m->devices[i]);
+    }
+    mo_device_close(m->device);
+    free(m->cards);
+    m->device = NULL;
+    m->cards = NULL;
+    m->card_count = 0;
+}
+
 void mo_means_drop_device(mo_means *m, const char *why)
 {
     snprintf(m->why, sizeof m->why, "%.255s", why);
-    mo_device_close(m->device);
-    m->device = NULL;
+    mo_means_close(m);
     m->limits.vram_bytes = 0;
     m->hot.file = NULL;
+}
+
+void mo_means_use_card(mo_means *m, int card)
+{
+    mo_device_info info;
+    mo_device *device = m->devices[card];
+    for (int i = 0; i < m->card_count; i++) {
+        if (i != card) {
+            mo_device_close(m->devices[i]);
+        }
+    }
+    mo_device_describe(device, &info);
+    m->limits = m->cards[card].limits;
+    m->rates = m->cards[card].rates;
+    m->device_measured = m->card_measured[card];
+    m->device_bytes = info.total_bytes;
+    free(m->cards);
+    m->cards = NULL;
+    m->card_count = 0;
+    m->device = m->devices[0] = device;
 }
 
 /* ---- Together ---- */
@@ -102,6 +216,11 @@ void mo_means_count_held(mo_means *m)
     mo_plan_limits *l = &m->limits;
     l->ram_held = m->ram_given && !m->elsewhere ? mo_place_held(mo_place_here(MO_TIER_RAM, 0)) : 0;
     l->vram_held = m->vram_given && !m->elsewhere ? mo_place_held(l->vram_place) : 0;
+    for (int i = 0; i < m->card_count; i++) {
+        mo_plan_limits *own = &m->cards[i].limits;
+        own->ram_held = l->ram_held;
+        own->vram_held = m->vram_given && own->vram_margin == 0 ? mo_place_held(own->vram_place) : 0;
+    }
 }
 
 static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err)
@@ -117,7 +236,7 @@ static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err
             return status;
         }
     }
-    if (m->limits.vram_bytes == 0 && ask->vram_bytes > 0) {
+    if (m->limits.vram_bytes == 0 && ceiling_of(ask, 0) > 0) {
         return mo_fail(err, MO_EDEVICE, "`vram_bytes` needs a device, and there is none%s%s",
                        m->why[0] ? ": " : "", m->why);
     }
@@ -127,9 +246,9 @@ static mo_status find_limits(const mo_means_ask *ask, mo_means *m, mo_error *err
 mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
 {
     mo_means m = {.ram_given = ask->ram_bytes > 0,
-                  .vram_given = ask->vram_bytes > 0,
+                  .vram_given = ceiling_of(ask, 0) > 0,
                   .elsewhere = ask->machine != NULL,
-                  .any_device = !ask->vram_bytes && (!ask->device || strcmp(ask->device, "auto") == 0)};
+                  .any_device = !ceiling_of(ask, 0) && (!ask->device || strcmp(ask->device, "auto") == 0)};
     mo_postfetch_notes notes = {.count = 0};
     mo_status status = read_settings(ask, &m, &notes, err);
     if (status != MO_OK) {
@@ -163,9 +282,10 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
         status = find_limits(ask, &m, err);
     }
     if (status != MO_OK) {
-        mo_device_close(m.device);
+        mo_means_close(&m);
         return status;
     }
+    share_limits(&m);
     *out = m;
     return MO_OK;
 }

@@ -5,14 +5,17 @@
 
 #include "device/choice.h"
 #include "hotcache/selection.h"
+#include "plan/divide.h"
 #include "plan/postfetch.h"
 #include "plan/precision.h"
 #include "plan/rates.h"
 
 typedef struct mo_means_ask {
     int64_t ram_bytes, vram_bytes; /* ceilings; 0: found */
-    const char *machine;           /* a file that describes another one; NULL: this one */
-    const char *device;            /* as in mo_model_options */
+    const int64_t
+        *vram_each;      /* [MO_DEVICES] of every device, in their order; 0: vram_bytes. NULL: so for all */
+    const char *machine; /* a file that describes another one; NULL: this one */
+    const char *device;  /* as in mo_model_options */
     bool cpu_moe;
     mo_postfetch_mode postfetch;
     mo_precision precision;
@@ -28,7 +31,12 @@ typedef struct mo_means {
     bool serial;        /* likewise */
     mo_postfetch postfetch;
     mo_precision_rule precision; /* as it was asked for; where the device cannot: exact */
-    mo_device *device;       /* this machine's, the caller's to close; NULL: none, or described in a file */
+    mo_device *device; /* this machine's, the caller's to close; NULL: none, or described in a file */
+    /* Several devices: `device` is the first of them, and limits and rates count them together. The caller's to close, too. */
+    int card_count; /* 0: there are not several */
+    mo_device *devices[MO_DEVICES];
+    mo_plan_card *cards; /* [card_count] */
+    bool card_measured[MO_DEVICES];
     bool ram_given;          /* the ceiling of RAM was asked for, not found */
     bool vram_given;         /* likewise */
     bool elsewhere;          /* another machine, where the models of this process hold nothing */
@@ -45,7 +53,11 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err);
  * what is planned keeps others from planning between. */
 void mo_means_count_held(mo_means *means);
 
-/* The device is left out, with its hot cache; `why` says what for. */
+/* The device is left out, or all of several, with the hot cache; `why` says what for. */
 void mo_means_drop_device(mo_means *means, const char *why);
+/* Of several devices this one is used alone: the others are closed. */
+void mo_means_use_card(mo_means *means, int card);
+/* Closes the devices. */
+void mo_means_close(mo_means *means);
 
 #endif

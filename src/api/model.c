@@ -38,6 +38,7 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                                   .batch = o->batch,
                                   .ram_bytes = o->ram_bytes,
                                   .vram_bytes = o->vram_bytes,
+                                  .vram_each = o->vram_each,
                                   .positions = o->positions,
                                   .kept_bytes = o->kept_bytes,
                                   .kept_device_bytes = o->kept_device_bytes,
@@ -124,21 +125,12 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
-/* A device that fails is an error when it was asked for by name; otherwise the CPU runs the model. */
-static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
-                          const mo_means *means, mo_error *err)
+static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
+                                  const mo_means *means)
 {
-    if (!m->device) {
-        return MO_OK;
-    }
-    mo_device_info info;
-    mo_device_describe(m->device, &info);
-    snprintf(m->device_name, sizeof m->device_name, "%s", info.name);
     const mo_plan_model *needs = &m->opened.placed.needs.model;
     const mo_needs_options asked = needs_of(m, o, kernels, means);
     const mo_rates *rates = &means->rates;
-    m->probed_link_bytes_s = means->device_measured ? rates->link_bytes_s : 0;
-    m->probed_host_bytes_s = means->device_measured ? rates->host_bytes_s : 0;
     mo_gpu_options options = {
         .device = m->device,
         .batch = needs->batch,
@@ -157,14 +149,83 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
         .progress = o->progress,
         .user = o->user,
     };
+    options.requests = mo_learning_requests(m->learning, &options.request_count);
+    return options;
+}
+
+/* The device of a run of layers, with its part of the plan: `plan` and `hot` are for that. */
+static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run *run, mo_plan *plan,
+                     mo_hot_request *hot, mo_gpu_options *o)
+{
+    const mo_placed *placed = &m->opened.placed;
+    const mo_rates *rates = &means->cards[run->card].rates;
+    const bool measured = means->card_measured[run->card];
+    *plan = placed->plan;
+    plan->device = run->plan;
+    *hot = means->hot;
+    if (hot->max_mib > 0) { /* of all together */
+        hot->max_mib = hot->max_mib * (run->end - run->first) / placed->needs.model.layers;
+    }
+    o->device = means->devices[run->card];
+    o->first = run->first;
+    o->end = run->end;
+    o->placement.plan = plan;
+    o->hot = hot;
+    o->link_bytes_s = measured ? rates->link_bytes_s : 0;
+    o->round_trip_s = measured ? rates->round_trip_s : 0;
+}
+
+/* On several devices, each with its run of layers. */
+static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means *means, mo_error *err)
+{
+    const mo_plan_division *d = m->opened.placed.division;
+    mo_plan *plan = malloc(sizeof *plan);
+    mo_hot_request hot;
+    mo_status status = plan ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to open a model on devices");
+    for (int i = 0; i < d->count && status == MO_OK; i++) {
+        take_run(m, means, &d->run[i], plan, &hot, options);
+        status = i == 0 ? mo_gpu_open(m->checkpoint, options, &m->gpu, err)
+                        : mo_gpu_join(m->gpu, m->checkpoint, options, err);
+    }
+    if (status != MO_OK) {
+        mo_gpu_close(m->gpu);
+        m->gpu = NULL;
+    }
+    free(plan);
+    return status;
+}
+
+/* The names of the devices that are used. */
+static void name_devices(mo_model *m, const mo_means *means)
+{
+    const mo_plan_division *d = m->opened.placed.division;
+    mo_device_info info;
+    for (int i = 0; i == 0 || (d && i < d->count); i++) {
+        const size_t used = strlen(m->device_name);
+        mo_device_describe(d ? means->devices[d->run[i].card] : m->device, &info);
+        snprintf(m->device_name + used, sizeof m->device_name - used, "%s%s", i ? " + " : "", info.name);
+    }
+}
+
+/* A device that fails is an error when it was asked for by name; otherwise the CPU runs the model. */
+static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
+                          const mo_means *means, mo_error *err)
+{
+    if (!m->device) {
+        return MO_OK;
+    }
+    name_devices(m, means);
+    m->probed_link_bytes_s = means->device_measured ? means->rates.link_bytes_s : 0;
+    m->probed_host_bytes_s = means->device_measured ? means->rates.host_bytes_s : 0;
+    mo_gpu_options options = gpu_options(m, o, kernels, means);
     mo_error failed = {0};
     mo_status status = MO_OK;
-    options.requests = mo_learning_requests(m->learning, &options.request_count);
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
     }
     if (status == MO_OK) {
-        status = mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
+        status = m->opened.placed.division ? open_runs(m, &options, means, &failed)
+                                           : mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
     }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {
         warn_no_device(failed.detail, means->hot.file);
@@ -246,6 +307,7 @@ mo_status mo_model_find_means(const mo_model_options *o, mo_means *means, mo_err
 {
     return mo_means_find(&(mo_means_ask){.ram_bytes = o->ram_bytes,
                                          .vram_bytes = o->vram_bytes,
+                                         .vram_each = o->vram_each,
                                          .device = o->device,
                                          .cpu_moe = o->cpu_moe,
                                          .postfetch = o->postfetch,
@@ -289,6 +351,9 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
         status = open_files(m, path, o, &means, kernels, err);
     }
     m->device = means.device;
+    for (int i = 1; i < means.card_count; i++) {
+        m->others[i - 1] = means.devices[i];
+    }
     if (status == MO_OK) {
         status =
             mo_learning_open(&m->opened, &o->learning, &means.hot, o->progress, o->user, &m->learning, err);
@@ -311,6 +376,7 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
     if (status == MO_OK) {
         tell_precision(m, o, &means);
     }
+    free(means.cards);
     return status;
 }
 
@@ -391,6 +457,9 @@ void mo_model_close(mo_model *model)
         pthread_mutex_destroy(&model->profile_lock);
         mo_gpu_close(model->gpu);
         mo_device_close(model->device);
+        for (int i = 0; i < MO_DEVICES - 1; i++) {
+            mo_device_close(model->others[i]);
+        }
         mo_learning_close(model->learning);
         mo_opened_drop(&model->opened);
         mo_pool_destroy(model->pool);

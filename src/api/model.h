@@ -19,10 +19,11 @@ struct mo_model {
     mo_opened opened;
     mo_checkpoint *checkpoint; /* that of `opened` */
     bool mapped;
-    char disk_method[96]; /* written when the model is opened */
-    mo_device *device;    /* NULL: none */
-    mo_gpu *gpu;          /* the model on it; the engine stops using it when the device is lost */
-    char device_name[128];
+    char disk_method[96];              /* written when the model is opened */
+    mo_device *device;                 /* NULL: none; the first of several */
+    mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
+    mo_gpu *gpu;                  /* the model on it; the engine stops using it when the device is lost */
+    char device_name[256];        /* of several, all names */
     double probed_link_bytes_s;   /* to the device; 0: nobody has measured */
     double probed_host_bytes_s;   /* of memory under the CPU and copies at once; likewise */
     mo_learning *learning;        /* under the engine's lock */

@@ -110,6 +110,8 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     for (int i = 0; i < f->layer_count; i++) { /* whatever the batch */
         const int64_t bytes = mo_state_layer_bytes(f, &states, i);
         layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
+        layers[i].core_bytes = mo_gpu_layer_core_bytes(f, i);
+        layers[i].state_bytes = mo_state_layer_share(f, &states, i); /* of windows: for this batch */
     }
     out->device_kept_bytes = o->kept_device_bytes;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;

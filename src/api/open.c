@@ -13,18 +13,76 @@
 /* Sessions of fewer positions are better than no plan, and than a plan without the device; but these have at least so many. */
 enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 
-static mo_status place_once(const char *path, const mo_needs_options *needs, const mo_means *means,
-                            mo_placed *out, mo_error *err)
+/* Devices that nobody named share a model where a token is so much faster than with the best of them alone. */
+#define WORTH_SHARING 1.02
+
+static mo_status need(const char *path, const mo_needs_options *needs, mo_placed *out, mo_error *err)
 {
     *out = (mo_placed){0};
-    mo_status status = mo_needs_of(path, needs, &out->needs, err);
+    const mo_status status = mo_needs_of(path, needs, &out->needs, err);
     if (status != MO_OK) {
         return status;
     }
     out->layers = calloc((size_t)out->needs.model.layers + 1, sizeof *out->layers);
-    status = out->layers ? mo_plan_choose(&out->needs.model, &means->limits, &means->rates, &out->plan, err)
-                         : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
-    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", path);
+    return out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+}
+
+static mo_status place_on(const char *path, const mo_needs_options *needs, const mo_plan_limits *limits,
+                          const mo_rates *rates, mo_placed *out, mo_error *err)
+{
+    mo_status status = need(path, needs, out, err);
+    if (status == MO_OK) {
+        status = mo_plan_choose(&out->needs.model, limits, rates, &out->plan, err);
+    }
+    return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
+}
+
+/* As if the devices were one. Each has pinned memory of its own. */
+static mo_status place_together(const char *path, const mo_needs_options *needs, const mo_means *means,
+                                mo_placed *out, mo_error *err)
+{
+    mo_status status = need(path, needs, out, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_plan_model *m = &out->needs.model;
+    m->device_host_bytes *= means->card_count;
+    for (int i = 0; i < m->batch_count; i++) {
+        m->batches[i].device_host_bytes *= means->card_count;
+    }
+    mo_plan_card sum = mo_plan_cards_sum(m, means->cards, means->card_count);
+    return mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err);
+}
+
+/* RAM and the batch are decided for all devices together; then, with what layers need for this batch, their layers. */
+static mo_status place_divided(const char *path, const mo_needs_options *needs, const mo_means *means,
+                               mo_placed *out, mo_error *err)
+{
+    mo_needs_options o = *needs;
+    mo_status status = place_together(path, &o, means, out, err);
+    if (status == MO_OK && o.batch == 0) {
+        char why[sizeof out->plan.batch_why];
+        memcpy(why, out->plan.batch_why, sizeof why);
+        o.batch = out->needs.model.batch;
+        o.context = out->needs.model.context;
+        mo_placed_drop(out);
+        status = place_together(path, &o, means, out, err);
+        memcpy(out->plan.batch_why, why, sizeof why);
+    }
+    if (status == MO_OK) {
+        out->division = calloc(1, sizeof *out->division);
+        status = out->division ? mo_plan_divide(&out->needs.model, means->cards, means->card_count,
+                                                !means->any_device, &out->plan, out->division, err)
+                               : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    }
+    return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
+}
+
+static mo_status place_once(const char *path, const mo_needs_options *needs, const mo_means *means,
+                            mo_placed *out, mo_error *err)
+{
+    return means->card_count > 1 ? place_divided(path, needs, means, out, err)
+                                 : place_on(path, needs, &means->limits, &means->rates, out, err);
 }
 
 /* A context that nobody gave is halved until the model fits. *asked: the one before. */
@@ -45,12 +103,58 @@ static mo_status place(const char *path, const mo_needs_options *needs, const mo
     return status;
 }
 
+/* The device with which alone a token is fastest, and how many there are then in a second. */
+static int fastest_card(const char *path, const mo_needs_options *needs, const mo_means *means, double *speed)
+{
+    int best = 0;
+    *speed = 0;
+    for (int i = 0; i < means->card_count; i++) {
+        mo_placed alone;
+        mo_error ignored = {0};
+        const mo_plan_card *c = &means->cards[i];
+        if (place_on(path, needs, &c->limits, &c->rates, &alone, &ignored) == MO_OK &&
+            alone.plan.tokens_per_second > *speed) {
+            *speed = alone.plan.tokens_per_second;
+            best = i;
+        }
+        mo_placed_drop(&alone);
+    }
+    return best;
+}
+
+/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. Who named several
+ * hears of it. */
+static void settle_cards(const char *path, const mo_needs_options *needs, mo_means *means)
+{
+    mo_placed shared;
+    mo_error why = {0};
+    int64_t asked;
+    const mo_status status = place(path, needs, means, &asked, &shared, &why);
+    const bool divided = status == MO_OK && shared.division->count > 1;
+    double alone = 0;
+    const bool named = !means->any_device;
+    const int best = divided && named ? 0 : fastest_card(path, needs, means, &alone);
+    if (!divided || (!named && shared.plan.tokens_per_second < WORTH_SHARING * alone)) {
+        const int card = status == MO_OK && !divided && named ? shared.division->run[0].card : best;
+        mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "of %d devices %s is used alone: %s",
+               means->card_count, means->cards[card].rates.device,
+               status != MO_OK ? why.detail
+               : divided       ? "with the others a token would not be faster"
+                               : "the others are too small for a layer, or make a token slower");
+        mo_means_use_card(means, card);
+    }
+    mo_placed_drop(&shared);
+}
+
 mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
                          mo_error *err)
 {
     mo_error small = {0};
     int64_t asked = 0;
     mo_means_count_held(means);
+    if (means->card_count > 1) {
+        settle_cards(path, needs, means);
+    }
     mo_status status = place(path, needs, means, &asked, out, &small);
     if (status == MO_EDEVICE && means->any_device) {
         mo_means_drop_device(means, small.detail);
@@ -77,6 +181,7 @@ void mo_placed_drop(mo_placed *p)
 {
     mo_needs_drop(&p->needs);
     free(p->layers);
+    free(p->division);
     *p = (mo_placed){0};
 }
 
@@ -201,11 +306,19 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
 static void hold(const mo_open_options *o, int64_t bytes, mo_opened *out)
 {
     const mo_plan *p = &out->placed.plan;
-    const int64_t device = o->means->hot.file ? p->device.ceiling : p->device.used;
+    const mo_plan_division *d = out->placed.division;
+    const int64_t device = d ? 0 : o->means->hot.file ? p->device.ceiling : p->device.used;
     mo_place_hold(p->place[MO_AT_RAM], bytes - out->held);
     mo_place_hold(p->place[MO_AT_VRAM], device - out->device_held);
     out->held = bytes;
     out->device_held = device;
+    for (int i = 0; d && i < d->count; i++) {
+        const mo_plan_device *r = &d->run[i].plan;
+        const int64_t taken = o->means->hot.file ? r->ceiling : r->used;
+        out->run_place[i] = o->means->cards[d->run[i].card].limits.vram_place;
+        mo_place_hold(out->run_place[i], taken - out->run_held[i]);
+        out->run_held[i] = taken;
+    }
 }
 
 /* Plans and holds, one model at a time: what the others hold is counted under the lock as well. How many slots a hot set
@@ -256,6 +369,9 @@ void mo_opened_drop(mo_opened *o)
     mo_checkpoint_free(o->model);
     mo_place_hold(o->placed.plan.place[MO_AT_RAM], -o->held);
     mo_place_hold(o->placed.plan.place[MO_AT_VRAM], -o->device_held);
+    for (int i = 0; i < MO_PLAN_CARDS; i++) {
+        mo_place_hold(o->run_place[i], -o->run_held[i]);
+    }
     mo_placed_drop(&o->placed);
     *o = (mo_opened){0};
 }

@@ -12,11 +12,12 @@
 typedef struct mo_placed {
     mo_needs needs;
     mo_plan plan;
-    mo_layer_place *layers; /* [needs.model.layers] */
+    mo_layer_place *layers;     /* [needs.model.layers] */
+    mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
 } mo_placed;
 
-/* Plans. A device that nobody asked for and that is too small is left out of the means. On failure *out holds nothing. Any
- * thread. */
+/* Plans. A device that nobody asked for and that is too small is left out of the means; of several the one that is used alone, where
+ * that is better, is all that is left there. On failure *out holds nothing. Any thread. */
 mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
                          mo_error *err);
 void mo_placed_drop(mo_placed *placed);               /* a zeroed one is allowed */
@@ -37,8 +38,10 @@ typedef struct mo_open_options {
 typedef struct mo_opened {
     mo_placed placed;
     mo_checkpoint *model;
-    mo_tiers *tiers;           /* NULL: nothing is left on disk */
-    int64_t held, device_held; /* what other models find taken, in RAM and on the device */
+    mo_tiers *tiers;                      /* NULL: nothing is left on disk */
+    int64_t held, device_held;            /* what other models find taken, in RAM and on the device */
+    mo_place_id run_place[MO_PLAN_CARDS]; /* of several devices: each one's memory, */
+    int64_t run_held[MO_PLAN_CARDS];      /* and what is taken there */
     /* As probed; 0: nobody has measured. RAM: as products read it. */
     double probed_disk_bytes_s, probed_ram_bytes_s;
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */

@@ -113,6 +113,31 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->host_bytes_s = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s;
 }
 
+static void report_cards(const mo_placed *p, const mo_means *m, mo_plan_report *report)
+{
+    const mo_plan_division *d = p->division;
+    for (int i = 0; d && i < d->count; i++) {
+        const mo_plan_run *r = &d->run[i];
+        const mo_plan_device *on = &r->plan;
+        mo_plan_report_card *out = &report->cards[report->card_count++];
+        *out = (mo_plan_report_card){.first_layer = r->first,
+                                     .layers = r->end - r->first,
+                                     .ceiling_bytes = on->ceiling,
+                                     .used_bytes = on->used,
+                                     .core_bytes = on->core + on->vectors,
+                                     .kv_bytes = on->kv,
+                                     .work_bytes = on->work,
+                                     .staging_bytes = on->staging,
+                                     .slot_bytes = on->slots,
+                                     .hit_rate = on->hit_rate,
+                                     .seconds = r->seconds};
+        snprintf(out->name, sizeof out->name, "%.63s", m->cards[r->card].rates.device);
+        for (int c = 0; c < report->class_count; c++) {
+            out->slots += on->class_slots[c];
+        }
+    }
+}
+
 /* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
  * picks would. */
 static mo_status add_hot_cache(const char *path, const mo_means *m, mo_placed *placed,
@@ -174,6 +199,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
     if (status == MO_OK) {
         status = mo_means_find(&(mo_means_ask){.ram_bytes = ask->ram_bytes,
                                                .vram_bytes = ask->vram_bytes,
+                                               .vram_each = ask->vram_each,
                                                .machine = ask->machine,
                                                .device = ask->device,
                                                .cpu_moe = ask->cpu_moe,
@@ -213,8 +239,8 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         return status;
     }
     status = make(path, &needs, &m, &placed, &hot, err);
-    mo_device_close(m.device);
     if (status != MO_OK) {
+        mo_means_close(&m);
         return status;
     }
     const mo_plan_model *model = &placed.needs.model;
@@ -239,10 +265,12 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;
+        report_cards(&placed, &m, out);
     } else {
         snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
     }
     mo_placed_drop(&placed);
+    mo_means_close(&m);
     return MO_OK;
 }
 
@@ -263,6 +291,7 @@ static mo_status check_options(const mo_plan_options *o, mo_error *err)
                                   .batch = o->batch,
                                   .ram_bytes = o->ram_bytes,
                                   .vram_bytes = o->vram_bytes,
+                                  .vram_each = o->vram_each,
                                   .positions = o->positions,
                                   .kept_bytes = o->kept_bytes,
                                   .kept_device_bytes = o->kept_device_bytes,

@@ -81,6 +81,24 @@ static json_t *device_json(const mo_plan_report *r)
         "rates", rates, "cold_layers", r->device_cold_layers, "cold_bytes", (json_int_t)r->device_cold_bytes);
 }
 
+/* Of several devices each; an empty list where there is one, or none. */
+static json_t *cards_json(const mo_plan_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->card_count && i < MO_DEVICES_MAX; i++) {
+        const mo_plan_report_card *c = &r->cards[i];
+        json_array_append_new(
+            list, json_pack("{s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "name",
+                            text(c->name), "first_layer", c->first_layer, "layers", c->layers,
+                            "ceiling_bytes", (json_int_t)c->ceiling_bytes, "used_bytes",
+                            (json_int_t)c->used_bytes, "core_bytes", (json_int_t)c->core_bytes, "kv_bytes",
+                            (json_int_t)c->kv_bytes, "work_bytes", (json_int_t)c->work_bytes, "staging_bytes",
+                            (json_int_t)c->staging_bytes, "expert_bytes", (json_int_t)c->slot_bytes, "slots",
+                            (json_int_t)c->slots, "hit_rate", c->hit_rate, "seconds", c->seconds));
+    }
+    return list;
+}
+
 /* null where there is none. */
 static json_t *hot_json(const mo_plan_report *r)
 {
@@ -110,7 +128,7 @@ static json_t *plan_json(const mo_plan_report *r)
                   "disk_bytes_s", r->disk_bytes_s, "measured", (int)r->measured);
     return json_pack(
         "{s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:o, "
-        "s:f, s:o, s:I, s:o, s:o, s:o, s:o}",
+        "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",
         "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "ceiling", text(r->why),
         "available_bytes", (json_int_t)r->available_bytes, "used_bytes", (json_int_t)r->used_bytes,
         "least_bytes", (json_int_t)r->least_bytes, "whole_bytes", (json_int_t)r->whole_bytes, "ram_bytes",
@@ -121,7 +139,7 @@ static json_t *plan_json(const mo_plan_report *r)
         rates, "device_bytes", (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache",
         hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? text(r->device.why) : json_null(), "prompt",
-        prompt_json(r));
+        prompt_json(r), "devices", cards_json(r));
 }
 
 mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)

@@ -21,17 +21,25 @@ static void end_use(const mo_model *model, mo_gpu *gpu)
     pthread_mutex_unlock(&model->engine->lock);
 }
 
-/* The device's, where it has one. */
-static mo_hot_update *cache_of(const mo_gpu *gpu)
+/* The devices', where they have any. */
+static mo_hot_caches caches_of(const mo_gpu *gpu)
 {
-    return gpu ? mo_gpu_hot_update(gpu) : NULL;
+    mo_hot_caches all = {0};
+    for (int i = 0; i < mo_gpu_parts(gpu); i++) {
+        mo_hot_update *hot = mo_gpu_hot_update(gpu, i);
+        if (hot) {
+            all.of[all.count++] = hot;
+        }
+    }
+    return all;
 }
 
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     MO_OWN_ERROR(err)
     mo_gpu *gpu = begin_use(model);
-    const mo_status status = mo_learning_request_done(model->learning, cache_of(gpu), err);
+    const mo_hot_caches hot = caches_of(gpu);
+    const mo_status status = mo_learning_request_done(model->learning, &hot, err);
     end_use(model, gpu);
     return status;
 }
@@ -55,7 +63,8 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
     mo_gpu *gpu = begin_use(model);
     pthread_mutex_lock(&model->profile_lock);
     if (status == MO_OK) {
-        status = mo_learning_reset(model->learning, cache_of(gpu),
+        const mo_hot_caches hot = caches_of(gpu);
+        status = mo_learning_reset(model->learning, &hot,
                                    perf_mode ? mode : mo_learning_mode(model->learning), err);
         model->engine->tally = mo_learning_tally(model->learning);
         model->engine->timed = mo_learning_times(model->learning);
@@ -71,8 +80,8 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
     MO_OWN_ERROR(err)
     mo_exchange_stats stats;
     mo_gpu *gpu = begin_use(model);
-    const mo_status status =
-        mo_learning_apply_json(model->learning, cache_of(gpu), json, length, &stats, err);
+    const mo_hot_caches hot = caches_of(gpu);
+    const mo_status status = mo_learning_apply_json(model->learning, &hot, json, length, &stats, err);
     end_use(model, gpu);
     const mo_profile_report report = {.success = status == MO_OK,
                                       .active = stats.active,

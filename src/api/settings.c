@@ -61,6 +61,12 @@ static mo_status check_sizes(const mo_settings *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for what is free), not %lld",
                        (long long)s->vram_bytes);
     }
+    for (int i = 0; s->vram_each && i < MO_DEVICES_MAX; i++) {
+        if (s->vram_each[i] < 0) {
+            return mo_fail(err, MO_EINVAL, "`vram_bytes` of a device must be a size, not %lld",
+                           (long long)s->vram_each[i]);
+        }
+    }
     return MO_OK;
 }
 

@@ -8,6 +8,7 @@
 typedef struct mo_settings {
     int threads, sessions, readers;
     int64_t context, batch, ram_bytes, vram_bytes;
+    const int64_t *vram_each; /* [MO_DEVICES_MAX]; NULL: none */
     int64_t positions, kept_bytes, kept_device_bytes;
     int adapter_count;
     int64_t adapter_bytes;

@@ -71,25 +71,58 @@ bool cli_loading_precision(const char *command, const cli_loading *l, mo_precisi
     return word >= 0;
 }
 
-bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
-                        mo_postfetch_mode *postfetch)
+/* One name, of a list or alone: none or auto, or sim or cuda, which may have a number behind them. */
+static bool check_name(const char *command, const char *text, size_t length, bool alone)
 {
     static const char *const devices[] = {"none", "sim", "cuda", "auto", NULL};
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", (int)length, text);
+    char *colon = strchr(name, ':');
+    if (colon && (*name == 's' || *name == 'c') && strspn(colon + 1, "0123456789") == strlen(colon + 1) &&
+        colon[1] && length < 10) {
+        *colon = 0;
+    }
+    const int word = find_word(command, "device", name, devices);
+    if ((word == 0 || word == 3) && !alone) {
+        fprintf(stderr, "moraine %s: --device %s stands alone, not in a list\n", command, name);
+    }
+    return word == 1 || word == 2 || (word >= 0 && alone);
+}
+
+static bool check_device(const char *command, const char *text)
+{
+    const bool alone = !strchr(text, ',');
+    for (const char *at = text, *comma; at; at = comma ? comma + 1 : NULL) {
+        comma = strchr(at, ',');
+        if (!check_name(command, at, strcspn(at, ","), alone)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
+                        int64_t *vram_each, mo_postfetch_mode *postfetch)
+{
     static const char *const modes[] = {"down", "expert", "auto", "off", NULL};
     static const mo_postfetch_mode meant[] = {MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT, MO_POSTFETCH_AUTO,
                                               MO_POSTFETCH_OFF};
     const int mode = l->postfetch ? find_word(command, "postfetch", l->postfetch, modes) : 0;
-    if (mode < 0 || find_word(command, "device", l->device, devices) < 0) {
+    if (mode < 0 || !check_device(command, l->device)) {
         return false;
     }
-    const bool ceiling = l->vram != CLI_VRAM_NOT_GIVEN;
-    if (ceiling && (l->vram == 0 || strcmp(l->device, "none") == 0)) {
-        fprintf(stderr, "moraine %s: --vram is the ceiling of a device's memory; %s\n", command,
-                l->vram == 0 ? "--device none does without" : "--device none has none");
-        return false;
+    for (int i = 0; i < l->vram.count; i++) {
+        if (l->vram.item[i] == 0 || strcmp(l->device, "none") == 0) {
+            fprintf(stderr, "moraine %s: --vram is the ceiling of a device's memory; %s\n", command,
+                    l->vram.item[i] == 0 ? "--device none does without" : "--device none has none");
+            return false;
+        }
     }
     *device = l->device;
-    *vram_bytes = ceiling ? (int64_t)l->vram : 0;
+    *vram_bytes = l->vram.count == 1 ? (int64_t)l->vram.item[0] : 0;
+    for (int i = 0; i < MO_DEVICES_MAX; i++) {
+        vram_each[i] = l->vram.count > 1 && i < l->vram.count ? (int64_t)l->vram.item[i] : 0;
+    }
     *postfetch = l->postfetch ? meant[mode] : MO_POSTFETCH_DEFAULT;
     return true;
 }
@@ -239,7 +272,7 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->cluster = cli_cluster_rank() == 0 ? cli_cluster() : NULL;
     if (!cli_cluster_divide(command, l->divide) || !set_tiers(command, l, out) ||
         !cli_loading_kv(command, l, &out->kv) || !cli_loading_precision(command, l, &out->prompt_precision) ||
-        !cli_loading_device(command, l, &out->device, &out->vram_bytes, &out->postfetch)) {
+        !cli_loading_device(command, l, &out->device, &out->vram_bytes, out->vram_each, &out->postfetch)) {
         return false;
     }
     cli_learning_set(&l->learning, out);

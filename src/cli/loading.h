@@ -26,17 +26,15 @@ typedef struct cli_loading {
     bool streaming; /* the three tiers' switch, which is no more than told */
     const char *device, *postfetch, *prompt_precision;
     const char *divide; /* NULL: auto */
-    uint64_t vram;
+    cli_sizes vram;
     cli_adapters adapters;
     cli_learning learning;
 } cli_loading;
 
-#define CLI_VRAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
-
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
         .kv = "i16", .io = "auto", .device = "auto", .prompt_precision = "exact",                            \
-        .vram = CLI_VRAM_NOT_GIVEN, .learning = CLI_LEARNING_DEFAULT                                         \
+        .learning = CLI_LEARNING_DEFAULT                                         \
     }
 
 /* Those about a device, which moraine plan has as well. */
@@ -45,16 +43,18 @@ typedef struct cli_loading {
      0,                                                                                                      \
      CLI_TEXT,                                                                                               \
      "NAME",                                                                                                 \
-     "what computes beside the CPU: none, cuda, auto (a GPU where one can be used) or sim (one made of "     \
-     "threads, for tests); no result depends on it (auto)",                                                  \
+     "what computes beside the CPU: none, cuda, auto (the GPUs that can be used and help) or sim (one made " \
+     "of threads, for tests); cuda:1 is the second, and several with commas between share the layers; no "   \
+     "result depends on it (auto)",                                                                          \
      &(l).device,                                                                                            \
      0,                                                                                                      \
      0},                                                                                                     \
         {"vram",                                                                                             \
          0,                                                                                                  \
-         CLI_SIZE,                                                                                           \
+         CLI_SIZES,                                                                                          \
          "SIZE",                                                                                             \
-         "ceiling for the device's memory, such as 6G (what is free there, less 256 MiB)",                   \
+         "ceiling for the device's memory, such as 6G; of several devices one for each, as in 8G,20G, or "   \
+         "one for all (what is free there, less 256 MiB)",                                                   \
          &(l).vram,                                                                                          \
          0,                                                                                                  \
          0},                                                                                                 \
@@ -174,10 +174,10 @@ const char *cli_kv_name(mo_kv_type kv); /* as --kv has it */
 
 bool cli_loading_precision(const char *command, const cli_loading *l, mo_precision *out); /* likewise */
 
-/* Checks --device, --vram and --postfetch and translates them; *vram_bytes is 0 where none was given. False after saying
- * what is wrong. */
+/* Checks --device, --vram and --postfetch and translates them; *vram_bytes and vram_each[MO_DEVICES_MAX] are 0
+ * where none was given. False after saying what is wrong. */
 bool cli_loading_device(const char *command, const cli_loading *l, const char **device, int64_t *vram_bytes,
-                        mo_postfetch_mode *postfetch);
+                        int64_t *vram_each, mo_postfetch_mode *postfetch);
 
 /* Checks the options and puts them where they belong. False after saying what is wrong. */
 bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options *out);

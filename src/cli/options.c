@@ -139,6 +139,26 @@ static int store_size(const cli_usage *u, const cli_option *o, const char *text)
     return -1;
 }
 
+static int store_sizes(const cli_usage *u, const cli_option *o, const char *text)
+{
+    cli_sizes *list = o->out;
+    list->count = 0;
+    for (const char *at = text; at;) {
+        char one[32];
+        const char *comma = strchr(at, ',');
+        const size_t length = strcspn(at, ",");
+        if (list->count == CLI_SIZES_MAX || length >= sizeof one) {
+            return bad_value(u, o, text, "at most 8 sizes such as 6G, with commas between");
+        }
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        if (!cli_size_parse(one, &list->item[list->count++])) {
+            return bad_value(u, o, text, "a size such as 512M or 6G, or several with commas between");
+        }
+        at = comma ? comma + 1 : NULL;
+    }
+    return -1;
+}
+
 bool cli_pairs_next(const char **text, int32_t *id, float *value)
 {
     char *end;
@@ -195,6 +215,7 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     case CLI_REAL:
     case CLI_ABOVE: return store_real(u, o, text);
     case CLI_SIZE: return store_size(u, o, text);
+    case CLI_SIZES: return store_sizes(u, o, text);
     case CLI_PAIRS: return store_pairs(u, o, text);
     }
     return CLI_USAGE;

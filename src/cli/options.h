@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "moraine.h"
+
 /* Exit codes of the program. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -16,11 +18,17 @@ typedef enum cli_kind {
     CLI_REAL,    /* double *out, within min .. max */
     CLI_ABOVE,   /* the same, but above min */
     CLI_SIZE,    /* uint64_t *out in bytes, at least min: 6G, 512M, 1.5GiB; powers of 1024 */
+    CLI_SIZES,   /* cli_sizes *out: such sizes, with commas between */
     CLI_PAIRS,   /* const char **out: ID:X pairs, which cli_pairs_next() reads */
     CLI_TEXTS,   /* cli_texts *out; the option may be given several times */
 } cli_kind;
 
-enum { CLI_TEXTS_MAX = 16 };
+enum { CLI_TEXTS_MAX = 16, CLI_SIZES_MAX = MO_DEVICES_MAX };
+
+typedef struct cli_sizes {
+    uint64_t item[CLI_SIZES_MAX];
+    int count; /* 0: not given */
+} cli_sizes;
 
 typedef struct cli_texts {
     const char *item[CLI_TEXTS_MAX]; /* point into argv */

@@ -210,6 +210,20 @@ static void print_hot_cache(const mo_plan_report *r)
            h->tokens_per_second);
 }
 
+/* Of several devices, what each has and takes. */
+static void print_cards(const mo_plan_report *r)
+{
+    for (int i = 0; i < r->card_count; i++) {
+        const mo_plan_report_card *c = &r->cards[i];
+        char used[32], ceiling[32];
+        printf("    layers %d to %d on %s: %s of %s, %lld experts (%.0f %% of picks), %.2f ms of a token\n",
+               c->first_layer, c->first_layer + c->layers - 1, c->name,
+               cli_bytes_text((uint64_t)c->used_bytes, used),
+               cli_bytes_text((uint64_t)c->ceiling_bytes, ceiling), (long long)c->slots, 100 * c->hit_rate,
+               c->seconds * 1e3);
+    }
+}
+
 static void print_device_reasons(const mo_plan_report *r)
 {
     const mo_plan_report_device *d = &r->device;
@@ -222,6 +236,7 @@ static void print_device_reasons(const mo_plan_report *r)
         return;
     }
     printf("  %-18s%s\n", "device", d->name);
+    print_cards(r);
     printf("  %-18s", "its ceiling");
     cli_terminal_wrap(d->why, 20);
     printf("  %-18s%s to run at all, %s for everything\n", "needed there",
@@ -356,7 +371,7 @@ int cli_plan(int argc, char **argv)
         return code;
     }
     if (!cli_loading_kv("plan", &l, &ask.kv) || !cli_loading_precision("plan", &l, &ask.prompt_precision) ||
-        !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, &ask.postfetch)) {
+        !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, ask.vram_each, &ask.postfetch)) {
         return CLI_USAGE;
     }
     if (!cli_check_writable("plan", "--svg", svg)) {

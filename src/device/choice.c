@@ -110,10 +110,12 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
     return MO_OK;
 }
 
-static mo_status open_sim(mo_device **out, mo_error *err)
+static mo_status open_sim(int index, mo_device **out, mo_error *err)
 {
-    mo_sim_options options = {0};
-    const char *text = getenv("MORAINE_SIM");
+    mo_sim_options options = {.index = index};
+    char variable[32];
+    snprintf(variable, sizeof variable, "MORAINE_SIM_%d", index);
+    const char *text = getenv(variable) ? getenv(variable) : getenv("MORAINE_SIM");
     while (text && *text) {
         const size_t length = strcspn(text, ",");
         const mo_status status = length ? read_sim_entry(text, length, &options, err) : MO_OK;
@@ -138,7 +140,7 @@ static mo_status read_switch(const char *name, bool *out, mo_error *err)
     return MO_OK;
 }
 
-static mo_status open_cuda(mo_device **out, mo_error *err)
+static mo_status open_cuda(int index, mo_device **out, mo_error *err)
 {
     bool fuse = true, prelaunch = true;
     mo_status status = read_switch("MORAINE_CUDA_FUSE", &fuse, err);
@@ -146,7 +148,7 @@ static mo_status open_cuda(mo_device **out, mo_error *err)
         status = read_switch("MORAINE_CUDA_PRELAUNCH", &prelaunch, err);
     }
     if (status == MO_OK) {
-        status = mo_cuda_open(0, 0, out, err);
+        status = mo_cuda_open(index, 0, out, err);
     }
     if (status == MO_OK) {
         mo_cuda_fuse(*out, fuse);
@@ -168,7 +170,7 @@ static bool gpu_expected(void)
 static mo_status choose_best(mo_device **out, char *why, size_t why_bytes, mo_error *err)
 {
     mo_error no = {0};
-    const mo_status status = mo_cuda_count(&no) > 0 ? open_cuda(out, &no) : MO_EDEVICE;
+    const mo_status status = mo_cuda_count(&no) > 0 ? open_cuda(0, out, &no) : MO_EDEVICE;
     if (status == MO_OK) {
         return MO_OK;
     }
@@ -180,6 +182,21 @@ static mo_status choose_best(mo_device **out, char *why, size_t why_bytes, mo_er
         snprintf(why, why_bytes, "%s", no.detail[0] ? no.detail : "there is no GPU");
     }
     return MO_OK;
+}
+
+/* "cuda" or "cuda:1": the number; -1: it is another name. */
+static int number_of(const char *name, const char *kind)
+{
+    const size_t length = strlen(kind);
+    if (strncmp(name, kind, length) != 0 || (name[length] && name[length] != ':')) {
+        return -1;
+    }
+    if (!name[length]) {
+        return 0;
+    }
+    const char *digits = name + length + 1;
+    const size_t count = strspn(digits, "0123456789");
+    return count > 0 && count < 4 && !digits[count] ? atoi(digits) : -1;
 }
 
 mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err)
@@ -194,13 +211,17 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
     if (strcmp(name, "none") == 0) {
         return MO_OK;
     }
-    if (strcmp(name, "sim") == 0) {
-        return open_sim(out, err);
+    if (number_of(name, "sim") >= 0) {
+        return open_sim(number_of(name, "sim"), out, err);
     }
-    if (strcmp(name, "cuda") == 0) {
-        return open_cuda(out, err);
+    if (number_of(name, "cuda") >= 0) {
+        return open_cuda(number_of(name, "cuda"), out, err);
     }
-    return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; there are none, sim, cuda and auto", name);
+    return mo_fail(
+        err, MO_EINVAL,
+        "\"%.60s\" is no device; there are none, sim, cuda and auto, with a number behind them as in "
+        "cuda:1, and several with commas between",
+        name);
 }
 
 mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why, size_t why_bytes,
@@ -209,6 +230,79 @@ mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why,
     const mo_status status = mo_device_choose(name, out, why, why_bytes, err);
     if (status == MO_OK && !*out && *why) {
         mo_log(gpu_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s", why);
+    }
+    return status;
+}
+
+/* ---- Several ---- */
+
+static void close_all(mo_device **devices, int *count)
+{
+    while (*count > 0) {
+        mo_device_close(devices[--*count]);
+    }
+}
+
+/* The GPUs beside the first, which is open. One that cannot be used is left out. */
+static void open_others(bool told, mo_device **out, int *count)
+{
+    mo_error no = {0};
+    const int all = mo_cuda_count(&no);
+    for (int i = 1; i < all && *count < MO_DEVICES; i++) {
+        if (open_cuda(i, &out[*count], &no) == MO_OK) {
+            ++*count;
+        } else if (told) {
+            mo_log(MO_LOG_WARN, "device", "%s; it is left out", no.detail);
+        }
+    }
+}
+
+/* A name of a list, and its place there. */
+static mo_status open_named(const char *text, size_t length, int place, mo_device **out, mo_error *err)
+{
+    char name[64];
+    if (length == 0 || length >= sizeof name - 8) {
+        return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; a list is as in cuda:0,cuda:1", text);
+    }
+    snprintf(name, sizeof name, "%.*s", (int)length, text);
+    if (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0) {
+        return mo_fail(err, MO_EINVAL, "\"%s\" stands alone, not in a list of devices", name);
+    }
+    if (strcmp(name, "sim") == 0) {
+        snprintf(name, sizeof name, "sim:%d", place);
+    }
+    return mo_device_choose(name, out, NULL, 0, err);
+}
+
+mo_status mo_devices_choose(const char *names, bool told, mo_device **out, int *count, char *why,
+                            size_t why_bytes, mo_error *err)
+{
+    *count = 0;
+    if (!names || !strchr(names, ',')) {
+        const mo_status status =
+            (told ? mo_device_choose_verbose : mo_device_choose)(names, &out[0], why, why_bytes, err);
+        *count = status == MO_OK && out[0] != NULL;
+        if (*count && (!names || strcmp(names, "auto") == 0)) {
+            open_others(told, out, count);
+        }
+        return status;
+    }
+    mo_status status = MO_OK;
+    if (why && why_bytes) {
+        *why = 0;
+    }
+    for (const char *text = names; text && status == MO_OK;) {
+        const char *comma = strchr(text, ',');
+        if (*count == MO_DEVICES) {
+            status = mo_fail(err, MO_EINVAL, "a model is on at most %d devices", MO_DEVICES);
+        } else {
+            status = open_named(text, strcspn(text, ","), *count, &out[*count], err);
+            *count += status == MO_OK;
+        }
+        text = comma ? comma + 1 : NULL;
+    }
+    if (status != MO_OK) {
+        close_all(out, count);
     }
     return status;
 }

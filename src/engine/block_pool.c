@@ -22,6 +22,7 @@ typedef struct block {
 typedef struct size_class {
     int64_t bytes; /* of a block, with what aligns the next one */
     int32_t first, last;
+    int kind; /* of its chunks; where kinds are apart, of all its blocks */
 } size_class;
 
 /* Memory for blocks of whichever class needs it. */
@@ -29,15 +30,16 @@ typedef struct chunk {
     uint64_t address;
     int32_t first; /* of its numbers: as many as blocks of the smallest class fit */
     int32_t used;
+    int32_t next;   /* of its kind, among those that are not used; -1: none */
     int size_class; /* -1: nothing of it is used */
+    int kind;
 } chunk;
 
 /* Memory from the source, with `homes` states' blocks at its beginning. */
 typedef struct piece {
-    uint64_t address; /* 0: given back; its numbers wait for another */
-    int64_t bytes;
-    uint64_t cold_address; /* of blocks of cold layers; 0: there are none */
-    int64_t cold_bytes;
+    bool there;                       /* false: given back; its numbers wait for another */
+    uint64_t address[MO_BLOCK_KINDS]; /* 0: it has none of that kind */
+    int64_t bytes[MO_BLOCK_KINDS];
     int32_t first, count; /* its numbers */
     int32_t used;         /* blocks that somebody holds */
     int home, homes;      /* the first of them, how many */
@@ -73,16 +75,17 @@ struct mo_block_pool {
     home *homes;
     int home_count;
     chunk *chunks;
-    int32_t *unused_chunks; /* the last is the next to be used */
-    int32_t chunk_count, unused_chunk_count;
+    int32_t chunk_count;
+    int32_t unused_chunk[MO_BLOCK_KINDS]; /* the next to be used; -1: none */
     mo_block_counts counts;
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------ */
 
-static mo_status take_ram(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
+static mo_status take_ram(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err)
 {
     (void)owner;
+    (void)kind;
     void *memory = mo_host_alloc_huge((size_t)bytes);
     *address = (uint64_t)(uintptr_t)memory;
     return memory ? MO_OK
@@ -92,9 +95,10 @@ static mo_status take_ram(void *owner, int64_t bytes, uint64_t *address, mo_erro
                             (double)bytes / (1 << 20));
 }
 
-static void give_ram(void *owner, uint64_t address, int64_t bytes)
+static void give_ram(void *owner, int kind, uint64_t address, int64_t bytes)
 {
     (void)owner;
+    (void)kind;
     mo_host_free_huge((void *)(uintptr_t)address, (size_t)bytes);
 }
 
@@ -143,7 +147,7 @@ static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t
 {
     for (int i = 0; i < p->piece_count && chunks == 0; i++) {
         piece *old = &p->pieces[i];
-        if (!old->address && old->homes == homes && old->count >= count) {
+        if (!old->there && old->homes == homes && old->count >= count) {
             return old;
         }
     }
@@ -151,8 +155,7 @@ static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t
         !grow((void **)&p->blocks, (size_t)p->block_count, (size_t)count, sizeof *p->blocks) ||
         !grow((void **)&p->pieces, (size_t)p->piece_count, 1, sizeof *p->pieces) ||
         !grow((void **)&p->homes, (size_t)p->home_count, (size_t)homes, sizeof *p->homes) ||
-        !grow((void **)&p->chunks, (size_t)p->chunk_count, (size_t)chunks, sizeof *p->chunks) ||
-        !grow((void **)&p->unused_chunks, (size_t)p->chunk_count, (size_t)chunks, sizeof *p->unused_chunks)) {
+        !grow((void **)&p->chunks, (size_t)p->chunk_count, (size_t)chunks, sizeof *p->chunks)) {
         return NULL;
     }
     piece *made = &p->pieces[p->piece_count];
@@ -186,81 +189,135 @@ static int32_t lay_block(mo_block_pool *p, int index, int32_t number, int c, boo
     return number + 1;
 }
 
-static bool is_cold(const mo_block_pool *p, int layer)
+static int kind_of(const mo_block_pool *p, int layer)
 {
-    return p->source.cold && p->source.cold[layer];
+    return p->source.kind ? p->source.kind[layer] : 0;
 }
 
-static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int64_t homes, int64_t chunks)
+static int kinds_of(const mo_block_pool *p)
+{
+    return p->source.kinds > 1 ? p->source.kinds : 1;
+}
+
+static void keep_chunk(mo_block_pool *p, int32_t index)
+{
+    chunk *k = &p->chunks[index];
+    k->size_class = -1;
+    k->next = p->unused_chunk[k->kind];
+    p->unused_chunk[k->kind] = index;
+}
+
+static void lay_chunks(mo_block_pool *p, int index, int kind, int64_t chunks, int32_t *number, uint64_t *at)
+{
+    for (int64_t k = 0; k < chunks; k++) {
+        p->chunks[p->chunk_count] = (chunk){.address = *at, .first = *number, .kind = kind};
+        keep_chunk(p, p->chunk_count);
+        for (int32_t b = 0; b < p->chunk_blocks; b++) {
+            p->blocks[(*number)++] = (block){.piece = index, .chunk = p->chunk_count, .next = -1, .prev = -1};
+        }
+        p->chunk_count++;
+        *at += (uint64_t)p->chunk_bytes;
+    }
+}
+
+/* Bytes of the share's blocks of each kind, and of chunks. */
+static void split_share(const mo_block_pool *p, const mo_block_share *s, int64_t *bytes, int64_t *kept)
+{
+    int64_t all = 0;
+    for (int k = 0; k < MO_BLOCK_KINDS; k++) {
+        bytes[k] = kept[k] = 0;
+    }
+    for (int i = 0; i < p->layers; i++) {
+        bytes[kind_of(p, i)] += mo_block_share_layer(s, i);
+        all += mo_block_share_layer(s, i);
+    }
+    for (int k = 0; k < kinds_of(p); k++) {
+        const int64_t part = p->source.apart ? bytes[k] : k == 0 ? all : 0;
+        kept[k] = mo_block_share_kept(s->kept_bytes, p->chunk_bytes, part, all);
+    }
+}
+
+static void lay_piece(mo_block_pool *p, int index, const mo_block_share *s, int64_t homes,
+                      const int64_t *kept)
 {
     piece *e = &p->pieces[index];
-    uint64_t at = e->address, cold_at = e->cold_address;
+    uint64_t at[MO_BLOCK_KINDS];
     int32_t number = e->first;
+    memcpy(at, e->address, sizeof at);
     for (int64_t h = 0; h < homes; h++) {
         p->homes[e->home + h] = (home){.piece = index, .first = number};
         for (int i = 0; i < p->layers; i++) {
             e->at[i] = number - p->homes[e->home + h].first;
             e->length[i] = s->needs[i].count;
             for (int64_t b = 0; b < s->needs[i].count; b++) {
-                number = lay_block(p, index, number, p->class_of[i], true, is_cold(p, i) ? &cold_at : &at);
+                number = lay_block(p, index, number, p->class_of[i], true, &at[kind_of(p, i)]);
             }
         }
     }
     for (int i = 0; i < p->layers; i++) {
         for (int64_t b = homes * s->needs[i].count; b < mo_block_share_total(s, i); b++) {
-            number = lay_block(p, index, number, p->class_of[i], false, is_cold(p, i) ? &cold_at : &at);
+            number = lay_block(p, index, number, p->class_of[i], false, &at[kind_of(p, i)]);
         }
     }
-    for (int64_t k = 0; k < chunks; k++) {
-        p->chunks[p->chunk_count] = (chunk){.address = at, .first = number, .size_class = -1};
-        p->unused_chunks[p->unused_chunk_count++] = p->chunk_count;
-        for (int32_t b = 0; b < p->chunk_blocks; b++) {
-            p->blocks[number++] = (block){.piece = index, .chunk = p->chunk_count, .next = -1, .prev = -1};
-        }
-        p->chunk_count++;
-        at += (uint64_t)p->chunk_bytes;
+    for (int k = 0; k < kinds_of(p); k++) {
+        lay_chunks(p, index, k, kept[k] / p->chunk_bytes, &number, &at[k]);
     }
 }
 
-/* The piece's memory, of both kinds or none. */
-static mo_status take_piece(mo_block_pool *p, const mo_block_share *s, piece *e, mo_error *err)
+static int64_t piece_bytes(const piece *e)
 {
-    e->bytes = mo_block_share_bytes(s);
-    e->address = e->cold_address = 0;
-    e->cold_bytes = 0;
-    for (int i = 0; i < p->layers; i++) {
-        e->cold_bytes += is_cold(p, i) ? mo_block_share_layer(s, i) : 0;
+    int64_t bytes = 0;
+    for (int k = 0; k < MO_BLOCK_KINDS; k++) {
+        bytes += e->bytes[k];
     }
-    e->bytes -= e->cold_bytes;
-    mo_status status = p->source.take(p->source.owner, e->bytes, &e->address, err);
-    if (status == MO_OK && e->cold_bytes) {
-        status = p->source.take_cold(p->source.owner, e->cold_bytes, &e->cold_address, err);
-        if (status != MO_OK) {
-            p->source.give(p->source.owner, e->address, e->bytes);
-        }
-    }
-    if (status != MO_OK) {
-        e->address = e->cold_address = 0;
-    }
-    return status;
+    return bytes;
 }
 
 static void give_piece(mo_block_pool *p, piece *e)
 {
-    if (e->address) {
-        p->source.give(p->source.owner, e->address, e->bytes);
+    for (int k = 0; k < MO_BLOCK_KINDS; k++) {
+        if (e->address[k]) {
+            p->source.give(p->source.owner, k, e->address[k], e->bytes[k]);
+        }
+        e->address[k] = 0;
     }
-    if (e->address && e->cold_address) {
-        p->source.give_cold(p->source.owner, e->cold_address, e->cold_bytes);
+    e->there = false;
+}
+
+/* The piece's memory, of all kinds or none. */
+static mo_status take_piece(mo_block_pool *p, const int64_t *bytes, const int64_t *kept, piece *e,
+                            mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int k = 0; k < MO_BLOCK_KINDS; k++) {
+        e->address[k] = 0;
+        e->bytes[k] = bytes[k] + kept[k];
     }
-    e->address = e->cold_address = 0;
+    for (int k = 0; k < kinds_of(p) && status == MO_OK; k++) {
+        if (e->bytes[k] > 0) {
+            uint64_t address = 0;
+            status = p->source.take(p->source.owner, k, e->bytes[k], &address, err);
+            e->address[k] = status == MO_OK ? address : 0;
+        }
+    }
+    if (status != MO_OK) {
+        give_piece(p, e);
+    }
+    e->there = status == MO_OK;
+    return status;
 }
 
 /* Memory for a share. *home: the first of it, -1: it has none. */
 static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool planned, int *first, mo_error *err)
 {
-    const int64_t homes = mo_block_share_homes(s), chunks = s->kept_bytes / p->chunk_bytes;
-    const int64_t bytes = mo_block_share_bytes(s);
+    const int64_t homes = mo_block_share_homes(s), bytes = mo_block_share_bytes(s);
+    int64_t of_kind[MO_BLOCK_KINDS] = {0}, kept[MO_BLOCK_KINDS] = {0}, chunks = 0;
+    if (bytes < INT64_MAX) {
+        split_share(p, s, of_kind, kept);
+    }
+    for (int k = 0; k < kinds_of(p); k++) {
+        chunks += kept[k] / p->chunk_bytes;
+    }
     int64_t count = chunks * p->chunk_blocks;
     for (int i = 0; i < p->layers; i++) {
         const int64_t total = mo_block_share_total(s, i);
@@ -271,13 +328,13 @@ static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool plann
         return mo_fail(err, MO_ENOMEM,
                        "no memory for the lists of a session's state; choose a smaller `context`");
     }
-    const mo_status status = take_piece(p, s, e, err);
+    const mo_status status = take_piece(p, of_kind, kept, e, err);
     if (status != MO_OK) {
         return status;
     }
     e->planned = planned;
-    lay_piece(p, (int)(e - p->pieces), s, homes, chunks);
-    p->counts.total += bytes;
+    lay_piece(p, (int)(e - p->pieces), s, homes, kept);
+    p->counts.total += piece_bytes(e);
     *first = homes ? e->home : -1;
     return MO_OK;
 }
@@ -291,7 +348,7 @@ static void drop_piece(mo_block_pool *p, piece *e)
         }
         p->blocks[i].address = 0;
     }
-    p->counts.total -= e->bytes + e->cold_bytes;
+    p->counts.total -= piece_bytes(e);
     give_piece(p, e);
 }
 
@@ -304,11 +361,13 @@ static void sort_classes(mo_block_pool *p, const mo_block_need *needs)
     for (int i = 0; i < p->layers; i++) {
         const int64_t bytes = mo_block_aligned(needs[i].bytes > 0 ? needs[i].bytes : 1);
         int c = 0;
-        while (c < p->class_count && p->classes[c].bytes != bytes) {
+        const int kind = p->source.apart ? kind_of(p, i) : 0;
+        while (c < p->class_count && (p->classes[c].bytes != bytes || p->classes[c].kind != kind)) {
             c++;
         }
         if (c == p->class_count) {
-            p->classes[p->class_count++] = (size_class){.bytes = bytes, .first = -1, .last = -1};
+            p->classes[p->class_count++] =
+                (size_class){.bytes = bytes, .first = -1, .last = -1, .kind = kind};
         }
         p->class_of[i] = c;
         p->needs[i] = needs[i];
@@ -333,7 +392,6 @@ static void free_pool(mo_block_pool *p)
     free(p->pieces);
     free(p->homes);
     free(p->chunks);
-    free(p->unused_chunks);
     free(p);
 }
 
@@ -352,6 +410,9 @@ mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const 
     p->users = 1;
     p->alive = true;
     p->grows = !planned || !planned->fixed;
+    for (int k = 0; k < MO_BLOCK_KINDS; k++) {
+        p->unused_chunk[k] = -1;
+    }
     p->class_of = calloc(n + 1, sizeof *p->class_of);
     p->classes = calloc(n + 1, sizeof *p->classes);
     p->needs = calloc(n + 1, sizeof *p->needs);
@@ -413,7 +474,7 @@ static int free_home(const mo_block_pool *p, const mo_block_need *needs)
     for (int i = 0; i < p->home_count; i++) {
         const home *h = &p->homes[i];
         const piece *e = &p->pieces[h->piece];
-        bool fits = !h->owned && e->address;
+        bool fits = !h->owned && e->there;
         for (int l = 0; l < p->layers && fits; l++) {
             fits = needs[l].count <= e->length[l];
         }
@@ -472,7 +533,7 @@ void mo_block_pool_sweep(mo_block_pool *p)
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->piece_count && !p->closed; i++) {
         piece *e = &p->pieces[i];
-        if (e->address && !e->planned && e->used == 0 && !p->homes[e->home].owned) {
+        if (e->there && !e->planned && e->used == 0 && !p->homes[e->home].owned) {
             drop_piece(p, e);
         }
     }
@@ -485,7 +546,7 @@ mo_block_counts mo_block_pool_count(mo_block_pool *p)
     mo_block_counts c = p->counts;
     c.states = p->states;
     for (int i = 0; i < p->piece_count; i++) {
-        c.pieces += p->pieces[i].address != 0;
+        c.pieces += p->pieces[i].there;
     }
     pthread_mutex_unlock(&p->lock);
     c.free = c.total - c.held - c.kept;
@@ -507,8 +568,8 @@ void mo_block_pool_unlock(mo_block_pool *p)
 /* A chunk becomes blocks of the class. */
 static void use_chunk(mo_block_pool *p, int c)
 {
-    const int32_t index = p->unused_chunks[--p->unused_chunk_count];
-    chunk *k = &p->chunks[index];
+    chunk *k = &p->chunks[p->unused_chunk[p->classes[c].kind]];
+    p->unused_chunk[k->kind] = k->next;
     k->size_class = c;
     for (int32_t b = (int32_t)(p->chunk_bytes / p->classes[c].bytes) - 1; b >= 0; b--) {
         block *of = &p->blocks[k->first + b];
@@ -526,8 +587,7 @@ static void drop_chunk(mo_block_pool *p, int32_t index)
         list_remove(p, k->first + b);
         p->blocks[k->first + b].address = 0;
     }
-    k->size_class = -1;
-    p->unused_chunks[p->unused_chunk_count++] = index;
+    keep_chunk(p, index);
 }
 
 static int32_t choose_block(mo_block_pool *p, int layer, int number, int64_t entry)
@@ -542,7 +602,7 @@ static int32_t choose_block(mo_block_pool *p, int layer, int number, int64_t ent
         }
     }
     const int32_t first = p->classes[c].first;
-    if ((first < 0 || p->blocks[first].at_home) && p->unused_chunk_count > 0) {
+    if ((first < 0 || p->blocks[first].at_home) && p->unused_chunk[p->classes[c].kind] >= 0) {
         use_chunk(p, c);
     }
     return p->classes[c].first;

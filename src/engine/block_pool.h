@@ -14,16 +14,18 @@
 #include "engine/block_share.h"
 #include "moraine.h"
 
-/* Where memory comes from. */
+enum { MO_BLOCK_KINDS = 8 }; /* most kinds of memory of one pool */
+
+/* Where memory comes from: `kind` is the number of one of its kinds. */
 typedef struct mo_block_source {
     void *owner;
-    mo_status (*take)(void *owner, int64_t bytes, uint64_t *address, mo_error *err);
-    void (*give)(void *owner, uint64_t address, int64_t bytes);
-    /* [layers], the owner's: layers whose blocks come from other memory, not all of them; NULL: none do. Blocks of a size serve
-     * each other's layers where memory is short. */
-    const bool *cold;
-    mo_status (*take_cold)(void *owner, int64_t bytes, uint64_t *address, mo_error *err);
-    void (*give_cold)(void *owner, uint64_t address, int64_t bytes);
+    mo_status (*take)(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err);
+    void (*give)(void *owner, int kind, uint64_t address, int64_t bytes);
+    const uint8_t *kind; /* [layers], the owner's: the kind of each layer's blocks; NULL: 0, of all */
+    int kinds;           /* at most MO_BLOCK_KINDS; 0: 1 */
+    bool
+        apart; /* a layer has blocks of its kind alone. Otherwise those of a size serve each other's layers where memory is short,
+                   and chunks are of kind 0 */
 } mo_block_source;
 
 extern const mo_block_source mo_block_source_ram; /* huge pages */

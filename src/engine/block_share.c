@@ -53,6 +53,12 @@ int64_t mo_block_share_layer(const mo_block_share *s, int layer)
     return times(mo_block_share_total(s, layer), mo_block_aligned(s->needs[layer].bytes));
 }
 
+int64_t mo_block_share_kept(int64_t kept_bytes, int64_t unit, int64_t part, int64_t all)
+{
+    const double share = all > 0 ? (double)part / (double)all : 1.0;
+    return part < all ? (int64_t)((double)kept_bytes * share) / unit * unit : kept_bytes / unit * unit;
+}
+
 int64_t mo_block_share_bytes(const mo_block_share *s)
 {
     const int64_t unit = chunk_bytes_of(s);

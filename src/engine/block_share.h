@@ -27,6 +27,9 @@ int64_t mo_block_share_bytes(const mo_block_share *share);
 /* Of a layer's blocks, without what snapshots keep. */
 int64_t mo_block_share_layer(const mo_block_share *share, int layer);
 
+/* Of the bytes for snapshots, those of layers that have `part` of the `all` bytes of a state's layers: whole blocks of `unit`. */
+int64_t mo_block_share_kept(int64_t kept_bytes, int64_t unit, int64_t part, int64_t all);
+
 /* Bytes from one block to the next. */
 int64_t mo_block_aligned(int64_t bytes);
 /* States, at least 1; blocks of a layer for all of them; states of which every block has a place of its own. */

@@ -110,11 +110,17 @@ int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size
     return bytes;
 }
 
-int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer)
+int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *size, int layer)
 {
     const mo_state_layer l = describe(&spec->layers[layer], size->kv, size->context, size->batch);
     const int64_t bytes = mo_block_aligned(block_bytes(&l)), total = total_blocks(&l, size);
-    return layer == 0 || l.recurrent || l.window ? 0 : total > INT64_MAX / bytes ? INT64_MAX : total * bytes;
+    return total > INT64_MAX / bytes ? INT64_MAX : total * bytes;
+}
+
+int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer)
+{
+    const mo_state_layer l = describe(&spec->layers[layer], size->kv, size->context, size->batch);
+    return layer == 0 || l.recurrent || l.window ? 0 : mo_state_layer_share(spec, size, layer);
 }
 
 int64_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)

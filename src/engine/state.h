@@ -67,7 +67,9 @@ typedef struct mo_state_size {
 /* Bytes of all blocks; INT64_MAX: more than can be counted. The entries of the tables of one state together. */
 int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size);
 int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t batch);
-/* Of those bytes, of the layer's that may lie apart from the others: 0 unless it attends to all positions, and 0 for the first
+/* Of those bytes, of the layer's, without what snapshots keep. */
+int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *size, int layer);
+/* The same, of the layer's that may lie apart from the others: 0 unless it attends to all positions, and 0 for the first
  * layer, so that something is left. */
 int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer);
 /* Bytes of the blocks of one state. */

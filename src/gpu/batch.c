@@ -401,13 +401,13 @@ static int windows_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer
 bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
     return experts && !is_stored(forward) && !mo_forward_listens(forward) &&
-           gpu->core.spec->layers[layer].routed && mo_vram_has(gpu->experts.vram, layer) &&
+           mo_gpu_core_routed(&gpu->core, layer) && mo_vram_has(gpu->experts.vram, layer) &&
            mo_vram_complete(gpu->experts.vram, layer);
 }
 
 mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
 {
-    int first = 0;
+    int first = gpu->core.first;
     mo_status status = MO_OK;
     while (gpu->experts.window_tail < gpu->experts.window_head &&
            status == MO_OK) { /* small steps may have used its place */
@@ -416,10 +416,10 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
     if (status != MO_OK) {
         return status;
     }
-    while (first < gpu->core.spec->layer_count && !gpu->core.spec->layers[first].routed) {
+    while (first < gpu->core.end && !gpu->core.spec->layers[first].routed) {
         first++;
     }
-    return first < gpu->core.spec->layer_count
+    return first < gpu->core.end
                ? mo_gpu_window_ahead(&gpu->experts, first, windows_ahead(gpu, forward, first, experts), err)
                : MO_OK;
 }

@@ -250,7 +250,7 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
 
 /* ---- Reading ---------------------------------------------------------------------------------- */
 
-static void add_layer(mo_device_layer *to, const mo_device_layer *l)
+void mo_gpu_clock_add(mo_device_layer *to, const mo_device_layer *l)
 {
     to->served += l->served;
     to->fetched += l->fetched;
@@ -274,7 +274,7 @@ void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out)
     out->idle_ns = c->idle_ns;
     out->lanes = (mo_device_layer){.layer = -1};
     for (int i = 0; i < c->layers; i++) {
-        add_layer(&out->lanes, &c->sums[i]);
+        mo_gpu_clock_add(&out->lanes, &c->sums[i]);
     }
     out->layer_p50_s = quantile(c->buckets, out->lanes.served, 0.50);
     out->layer_p99_s = quantile(c->buckets, out->lanes.served, 0.99);

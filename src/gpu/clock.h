@@ -48,6 +48,8 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
 
 /* ---- Reading ---- */
 
+/* Adds one sum to another. */
+void mo_gpu_clock_add(mo_device_layer *to, const mo_device_layer *sum);
 /* Sums since opening of steps that ended well and were counted. */
 void mo_gpu_clock_report(mo_gpu_clock *c, mo_device_report *out);
 /* Those of layers that were ever served, ascending; returns how many there are, at most `limit` are written. */

@@ -267,11 +267,11 @@ static mo_status leave_behind(packer *p, int layer)
     return status;
 }
 
-static void put_all(packer *p, const mo_model_spec *f)
+static void put_all(packer *p, const mo_model_spec *f, int first, int end)
 {
     mo_gpu_core *core = p->core;
     mo_gpu_layer scratch;
-    for (int i = 0; i < f->layer_count; i++) {
+    for (int i = first; i < end; i++) {
         p->streamed = core ? mo_gpu_layer_buffer_of(p->layers, i) : NULL;
         const bool read = core && !p->streamed && p->status == MO_OK;
         if (read) {
@@ -288,6 +288,9 @@ static void put_all(packer *p, const mo_model_spec *f)
         }
     }
     p->streamed = NULL;
+    if (end < f->layer_count) {
+        return;
+    }
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
     const mo_daddr bias = put_vector(p, f->out_norm_bias, f->width);
     const mo_dmatrix output = put_linear(p, &f->output);
@@ -298,10 +301,10 @@ static void put_all(packer *p, const mo_model_spec *f)
     }
 }
 
-int64_t mo_gpu_core_bytes(const mo_model_spec *spec)
+int64_t mo_gpu_core_bytes(const mo_model_spec *spec, int first, int end)
 {
     packer p = {0};
-    put_all(&p, spec);
+    put_all(&p, spec, first, end);
     return p.used;
 }
 
@@ -316,7 +319,7 @@ int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer)
 int64_t mo_gpu_core_group(const mo_model_spec *spec)
 {
     packer p = {0};
-    put_all(&p, spec);
+    put_all(&p, spec, 0, spec->layer_count);
     return p.group_bytes;
 }
 
@@ -346,15 +349,15 @@ static void find_ropes(mo_gpu_core *core)
 
 void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec)
 {
-    *core = (mo_gpu_core){.spec = spec, .extent = mo_extent_of(spec)};
+    *core = (mo_gpu_core){.spec = spec, .extent = mo_extent_of(spec), .end = spec->layer_count};
     find_ropes(core);
 }
 
 mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_layer_buffer *layers,
                            mo_gpu_memory *memory, int64_t upload_bytes, mo_error *err)
 {
-    core->bytes = mo_gpu_core_bytes(core->spec);
-    for (int i = 0; i < core->spec->layer_count; i++) {
+    core->bytes = mo_gpu_core_bytes(core->spec, core->first, core->end);
+    for (int i = core->first; i < core->end; i++) {
         core->bytes -= mo_gpu_layer_buffer_has(layers, i) ? mo_gpu_core_layer_bytes(core->spec, i) : 0;
     }
     core->layers = calloc((size_t)core->spec->layer_count + 1, sizeof *core->layers);
@@ -372,11 +375,11 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_la
             mo_gpu_memory_alloc(memory, upload_bytes, "a buffer for sending the model", &p.buffer, err);
     }
     if (p.status == MO_OK) {
-        put_all(&p, core->spec);
+        put_all(&p, core->spec, core->first, core->end);
     }
     status = p.status == MO_OK ? mo_dstream_wait(link->main, err) : p.status;
     mo_gpu_memory_free(memory, p.buffer, upload_bytes);
-    return status == MO_OK ? mo_gpu_layer_buffer_ready(layers, err) : status;
+    return status == MO_OK && mo_gpu_core_last(core) ? mo_gpu_layer_buffer_ready(layers, err) : status;
 }
 
 void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
@@ -396,7 +399,7 @@ bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer)
 bool mo_gpu_core_any_interleaved(const mo_gpu_core *core)
 {
     bool interleaved = false;
-    for (int i = 0; i < core->spec->layer_count; i++) {
+    for (int i = core->first; i < core->end; i++) {
         interleaved |= core->spec->layers[i].routed && mo_gpu_core_interleaved(core, i);
     }
     return interleaved;

@@ -33,6 +33,7 @@ typedef struct mo_gpu_layer {
 typedef struct mo_gpu_core {
     const mo_model_spec *spec;
     mo_extent extent;
+    int first, end; /* the layers of this device: [first, end). The output matrix is with the last one */
     int rope_count;
     const mo_rope *ropes[8];
     mo_daddr memory;
@@ -42,9 +43,23 @@ typedef struct mo_gpu_core {
     mo_daddr out_norm, out_norm_bias;
 } mo_gpu_core;
 
+/* Is the layer this device's? Is it, and has it experts? Does this device make the logits? */
+static inline bool mo_gpu_core_has(const mo_gpu_core *core, int layer)
+{
+    return layer >= core->first && layer < core->end;
+}
+static inline bool mo_gpu_core_routed(const mo_gpu_core *core, int layer)
+{
+    return mo_gpu_core_has(core, layer) && core->spec->layers[layer].routed;
+}
+static inline bool mo_gpu_core_last(const mo_gpu_core *core)
+{
+    return core->end == core->spec->layer_count;
+}
+
 /* Bytes of a core, all of whose layers stay; of a layer's matrices, where they stay or as they cross the link; of the
  * largest group of rows that RAM interleaves, 0: it interleaves none. */
-int64_t mo_gpu_core_bytes(const mo_model_spec *spec);
+int64_t mo_gpu_core_bytes(const mo_model_spec *spec, int first, int end);
 int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer);
 int64_t mo_gpu_core_group(const mo_model_spec *spec);
 
@@ -57,7 +72,7 @@ typedef struct mo_gpu_widest {
 } mo_gpu_widest;
 mo_gpu_widest mo_gpu_core_widest(const mo_model_spec *spec);
 
-/* What follows from the model's description alone. */
+/* What follows from the model's description alone: all layers are this device's. */
 void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec);
 /* Allocates and sends what stays, and tells the layer buffer the matrices of what does not; upload_bytes: of a buffer
  * for interleaved matrices. */

@@ -20,7 +20,7 @@ mo_hot_update *mo_gpu_hot_updates(const mo_gpu_hot *h)
 static bool holds(const void *owner, int layer, int expert)
 {
     const mo_gpu_hot *h = owner;
-    return mo_vram_find(h->experts->vram, layer, expert) != 0;
+    return mo_gpu_core_routed(h->core, layer) && mo_vram_find(h->experts->vram, layer, expert) != 0;
 }
 
 /* What a pick that misses costs: both lanes share such work where experts are fetched at all. */

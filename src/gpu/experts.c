@@ -10,7 +10,7 @@
 static mo_status open_stages(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t bytes, mo_error *err)
 {
     const int64_t brick = mo_gpu_largest_brick(x->core->spec);
-    if (brick == 0) {
+    if (brick == 0 || bytes == 0) { /* bytes: none of its layers has experts */
         return MO_OK;
     }
     const bool interleaved = mo_gpu_core_any_interleaved(x->core);
@@ -47,7 +47,7 @@ mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_mode
     mo_vram_layer *shapes = calloc((size_t)spec->layer_count + 1, sizeof *shapes);
     for (int i = 0; shapes && i < spec->layer_count; i++) {
         const mo_layer *l = &spec->layers[i];
-        if (l->routed) {
+        if (mo_gpu_core_routed(x->core, i)) {
             const int size_class = model->layer[i].size_class;
             shapes[i] = (mo_vram_layer){.bytes = model->device_slot_bytes[size_class],
                                         .experts = l->moe.experts,

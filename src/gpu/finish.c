@@ -40,10 +40,10 @@ static mo_status check_flags(mo_gpu *gpu, mo_error *err)
 }
 
 /* Is the row the session's own memory for the logits of a token, where the device may write? */
-static bool own_row(const mo_forward *forward, int32_t token, const float *row)
+static bool own_row(const mo_gpu *gpu, const mo_forward *forward, int32_t token, const float *row)
 {
     const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
-    return row == s->state->gpu_session->logits;
+    return row == mo_gpu_session_of(s->state, gpu)->logits;
 }
 
 /* Rows `at` to `at + count` of the list, which the device made one after the other from `from` on, to those who want them. */
@@ -56,9 +56,9 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
     mo_status status = MO_OK;
     bool staged = false;
     for (int64_t i = 0, rows; i < count && status == MO_OK; i += rows) {
-        const bool own = own_row(forward, token[i], row[i]);
+        const bool own = own_row(gpu, forward, token[i], row[i]);
         for (rows = 1; !own && i + rows < count && token[i + rows] == token[i] + rows &&
-                       !own_row(forward, token[i + rows], row[i + rows]);
+                       !own_row(gpu, forward, token[i + rows], row[i + rows]);
              rows++) { /* neighbours are staged by one copy */
         }
         staged |= !own;
@@ -70,7 +70,7 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
         status = mo_dstream_wait(gpu->link.main, err);
     }
     for (int64_t i = 0; i < count && status == MO_OK && staged; i++) {
-        if (!own_row(forward, token[i], row[i])) {
+        if (!own_row(gpu, forward, token[i], row[i])) {
             memcpy(row[i], gpu->scratch.pinned.logits + i * gpu->core.spec->vocab, bytes);
         }
     }
@@ -123,7 +123,7 @@ static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
 static void tell_choices(mo_gpu *gpu, mo_forward *forward)
 {
     const int64_t stride = mo_gpu_choice_rows(&gpu->scratch, forward->tokens);
-    for (int i = 0; i < gpu->core.spec->layer_count; i++) {
+    for (int i = gpu->core.first; i < gpu->core.end; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
         if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU told and counted its own */
             continue;
@@ -162,9 +162,29 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
     return status;
 }
 
+/* The stream behind this device's layers goes to the workspace, from where the next device takes it. It is there when what
+ * follows on the main stream was waited for: first to pinned memory. */
+static mo_status fetch_stream(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    return mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.block + b.x,
+                           gpu->scratch.step + (mo_daddr)b.x,
+                           sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width), err);
+}
+
+static void hand_on(const mo_gpu *gpu, const mo_forward *forward)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    memcpy(forward->w->x, gpu->scratch.pinned.block + b.x,
+           sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width));
+}
+
 mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
-    mo_status status = small ? MO_OK : batch_logits(gpu, forward, err);
+    const bool last = mo_gpu_core_last(&gpu->core);
+    mo_status status = !last   ? fetch_stream(gpu, forward, err)
+                       : small ? MO_OK
+                               : batch_logits(gpu, forward, err);
     const int layers = gpu->core.spec->layer_count;
     const size_t choices =
         sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(&gpu->scratch, forward->tokens));
@@ -179,11 +199,14 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
         status =
             mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_weights, gpu->scratch.weights, choices, err);
     }
-    if (status == MO_OK && small) {
+    if (status == MO_OK && small && last) {
         status = small_logits(gpu, forward, err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
+    }
+    if (status == MO_OK && !last) {
+        hand_on(gpu, forward);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);

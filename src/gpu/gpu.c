@@ -43,6 +43,8 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->memory.shares_cores = strcmp(info.kind, "cuda") != 0;
     gpu->memory.limit = o->placement.plan->device.ceiling;
     mo_gpu_core_describe(&gpu->core, mo_checkpoint_spec(model));
+    gpu->core.first = o->first;
+    gpu->core.end = o->end ? o->end : gpu->core.end;
     gpu->states = o->states;
     gpu->adapters.memory = &gpu->memory;
     gpu->adapters.link = &gpu->link;
@@ -153,9 +155,15 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
 static mo_status open_adapter(void *owner, const mo_lora *lora, mo_error *err)
 {
     mo_gpu *gpu = owner;
+    mo_status status = MO_OK;
     mo_gpu_turn_begin(&gpu->turn);
-    mo_gpu_programs_forget_adapters(&gpu->programs);
-    const mo_status status = mo_gpu_adapters_add(&gpu->adapters, lora, err);
+    for (mo_gpu *g = gpu; g && status == MO_OK; g = g->next) {
+        mo_gpu_programs_forget_adapters(&g->programs);
+        status = mo_gpu_adapters_add(&g->adapters, lora, err);
+    }
+    for (mo_gpu *g = gpu; g && status != MO_OK; g = g->next) {
+        mo_gpu_adapters_remove(&g->adapters, lora);
+    }
     mo_gpu_turn_end(&gpu->turn);
     return status;
 }
@@ -164,12 +172,25 @@ static void close_adapter(void *owner, const mo_lora *lora)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
-    mo_gpu_programs_forget_adapters(&gpu->programs);
-    mo_gpu_adapters_remove(&gpu->adapters, lora);
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        mo_gpu_programs_forget_adapters(&g->programs);
+        mo_gpu_adapters_remove(&g->adapters, lora);
+    }
     mo_gpu_turn_end(&gpu->turn);
 }
 
 /* ---- Opening and closing ---- */
+
+/* The kind of memory of each layer's blocks, as gpu/session.c has them, where one device has all layers. */
+static mo_status list_kinds(mo_gpu *gpu, mo_error *err)
+{
+    const int layers = gpu->core.spec->layer_count;
+    gpu->kinds = calloc((size_t)layers + 1, sizeof *gpu->kinds);
+    for (int i = 0; gpu->kinds && gpu->cold.layers && i < layers; i++) {
+        gpu->kinds[i] = gpu->cold.layers[i];
+    }
+    return gpu->kinds ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of layers");
+}
 
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err)
 {
@@ -195,9 +216,14 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     mo_gpu_turn_init(&gpu->turn);
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);
+    gpu->head = gpu;
+    gpu->parts = 1;
     tie(gpu);
     copy_options(gpu, model, options);
-    const mo_status status = open_objects(gpu, model, options, err);
+    mo_status status = open_objects(gpu, model, options, err);
+    if (status == MO_OK) {
+        status = list_kinds(gpu, err);
+    }
     if (status != MO_OK) {
         mo_gpu_close(gpu);
         return status;
@@ -207,16 +233,27 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     return MO_OK;
 }
 
-void mo_gpu_close(mo_gpu *gpu)
+mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_options *options, mo_error *err)
 {
-    if (!gpu) {
-        return;
+    mo_gpu *last = mo_gpu_with_layer(head, head->core.spec->layer_count), *gpu = NULL;
+    if (options->first != last->core.end || head->parts == MO_BLOCK_KINDS || head->cold.layers) {
+        return mo_fail(err, MO_EINVAL, "a device cannot go on with layer %d", options->first);
     }
-    mo_meter_close(gpu->meter);
-    mo_gpu_link_stop(&gpu->link);
-    for (int i = 0; i < MO_KV_TYPES; i++) {
-        mo_block_pool_close(atomic_load(&gpu->pools[i]), false);
+    const mo_status status = mo_gpu_open(model, options, &gpu, err);
+    if (status != MO_OK) {
+        return status;
     }
+    gpu->head = head;
+    gpu->part = head->parts++;
+    last->next = gpu;
+    for (int i = gpu->core.first; i < gpu->core.end; i++) {
+        head->kinds[i] = (uint8_t)gpu->part;
+    }
+    return MO_OK;
+}
+
+static void close_one(mo_gpu *gpu)
+{
     mo_gpu_cold_close(&gpu->cold);
     mo_gpu_adapters_close(&gpu->adapters);
     mo_gpu_hot_close(&gpu->hot);
@@ -231,7 +268,26 @@ void mo_gpu_close(mo_gpu *gpu)
     mo_gpu_memory_drop(&gpu->memory);
     mo_gpu_turn_drop(&gpu->turn);
     pthread_mutex_destroy(&gpu->report_lock);
+    free(gpu->kinds);
     free(gpu);
+}
+
+void mo_gpu_close(mo_gpu *gpu)
+{
+    if (!gpu) {
+        return;
+    }
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        mo_meter_close(g->meter);
+        mo_gpu_link_stop(&g->link);
+    }
+    for (int i = 0; i < MO_KV_TYPES; i++) {
+        mo_block_pool_close(atomic_load(&gpu->pools[i]), false);
+    }
+    for (mo_gpu *next; gpu; gpu = next) {
+        next = gpu->next;
+        close_one(gpu);
+    }
 }
 
 const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu)
@@ -246,18 +302,28 @@ void mo_gpu_enter(mo_gpu *gpu)
 
 void mo_gpu_leave(mo_gpu *gpu)
 {
-    mo_gpu_report_publish(gpu);
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        mo_gpu_report_publish(g);
+    }
     mo_gpu_turn_end(&gpu->turn);
 }
 
 bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert)
 {
-    return mo_vram_find(gpu->experts.vram, layer, expert) != 0;
+    return mo_vram_find(mo_gpu_with_layer(gpu, layer)->experts.vram, layer, expert) != 0;
 }
 
-mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu)
+int mo_gpu_parts(const mo_gpu *gpu)
 {
-    return mo_gpu_hot_updates(&gpu->hot);
+    return gpu ? gpu->parts : 0;
+}
+
+mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part)
+{
+    while (gpu && gpu->part < part) {
+        gpu = gpu->next;
+    }
+    return gpu ? mo_gpu_hot_updates(&gpu->hot) : NULL;
 }
 
 void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)
@@ -267,5 +333,10 @@ void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)
 
 int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int count)
 {
-    return mo_gpu_clock_layers(gpu->lanes.clock, out, count);
+    int found = 0;
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        const int left = found < count ? count - found : 0;
+        found += mo_gpu_clock_layers(g->lanes.clock, left ? out + found : NULL, left);
+    }
+    return found;
 }

@@ -4,7 +4,10 @@
  *
  * Where everything fits into RAM it stays there too; where experts are on disk, those on the device leave their places in
  * RAM to others. A device that is lost costs speed, reads of what only it had, and the states on it, which are made again
- * from the tokens. */
+ * from the tokens.
+ *
+ * Several devices share a model by its layers: each has a run of them, with their cores, states and experts, and the stream
+ * crosses from one to the next through pinned memory. */
 #ifndef MO_GPU_GPU_H
 #define MO_GPU_GPU_H
 
@@ -41,12 +44,17 @@ typedef struct mo_gpu_options {
     mo_progress_fn progress;
     void *user;
     size_t pin_bytes; /* whole pages of the weights that are pinned at once; 0: 1 GiB */
+    int first,
+        end; /* the layers of this device: [first, end); end 0: all. The plan's device part is for these alone */
 } mo_gpu_options;
 
 /* Carries the placement out: sends the core of the layers that stay, makes buffers for the others, stages and slots; fills
  * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number; where experts
  * are on disk both tiers are filled in that order beside the first steps. It decides nothing; MO_ENOMEM when the device has less than it said. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
+/* One device more, with the layers that follow; it is the head's then, and is closed with it. Nothing has been computed yet. On
+ * failure the head is as it was. */
+mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_options *options, mo_error *err);
 void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 
 /* What the engine calls; the gpu's own, until it is closed. NULL of NULL: there is none. */
@@ -54,8 +62,9 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 
 /* ---- The hot cache ---- */
 
-/* Exchanges between RAM and the slots; NULL where there are no slots. The gpu's own. */
-mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu);
+/* Exchanges between RAM and the slots of device number `part`, from 0 on; NULL where there are no slots. The gpu's own. */
+mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part);
+int mo_gpu_parts(const mo_gpu *gpu); /* how many devices there are */
 
 /* Whoever uses it beside steps (exchanges experts, above all) does so between these two, under the engine's lock. */
 void mo_gpu_enter(mo_gpu *gpu);
@@ -66,7 +75,7 @@ bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert);
 
 /* ---- Reports: by any thread, without waiting for a step ---- */
 
-/* As of the end of the last step. Fills everything but name and lost. */
+/* As of the end of the last step, of all devices together. Fills everything but name and lost. */
 void mo_gpu_report(mo_gpu *gpu, mo_device_report *out);
 /* As mo_model_device_layers(). */
 int mo_gpu_report_layers(mo_gpu *gpu, mo_device_layer *out, int count);

@@ -17,6 +17,13 @@ int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer)
     return mo_gpu_core_layer_bytes(spec, layer);
 }
 
+int64_t mo_gpu_layer_core_bytes(const mo_model_spec *spec, int layer)
+{
+    const int64_t output = mo_gpu_core_bytes(spec, spec->layer_count, spec->layer_count);
+    const int64_t bytes = mo_gpu_core_bytes(spec, layer, layer + 1);
+    return layer + 1 < spec->layer_count ? bytes : bytes - output;
+}
+
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec)
 {
     int64_t entries = 1;
@@ -56,7 +63,7 @@ mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t c
 {
     mo_gpu_core core;
     mo_gpu_core_describe(&core, spec);
-    mo_gpu_needs n = {.core = mo_gpu_core_bytes(spec),
+    mo_gpu_needs n = {.core = mo_gpu_core_bytes(spec, 0, spec->layer_count),
                       .group = mo_gpu_core_group(spec),
                       .brick = mo_gpu_largest_brick(spec),
                       .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),

@@ -25,6 +25,9 @@ int64_t mo_gpu_matrix_bytes(int64_t bytes);
 /* Bytes of a layer's matrices, where they stay or as they cross the link. */
 int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
 
+/* The same with its vectors, where they stay. */
+int64_t mo_gpu_layer_core_bytes(const mo_model_spec *spec, int layer);
+
 /* Bytes of the map of experts, and of a session's table, on a device. */
 int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
 int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch);

@@ -1,4 +1,5 @@
-/* The twelve objects of a model on a device, and the number of the step. For the files on top of them (gpu.c, step.c, batch.c,
+/* The twelve objects of a model on a device, and the number of the step. Where several devices share a model each has a run of
+ * its layers and twelve objects of its own; the first is the head of the row, and what belongs to all of them is its. For the files on top of them (gpu.c, step.c, batch.c,
  * finish.c, session.c, report.c); each object's own files know those below it alone. */
 #ifndef MO_GPU_OBJECTS_H
 #define MO_GPU_OBJECTS_H
@@ -38,8 +39,8 @@ typedef struct mo_gpu_order {
 } mo_gpu_order;
 
 typedef struct mo_gpu {
-    mo_accelerator accelerator;
-    mo_gpu_turn turn;
+    mo_accelerator accelerator; /* the head's: it speaks for all */
+    mo_gpu_turn turn;           /* of all devices; the head's */
     mo_gpu_memory memory;
     mo_gpu_link link;
     mo_gpu_layer_buffer layer_buffer;
@@ -58,8 +59,22 @@ typedef struct mo_gpu {
     uint64_t number;                             /* of the step */
     uint64_t steps;                              /* that ended well */
     mo_meter *meter;                             /* of the main stream; NULL: nobody has asked yet */
-    mo_device_report report;                     /* as of the last step; under report_lock */
+    struct mo_gpu *head,
+        *next;       /* the device with the first layers; the one with those that follow, NULL: none */
+    int part, parts; /* its number in the row; of the head, how many there are */
+    uint8_t *kinds;  /* of the head, [layers]: the kind of memory of each layer's blocks (session.c) */
+    mo_device_report report; /* as of the last step; under report_lock */
     pthread_mutex_t report_lock;
 } mo_gpu;
+
+/* The one of the row that has the layer. */
+static inline mo_gpu *mo_gpu_with_layer(const mo_gpu *head, int layer)
+{
+    const mo_gpu *gpu = head;
+    while (gpu->next && layer >= gpu->core.end) {
+        gpu = gpu->next;
+    }
+    return (mo_gpu *)gpu;
+}
 
 #endif

@@ -152,12 +152,12 @@ static inline void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, 
     op->norm[which] = (mo_op_norm){.weight = weight, .add = bias, .scale = 1.0f, .out = out};
 }
 
-/* The norm before a layer; one past the last: before the output. */
+/* The norm before a layer; one past the last: before the output; before another device's: none. */
 static inline void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *core, int layer, mo_dacts out)
 {
-    if (layer < core->spec->layer_count) {
+    if (mo_gpu_core_has(core, layer)) {
         mo_gpu_op_norm(op, 0, core->layers[layer].mixer_norm, core->layers[layer].mixer_norm_bias, out);
-    } else {
+    } else if (mo_gpu_core_last(core)) {
         mo_gpu_op_norm(op, 0, core->out_norm, core->out_norm_bias, out);
     }
 }

@@ -58,7 +58,7 @@ static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
 /* One past the last of neighbouring layers that the CPU computes. */
 static int end_of_host(const mo_gpu_programs *g, int layer)
 {
-    while (layer < g->core->spec->layer_count && g->layer_buffer->cpu.layers[layer]) {
+    while (layer < g->core->end && g->layer_buffer->cpu.layers[layer]) {
         layer++;
     }
     return layer;
@@ -66,11 +66,11 @@ static int end_of_host(const mo_gpu_programs *g, int layer)
 
 static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, mo_error *err)
 {
-    const int layers = g->core->spec->layer_count;
+    const int layers = g->core->end;
     mo_status status = MO_OK;
-    int from = 0;
-    mo_gpu_ops_begin(p, 0);
-    for (int i = 0; i < layers && status == MO_OK; i++) {
+    int from = g->core->first;
+    mo_gpu_ops_begin(p, from);
+    for (int i = from; i < layers && status == MO_OK; i++) {
         if (g->layer_buffer->cpu.layers[i]) {
             const int to = end_of_host(g, i);
             mo_gpu_ops_hand_over(p, i);
@@ -109,7 +109,7 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
             from = i + 1;
         }
     }
-    if (status == MO_OK && set->logits) {
+    if (status == MO_OK && set->logits && mo_gpu_core_last(g->core)) {
         mo_gpu_ops_logits(p, 0, p->tokens);
     }
     return status == MO_OK && p->count > 0 ? end_segment(g, set, p, from, layers, false, err) : status;

@@ -50,11 +50,65 @@ void mo_gpu_report_publish(mo_gpu *gpu)
     pthread_mutex_unlock(&gpu->report_lock);
 }
 
-void mo_gpu_report_read(mo_gpu *gpu, mo_device_report *out)
+static void read_one(mo_gpu *gpu, mo_device_report *out)
 {
     pthread_mutex_lock(&gpu->report_lock);
     *out = gpu->report;
     pthread_mutex_unlock(&gpu->report_lock);
     out->peak_bytes = mo_gpu_memory_peak(&gpu->memory);
     mo_gpu_clock_report(gpu->lanes.clock, out);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Another device of the row: what it holds and did is added; steps were the same, rates are those of the first. */
+static void add(mo_device_report *sum, const mo_device_report *r)
+{
+    sum->limit_bytes += r->limit_bytes;
+    sum->peak_bytes += r->peak_bytes;
+    sum->core_bytes += r->core_bytes;
+    sum->work_bytes += r->work_bytes;
+    sum->stage_bytes += r->stage_bytes;
+    sum->slots += r->slots;
+    sum->filled += r->filled;
+    sum->slot_bytes += r->slot_bytes;
+    sum->streamed_layers += r->streamed_layers;
+    sum->host_layers += r->host_layers;
+    sum->layer_buffer_bytes += r->layer_buffer_bytes;
+    sum->streamed_bytes += r->streamed_bytes;
+    sum->streamed_ns += r->streamed_ns;
+    sum->host_ns += r->host_ns;
+    sum->asked += r->asked;
+    sum->hits += r->hits;
+    sum->by_cpu += r->by_cpu;
+    sum->fetched += r->fetched;
+    sum->fetch_failed += r->fetch_failed;
+    sum->late += r->late;
+    sum->fetched_bytes += r->fetched_bytes;
+    sum->cpu_bytes += r->cpu_bytes;
+    sum->wait_ns += r->wait_ns;
+    sum->cpu_ns += r->cpu_ns;
+    sum->fetch_ns += r->fetch_ns;
+    sum->hidden_ns += r->hidden_ns;
+    sum->step_ns += r->step_ns;
+    sum->idle_ns += r->idle_ns;
+    sum->updates += r->updates;
+    sum->exchanged += r->exchanged;
+    sum->exchange_failed += r->exchange_failed;
+    mo_gpu_clock_add(&sum->lanes, &r->lanes);
+    sum->layer_p50_s = larger(sum->layer_p50_s, r->layer_p50_s);
+    sum->layer_p99_s = larger(sum->layer_p99_s, r->layer_p99_s);
+}
+
+void mo_gpu_report_read(mo_gpu *gpu, mo_device_report *out)
+{
+    read_one(gpu, out);
+    for (mo_gpu *g = gpu->next; g; g = g->next) {
+        mo_device_report one;
+        read_one(g, &one);
+        add(out, &one);
+    }
 }

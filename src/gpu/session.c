@@ -7,29 +7,29 @@
 
 /* ---- Blocks ------------------------------------------------------------------------------------ */
 
-static mo_status take_memory(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
+/* Kinds of blocks: with one device 0 is its memory and 1 is RAM, for cold layers; with several the number of each. */
+static mo_status take(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err)
 {
-    mo_gpu *gpu = owner;
-    return mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of sessions", address, err);
+    mo_gpu *head = owner, *gpu = head;
+    while (head->parts > 1 && gpu->part < kind) {
+        gpu = gpu->next;
+    }
+    return head->parts == 1 && kind
+               ? mo_gpu_cold_take(&head->cold, bytes, address, err)
+               : mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of sessions", address, err);
 }
 
-static void give_memory(void *owner, uint64_t address, int64_t bytes)
+static void give(void *owner, int kind, uint64_t address, int64_t bytes)
 {
-    mo_gpu *gpu = owner;
-    mo_gpu_memory_free(&gpu->memory, address, bytes);
-}
-
-static mo_status take_cold(void *owner, int64_t bytes, uint64_t *address, mo_error *err)
-{
-    mo_gpu *gpu = owner;
-    return mo_gpu_cold_take(&gpu->cold, bytes, address, err);
-}
-
-static void give_cold(void *owner, uint64_t address, int64_t bytes)
-{
-    mo_gpu *gpu = owner;
-    (void)bytes;
-    mo_gpu_cold_give(&gpu->cold, address);
+    mo_gpu *head = owner, *gpu = head;
+    while (head->parts > 1 && gpu->part < kind) {
+        gpu = gpu->next;
+    }
+    if (head->parts == 1 && kind) {
+        mo_gpu_cold_give(&head->cold, address);
+    } else {
+        mo_gpu_memory_free(&gpu->memory, address, bytes);
+    }
 }
 
 mo_block_pool *mo_gpu_session_pool(void *owner, mo_kv_type kv)
@@ -43,11 +43,11 @@ static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv
                            mo_error *err)
 {
     const mo_block_source source = {.owner = gpu,
-                                    .take = take_memory,
-                                    .give = give_memory,
-                                    .cold = gpu->cold.layers,
-                                    .take_cold = take_cold,
-                                    .give_cold = give_cold};
+                                    .take = take,
+                                    .give = give,
+                                    .kind = gpu->kinds,
+                                    .kinds = gpu->parts > 1 ? gpu->parts : 2,
+                                    .apart = gpu->parts > 1};
     mo_state_size size = gpu->states;
     mo_status status = MO_OK;
     size.kv = kv;
@@ -116,7 +116,36 @@ static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
 
-static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_gpu_session *s, mo_error *err)
+/* A table on every device. */
+static mo_status open_tables(mo_gpu *head, mo_state *state, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+        status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the table of a session", &s->table, err);
+        if (status == MO_OK) { /* a lost device is noticed here, and not when the session has begun */
+            status = send_table(gpu, state, s, err);
+            status = status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
+        }
+    }
+    return status;
+}
+
+static void close_tables(mo_gpu *head, mo_state *state)
+{
+    for (mo_gpu *gpu = head; gpu; gpu = gpu->next) {
+        mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+        if (s->logits) {
+            mo_device_release(gpu->memory.device, s->logits);
+        }
+        mo_gpu_memory_free(&gpu->memory, s->table, s->bytes);
+        free(s->host);
+    }
+    free(state->gpu_session);
+    state->gpu_session = NULL;
+}
+
+static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_error *err)
 {
     mo_block_pool *pool;
     mo_status status = find_pool(gpu, state->spec, state->kv, &pool, err);
@@ -125,16 +154,14 @@ static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_gpu_session *s, mo_er
         status = mo_state_blocks(state, pool, MO_HOLDS, 0, &state->there, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the table of a session", &s->table, err);
-    }
-    if (status == MO_OK) { /* a lost device is noticed here, and not when the session has begun */
-        status = send_table(gpu, state, s, err);
-        status = status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
+        status = open_tables(gpu, state, err);
     }
     if (status != MO_OK && state->there.pool) {
         mo_blocks_drop(&state->there);
         mo_block_pool_sweep(pool);
-        mo_gpu_memory_free(&gpu->memory, s->table, s->bytes);
+    }
+    if (status != MO_OK) {
+        close_tables(gpu, state);
     }
     return status;
 }
@@ -142,63 +169,58 @@ static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_gpu_session *s, mo_er
 mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
 {
     mo_gpu *gpu = owner;
-    mo_gpu_session *s = calloc(1, sizeof *s);
     const int64_t bytes = mo_gpu_session_table_bytes(state->spec, state->context, state->batch);
-    mo_dstate *host = calloc(1, (size_t)bytes);
-    if (!s || !host) {
-        free(host);
+    mo_gpu_session *s = calloc((size_t)gpu->parts, sizeof *s);
+    bool listed = s != NULL;
+    for (int i = 0; listed && i < gpu->parts; i++) {
+        s[i] = (mo_gpu_session){.bytes = bytes, .host = calloc(1, (size_t)bytes)};
+        listed = s[i].host != NULL;
+    }
+    if (!listed) {
+        for (int i = 0; s && i < gpu->parts; i++) {
+            free(s[i].host);
+        }
         free(s);
         return mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
     }
-    *s = (mo_gpu_session){.gpu = gpu, .bytes = bytes, .host = host};
-    mo_gpu_turn_begin(&gpu->turn);
-    const mo_status status = allocate(gpu, state, s, err);
-    mo_gpu_turn_end(&gpu->turn);
-    if (status != MO_OK) {
-        free(host);
-        free(s);
-        return status;
-    }
     state->gpu_session = s;
     state->accelerator = &gpu->accelerator;
-    return MO_OK;
+    mo_gpu_turn_begin(&gpu->turn);
+    const mo_status status = allocate(gpu, state, err);
+    mo_gpu_turn_end(&gpu->turn);
+    return status;
 }
 
 void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
 {
-    mo_gpu *gpu = state->gpu_session->gpu;
+    mo_gpu *head = state->accelerator->owner;
+    const mo_gpu *last = mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
     mo_error refused = {0};
-    mo_gpu_turn_begin(&gpu->turn);
-    if (mo_device_adopt(gpu->memory.device, logits, bytes, &refused) == MO_OK) {
-        state->gpu_session->logits = logits;
+    mo_gpu_turn_begin(&head->turn);
+    if (mo_device_adopt(last->memory.device, logits, bytes, &refused) == MO_OK) {
+        mo_gpu_session_of(state, last)->logits = logits;
     }
-    mo_gpu_turn_end(&gpu->turn);
+    mo_gpu_turn_end(&head->turn);
 }
 
 void mo_gpu_session_close(mo_state *state)
 {
-    mo_gpu_session *s = state->gpu_session;
-    if (!s) {
+    if (!state->gpu_session) {
         return;
     }
-    mo_gpu_turn_begin(&s->gpu->turn);
-    if (s->logits) {
-        mo_device_release(s->gpu->memory.device, s->logits);
-    }
+    mo_gpu *gpu = state->accelerator->owner;
+    mo_gpu_turn_begin(&gpu->turn);
     mo_block_pool *pool = state->there.pool;
     mo_blocks_drop(&state->there);
     mo_block_pool_sweep(pool); /* the gpu's, which outlives the session */
-    mo_gpu_memory_free(&s->gpu->memory, s->table, s->bytes);
-    mo_gpu_turn_end(&s->gpu->turn);
-    free(s->host);
-    free(s);
-    state->gpu_session = NULL;
+    close_tables(gpu, state);
+    mo_gpu_turn_end(&gpu->turn);
 }
 
 /* ---- Before a step ------------------------------------------------------------------------------ */
 
 typedef struct exchange {
-    mo_gpu *gpu;
+    mo_gpu *head;
     const mo_blocks *blocks;
     bool any; /* something was copied or cleared */
 } exchange;
@@ -211,21 +233,31 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
         return MO_OK;
     }
     x->any = true;
-    const mo_gpu_cold *cold = &x->gpu->cold;
+    mo_gpu *gpu = mo_gpu_with_layer(x->head, c->layer);
     return c->from < 0
-               ? mo_gpu_cold_clear(cold, x->gpu->link.main, c->to_at, l->bytes, err)
-               : mo_gpu_cold_copy_within(cold, x->gpu->link.main, c->to_at, c->from_at, l->bytes, err);
+               ? mo_gpu_cold_clear(&gpu->cold, gpu->link.main, c->to_at, l->bytes, err)
+               : mo_gpu_cold_copy_within(&gpu->cold, gpu->link.main, c->to_at, c->from_at, l->bytes, err);
+}
+
+/* Until all devices have done what they were given. */
+static mo_status wait_for_all(mo_gpu *head, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        status = mo_dstream_wait(gpu->link.main, err);
+    }
+    return status;
 }
 
 /* Copies are waited for, which is rare, so that a failed one is known before the state is relied on. */
-static mo_status own(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, const bool *only,
+static mo_status own(mo_gpu *head, mo_state *state, int64_t begin, int64_t end, const bool *only,
                      mo_error *err)
 {
-    exchange x = {.gpu = gpu, .blocks = &state->there};
+    exchange x = {.head = head, .blocks = &state->there};
     mo_status status = mo_blocks_own(&state->there, begin, end, only, change_block, &x, err);
     if (x.any) {
         mo_error late = {0};
-        const mo_status waited = mo_dstream_wait(gpu->link.main, &late);
+        const mo_status waited = wait_for_all(head, &late);
         if (waited != MO_OK) { /* some block may not have what the table says */
             mo_state_reset(state);
             *err = late;
@@ -235,18 +267,14 @@ static mo_status own(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, c
     return status;
 }
 
-mo_status mo_gpu_session_ready(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, mo_error *err)
-{
-    const mo_status status = own(gpu, state, begin, end, NULL, err);
-    return status == MO_OK ? send_table(gpu, state, state->gpu_session, err) : status;
-}
-
 mo_status mo_gpu_session_own(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
         mo_state *s = forward->slices[i].state;
-        s->gpu_session->hosted = s->gpu_session->hosted && !s->anew;
+        for (const mo_gpu *g = gpu; g; g = g->next) {
+            mo_gpu_session_of(s, g)->hosted &= !s->anew;
+        }
         status = own(gpu, s, s->length, s->length + forward->slices[i].count, NULL, err);
     }
     return status;
@@ -256,16 +284,17 @@ mo_status mo_gpu_session_send(mo_gpu *gpu, const mo_forward *forward, mo_error *
 {
     mo_status status = MO_OK;
     for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
-        status = send_table(gpu, forward->slices[i].state, forward->slices[i].state->gpu_session, err);
+        const mo_state *s = forward->slices[i].state;
+        status = send_table(gpu, s, mo_gpu_session_of(s, gpu), err);
     }
     return status;
 }
 
-void mo_gpu_session_doubt(const mo_forward *forward)
+void mo_gpu_session_doubt(const mo_gpu *gpu, const mo_forward *forward)
 {
     for (int i = 0; i < forward->slice_count; i++) {
-        if (forward->slices[i].state->gpu_session) {
-            forward->slices[i].state->gpu_session->sent = false;
+        for (int part = 0; forward->slices[i].state->gpu_session && part < gpu->parts; part++) {
+            forward->slices[i].state->gpu_session[part].sent = false;
         }
     }
 }
@@ -324,10 +353,10 @@ mo_status mo_gpu_session_copy(void *owner, mo_blocks *to, const mo_blocks *from,
     mo_gpu_turn_begin(&gpu->turn);
     mo_status status = mo_blocks_match(to, from, length, err);
     for (int i = 0; i < to->layers && length > 0 && status == MO_OK; i++) {
-        status = copy_layer(gpu, to, from, i, 0, length, to_device, err);
+        status = copy_layer(mo_gpu_with_layer(gpu, i), to, from, i, 0, length, to_device, err);
     }
     if (status == MO_OK) {
-        status = mo_dstream_wait(gpu->link.main, err);
+        status = wait_for_all(gpu, err);
     }
     mo_gpu_turn_end(&gpu->turn);
     return status;
@@ -350,7 +379,7 @@ static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, m
 /* What is newer in RAM goes to the device. */
 static mo_status return_state(mo_gpu *gpu, mo_state *s, mo_error *err)
 {
-    mo_gpu_session *g = s->gpu_session;
+    mo_gpu_session *g = mo_gpu_session_of(s, gpu);
     g->hosted = g->hosted && !s->anew;
     if (!g->hosted) {
         return MO_OK;
@@ -358,7 +387,7 @@ static mo_status return_state(mo_gpu *gpu, mo_state *s, mo_error *err)
     const int64_t begin = g->hosted_from < s->length ? g->hosted_from : s->length;
     mo_status status = MO_OK;
     if (begin < s->length) {
-        status = own(gpu, s, begin, s->length, gpu->layer_buffer.cpu.layers, err);
+        status = own(gpu->head, s, begin, s->length, gpu->layer_buffer.cpu.layers, err);
         status = status == MO_OK ? move(gpu, s, begin, true, err) : status;
     }
     g->hosted = status != MO_OK && s->length > 0;
@@ -367,19 +396,21 @@ static mo_status return_state(mo_gpu *gpu, mo_state *s, mo_error *err)
 
 mo_status mo_gpu_session_settle(mo_state *state, mo_error *err)
 {
-    mo_gpu_session *s = state->gpu_session;
-    if (!s->hosted || state->anew) {
-        return MO_OK;
+    mo_gpu *head = state->accelerator->owner;
+    mo_status status = MO_OK;
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        if (mo_gpu_session_of(state, gpu)->hosted && !state->anew) {
+            mo_gpu_turn_begin(&head->turn);
+            status = return_state(gpu, state, err);
+            mo_gpu_turn_end(&head->turn);
+        }
     }
-    mo_gpu_turn_begin(&s->gpu->turn);
-    const mo_status status = return_state(s->gpu, state, err);
-    mo_gpu_turn_end(&s->gpu->turn);
     return status;
 }
 
 static mo_status bring(mo_gpu *gpu, mo_state *s, int64_t count, mo_error *err)
 {
-    mo_gpu_session *g = s->gpu_session;
+    mo_gpu_session *g = mo_gpu_session_of(s, gpu);
     const int64_t begin = g->hosted ? s->length : 0;
     mo_status status = mo_state_own(s, begin, s->length + count, gpu->layer_buffer.cpu.layers, err);
     if (status == MO_OK && !g->hosted) {

@@ -1,4 +1,6 @@
 /* A session's state on a device: blocks of the device's pool, and in the device's memory a table of where each layer's are.
+ * Several devices have one pool, in which each layer's blocks are in the memory of its device, and a table each. `gpu` is the head
+ * of the row, unless it says otherwise.
  * Private to the gpu's files. */
 #ifndef MO_GPU_SESSION_H
 #define MO_GPU_SESSION_H
@@ -6,7 +8,6 @@
 #include "gpu/objects.h"
 
 typedef struct mo_gpu_session {
-    mo_gpu *gpu;
     mo_daddr table;   /* mo_dstate[layers] and the tables of their blocks */
     int64_t bytes;    /* of it */
     mo_dstate *host;  /* the same here, as it was sent last */
@@ -17,6 +18,12 @@ typedef struct mo_gpu_session {
     bool hosted;
     int64_t hosted_from;
 } mo_gpu_session;
+
+/* What a state has on one device of the row: state->gpu_session has an entry for each. */
+static inline mo_gpu_session *mo_gpu_session_of(const mo_state *state, const mo_gpu *gpu)
+{
+    return &state->gpu_session[gpu->part];
+}
 
 /* As mo_accelerator has them. */
 mo_status mo_gpu_session_open(void *gpu, mo_state *state, mo_error *err);
@@ -30,13 +37,11 @@ mo_block_pool *mo_gpu_session_pool(void *gpu, mo_kv_type kv);
 /* Before a step, in this order: its states get the blocks that it writes (MO_ENOMEM: none is free, and they hold what they
  * held; another failure may leave one of them empty); */
 mo_status mo_gpu_session_own(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
-/* the parts of layers that the CPU computes are where the step computes them; */
+/* on one device, the parts of layers that the CPU computes are where the step computes them; */
 mo_status mo_gpu_cpu_state_bring(mo_gpu *gpu, const mo_forward *forward, bool small, mo_error *err);
-/* the tables on the device are as they are here. */
+/* on one device, the tables are as they are here. */
 mo_status mo_gpu_session_send(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
-/* The first and the last for one state, of which positions begin .. end - 1 will be written. */
-mo_status mo_gpu_session_ready(mo_gpu *gpu, mo_state *state, int64_t begin, int64_t end, mo_error *err);
 /* The step has failed: what was sent for it may not have arrived. */
-void mo_gpu_session_doubt(const mo_forward *forward);
+void mo_gpu_session_doubt(const mo_gpu *gpu, const mo_forward *forward);
 
 #endif

@@ -24,8 +24,8 @@ static void list(mo_gpu_start *s, const mo_store_request *requests, int32_t coun
     const int64_t most = s->experts->core->extent.experts;
     for (int32_t i = 0; i < count; i++) {
         const mo_store_request *r = &requests[i];
-        if (r->layer < 0 || r->layer >= spec->layer_count || !spec->layers[r->layer].routed ||
-            r->expert < 0 || r->expert >= spec->layers[r->layer].moe.experts) {
+        if (!mo_gpu_core_routed(s->experts->core, r->layer) || r->expert < 0 ||
+            r->expert >= spec->layers[r->layer].moe.experts) {
             continue;
         }
         add(s, listed, most, r->layer, r->expert);
@@ -34,7 +34,7 @@ static void list(mo_gpu_start *s, const mo_store_request *requests, int32_t coun
     }
     s->known = s->count > 0;
     for (int64_t e = 0; e < most; e++) {
-        for (int i = 0; i < spec->layer_count; i++) {
+        for (int i = s->experts->core->first; i < s->experts->core->end; i++) {
             if (spec->layers[i].routed && e < spec->layers[i].moe.experts) {
                 add(s, listed, most, i, (int)e);
             }

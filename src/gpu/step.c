@@ -55,7 +55,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
     int64_t t = 0;
     for (int i = 0; i < forward->slice_count; i++) {
         const mo_slice *s = &forward->slices[i];
-        const mo_daddr table = s->state->gpu_session->table;
+        const mo_daddr table = mo_gpu_session_of(s->state, gpu)->table;
         slices[i] = (mo_dslice){
             .layers = table, .position = s->state->length, .first = (int32_t)t, .count = (int32_t)s->count};
         for (int64_t j = 0; j < s->count; j++, t++) {
@@ -131,7 +131,6 @@ static mo_status look(mo_gpu *gpu, int layer, mo_error *err)
 
 static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
-    const int layers = gpu->core.spec->layer_count;
     const bool experts = !forward->slices[0].routers_only;
     mo_op *ops = gpu->programs.batch_ops;
     mo_gpu_ops p = {
@@ -153,8 +152,8 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
         p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
     }
-    mo_gpu_ops_begin(&p, 0);
-    for (int i = 0; i < layers && status == MO_OK; i++) {
+    mo_gpu_ops_begin(&p, gpu->core.first);
+    for (int i = gpu->core.first; i < gpu->core.end && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);
         if (status != MO_OK) {
             break;
@@ -176,7 +175,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_layer_buffer_leave(&gpu->layer_buffer, i, err);
         }
         if (status == MO_OK && forward->tokens > LONG_STEP && i % LOOK_LAYERS == LOOK_LAYERS - 1) {
-            status = look(gpu, i, err);
+            status = look(gpu, i - gpu->core.first, err);
         }
         if (mo_gpu_batch_stays(gpu, forward, i, experts)) {
             mo_gpu_ops_all_groups(&p, i);
@@ -227,17 +226,9 @@ static bool adapts_experts(const mo_adapting *a)
     return false;
 }
 
-static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
+/* Its layers, and what is around them, on one device. */
+static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
-    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
-                       !adapts_experts(&forward->w->adapting);
-    for (int i = 0; i < forward->slice_count; i++) {
-        if (!forward->slices[i].state->gpu_session ||
-            forward->slices[i].state->kv != forward->slices[0].state->kv) {
-            return mo_fail(err, MO_EINVAL,
-                           "sessions that share a step on a device must have the same `kv` format");
-        }
-    }
     gpu->number++;
     mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
     const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
@@ -250,7 +241,7 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     if (status == MO_OK) { /* what came in since the last small step */
         status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && gpu == gpu->head) {
         status = mo_gpu_session_own(gpu, forward, err);
     }
     if (status == MO_OK && !small) {
@@ -276,26 +267,53 @@ static mo_status run_step(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         status = mo_gpu_finish(gpu, forward, small, err);
     }
     if (status != MO_OK) {
-        mo_gpu_session_doubt(forward);
         give_up(gpu);
-    }
-    if (status == MO_OK) {
+    } else {
         gpu->steps++;
+    }
+    return status;
+}
+
+/* One device after the other: each goes on with the stream that the one before has left in the workspace. */
+static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
+{
+    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
+                       !adapts_experts(&forward->w->adapting);
+    for (int i = 0; i < forward->slice_count; i++) {
+        if (!forward->slices[i].state->gpu_session ||
+            forward->slices[i].state->kv != forward->slices[0].state->kv) {
+            return mo_fail(err, MO_EINVAL,
+                           "sessions that share a step on a device must have the same `kv` format");
+        }
+    }
+    mo_status status = MO_OK;
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        status = mo_gpu_split_begin(gpu, forward->split, err);
+        if (status == MO_OK) {
+            status = run_part(gpu, forward, small, err);
+        }
+        status = mo_gpu_split_end(gpu, forward->split, status, err);
+    }
+    if (status != MO_OK) {
+        mo_gpu_session_doubt(head, forward);
     }
     mo_pool_expect(forward->engine->pool, 0);
     return status;
+}
+
+static void publish_all(mo_gpu *head)
+{
+    for (mo_gpu *gpu = head; gpu; gpu = gpu->next) {
+        mo_gpu_report_publish(gpu);
+    }
 }
 
 mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
-    mo_status status = mo_gpu_split_begin(gpu, forward->split, err);
-    if (status == MO_OK) {
-        status = run_step(gpu, forward, err);
-    }
-    status = mo_gpu_split_end(gpu, forward->split, status, err);
-    mo_gpu_report_publish(gpu);
+    const mo_status status = run_step(gpu, forward, err);
+    publish_all(gpu);
     mo_gpu_turn_end(&gpu->turn);
     return status;
 }
@@ -304,8 +322,10 @@ void mo_gpu_lose(void *owner)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
-    give_up(gpu); /* layers may be on their way for a step that will not come */
-    mo_gpu_layer_buffer_end(&gpu->layer_buffer);
-    mo_gpu_report_publish(gpu);
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        give_up(g); /* layers may be on their way for a step that will not come */
+        mo_gpu_layer_buffer_end(&g->layer_buffer);
+    }
+    publish_all(gpu);
     mo_gpu_turn_end(&gpu->turn);
 }

@@ -179,7 +179,7 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, mo_error *
             expert = last->expert[last->count - 1] + 1;
         }
     }
-    while (status == MO_OK && layer < x->core->spec->layer_count && mo_gpu_window_capacity(x) &&
+    while (status == MO_OK && layer < x->core->end && mo_gpu_window_capacity(x) &&
            x->window_head - x->window_tail < (uint64_t)most) {
         const int count = pick_missing(x, layer, &expert, experts);
         if (count > 0) {

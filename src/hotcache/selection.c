@@ -172,13 +172,16 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
 
 /* ---- Choosing ---- */
 
-/* The routed layers as packing wants them. */
-static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *bytes_of)
+/* The routed layers as packing wants them, but for those of which nothing can be in the tier. */
+static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *bytes_of, int32_t *count)
 {
     mo_packing_layer *layers = calloc((size_t)shape->layers + 1, sizeof *layers);
+    *count = 0;
     for (int32_t i = 0; layers && i < shape->layers; i++) {
-        layers[i] = (mo_packing_layer){
-            .layer = shape->layer[i], .experts = shape->experts[i], .bytes = bytes_of[shape->layer[i]]};
+        if (bytes_of[shape->layer[i]] > 0) {
+            layers[(*count)++] = (mo_packing_layer){
+                .layer = shape->layer[i], .experts = shape->experts[i], .bytes = bytes_of[shape->layer[i]]};
+        }
     }
     return layers;
 }
@@ -188,11 +191,12 @@ static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, co
 {
     mo_ranked *ranking = NULL;
     size_t ranked = 0;
-    mo_packing_layer *layers = list_layers(shape, bytes_of);
+    int32_t count = 0;
+    mo_packing_layer *layers = list_layers(shape, bytes_of, &count);
     mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
                               : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
-        status = mo_packing_make(ranking, ranked, layers, shape->layers, budget, !r->no_fill, out, err);
+        status = mo_packing_make(ranking, ranked, layers, count, budget, !r->no_fill, out, err);
     }
     free(ranking);
     free(layers);

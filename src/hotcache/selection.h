@@ -30,7 +30,7 @@ void mo_shape_drop(mo_profile_shape *shape); /* a zeroed one is allowed */
 mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_profile **out, uint64_t *found,
                            mo_error *err);
 
-/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes bytes_of[i]. Free with
+/* Reads the file and packs experts into `budget` bytes of a tier in which one of layer i takes bytes_of[i]; 0: it has no place there. Free with
  * mo_packing_free(). MO_EFORMAT when the profile is another model's, or knows nothing. */
 mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const uint64_t *bytes_of,
                       uint64_t budget, mo_packing *out, mo_error *err);

@@ -39,6 +39,8 @@ typedef struct mo_plan_layer {
         group_bytes;  /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
     int size_class;   /* of its experts; -1: it has none */
     int64_t kv_bytes; /* of device_kv_bytes: its keys and values, where they can be in RAM instead; 0: not */
+    int64_t core_bytes;  /* of device_core_bytes: its matrices and vectors */
+    int64_t state_bytes; /* of device_kv_bytes: its part of the sessions' states */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */

@@ -50,6 +50,7 @@ static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_
     mo_plan_options o = mo_plan_options_default();
     o.ram_bytes = loading->ram_bytes;
     o.vram_bytes = loading->vram_bytes;
+    memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
     o.context = r->context;
     o.batch = loading->batch;
     o.kv = loading->kv;
@@ -77,7 +78,9 @@ static void leave_out(srv_models *models, int index, mo_plan_options *o, int64_t
         *held = tiers.planned_bytes;
         *device_held = device.peak_bytes; /* all of it is allocated when a model is opened */
         o->ram_bytes = o->ram_bytes ? o->ram_bytes : tiers.ceiling_bytes;
-        o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
+        if (!o->device || !strchr(o->device, ',')) { /* of several the sum is nobody's ceiling */
+            o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
+        }
         srv_models_unpeek(model);
     }
 }

@@ -1,6 +1,8 @@
 /* Window: see window.h. */
 #include "server/window.h"
 
+#include <string.h>
+
 #include "moraine_tools.h"
 
 enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
@@ -21,6 +23,7 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.kept_device_bytes = w->kept_device_bytes;
     o.device = loading->device;
     o.vram_bytes = loading->vram_bytes;
+    memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
     o.cpu_moe = loading->cpu_moe;
     o.postfetch = loading->postfetch;
     o.prompt_precision = loading->prompt_precision;

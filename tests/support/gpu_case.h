@@ -33,6 +33,7 @@ typedef struct setting {
     bool cpu_moe;
     mo_postfetch_mode postfetch;
     const char *perf; /* NULL: full */
+    int64_t vram_each[MO_DEVICES_MAX];
 } setting;
 
 static inline mo_status try_open(const char *path, const setting *s, mo_model **out, mo_error *err)
@@ -44,6 +45,7 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.kv = s->kv;
     options.device = s->device ? s->device : "none";
     options.vram_bytes = s->vram;
+    memcpy(options.vram_each, s->vram_each, sizeof options.vram_each);
     options.ram_bytes = s->ram;
     options.cpu_moe = s->cpu_moe;
     options.postfetch = s->postfetch;

@@ -1,6 +1,8 @@
 /* Memory of the GPU, and memory of the host that it reaches. */
 #include "device/cuda/parts.h"
 
+#include <pthread.h>
+
 #include "base/status.h"
 
 static const double mib = 1024.0 * 1024.0;
@@ -86,24 +88,65 @@ void mo_cuda_unpin(mo_device *device, void *memory)
     }
 }
 
+/* ---- Memory that was there ---- */
+
+/* What is pinned in place is so for every GPU, and the driver pins nothing twice: where several devices of a process adopt the
+ * same memory, the first pins it and the last lets it go. Protected by the lock. */
+enum { ADOPTED_AT_ONCE = 64 }; /* more than that count only once each, as if nobody else had them */
+static struct {
+    void *memory;
+    size_t bytes;
+    int holders;
+} adopted[ADOPTED_AT_ONCE];
+static pthread_mutex_t adopting = PTHREAD_MUTEX_INITIALIZER;
+
+/* The entry of the memory; where there is none, one that is free; -1: neither. */
+static int find_adopted(const void *memory)
+{
+    int unused = -1;
+    for (int i = 0; i < ADOPTED_AT_ONCE; i++) {
+        if (adopted[i].holders > 0 && adopted[i].memory == memory) {
+            return i;
+        }
+        unused = unused < 0 && adopted[i].holders == 0 ? i : unused;
+    }
+    return unused;
+}
+
 mo_status mo_cuda_adopt(mo_device *device, void *memory, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
     mo_status status = mo_cuda_enter(d, err);
-    if (status == MO_OK) {
+    if (status != MO_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&adopting);
+    const int at = find_adopted(memory);
+    if (at < 0 || adopted[at].holders == 0 || adopted[at].bytes != bytes) {
         status = mo_cuda_check(d, d->driver->mem_host_register(memory, bytes, MO_CUDA_HOST_PORTABLE),
                                "cuMemHostRegister", err);
         status = explain_pin(d, bytes, status, err);
     }
+    if (status == MO_OK && at >= 0) {
+        adopted[at].memory = memory;
+        adopted[at].bytes = bytes;
+        adopted[at].holders++;
+    }
+    pthread_mutex_unlock(&adopting);
     return status;
 }
 
 void mo_cuda_release(mo_device *device, void *memory)
 {
     mo_cuda_device *d = (mo_cuda_device *)device;
-    if (mo_cuda_enter(d, NULL) == MO_OK) {
+    pthread_mutex_lock(&adopting);
+    const int at = find_adopted(memory);
+    const bool held = at >= 0 && adopted[at].holders > 0;
+    const bool last = !held || --adopted[at].holders == 0;
+    if (last && mo_cuda_enter(d, NULL) == MO_OK) {
         mo_cuda_check_quietly(d, d->driver->mem_host_unregister(memory), "cuMemHostUnregister");
-    } else {
+    } else if (last) {
         d->driver->mem_host_unregister(memory);
     }
+    pthread_mutex_unlock(&adopting);
 }

@@ -26,6 +26,7 @@ static void describe(mo_device *device, mo_device_info *out)
     int64_t now, peak;
     mo_sim_usage(device, &now, &peak);
     *out = (mo_device_info){.kind = "sim",
+                            .index = sim->options.index,
                             .total_bytes = sim->options.memory_bytes,
                             .free_bytes = sim->options.memory_bytes - now,
                             .link_bytes_s = sim->options.link_bytes_s,

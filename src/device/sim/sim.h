@@ -28,6 +28,7 @@ typedef struct mo_sim_options {
                       together) */
     int64_t count; /* and so many calls of its kind in a row; 0: one. LOST is for good, so it has no count */
     int hang_ms;   /* 0: 200 */
+    int index;     /* its number, where there are several */
 } mo_sim_options;
 
 mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *err);

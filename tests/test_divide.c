@@ -1,0 +1,190 @@
+/* Several devices share a model: which layers each gets, on machines that are described here, and who is left out. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "plan/divide.h"
+#include "plan_case.h"
+
+enum { LAYERS = 36 };
+
+static mo_plan_layer layers[LAYERS];
+
+/* gpt-oss-120b with its layers listed. */
+static mo_plan_model listed(void)
+{
+    mo_plan_model m = gpt_oss_120b(8192);
+    assert_int_equal(m.layers, LAYERS);
+    const int64_t core = m.dense_bytes / LAYERS;
+    m.device_core_bytes = m.core_bytes + m.vector_bytes;
+    m.device_kv_bytes = m.kv_bytes;
+    m.device_work_bytes = 300 * MIB;
+    m.device_map_bytes = MIB;
+    for (int i = 0; i < LAYERS; i++) {
+        layers[i] = (mo_plan_layer){.bytes = core,
+                                    .resident = core,
+                                    .buffer_bytes = m.dense_buffer_bytes,
+                                    .device_bytes = core,
+                                    .link_bytes = core,
+                                    .core_bytes = (m.dense_bytes + m.vector_bytes) / LAYERS,
+                                    .state_bytes = m.kv_bytes / LAYERS};
+    }
+    m.layer = layers;
+    return m;
+}
+
+static mo_plan_card card(int64_t vram, double vram_s, double link_s)
+{
+    mo_plan_card c = {
+        .limits = {.ram_bytes = 128 * GIB, .vram_bytes = vram, .ram_keeps = true, .cpu_layers = true},
+        .rates = {.ram_bytes_s = 60e9,
+                  .compute_share = 0.75,
+                  .disk_bytes_s = 4e9,
+                  .link_bytes_s = link_s,
+                  .vram_bytes_s = vram_s,
+                  .host_bytes_s = 70e9,
+                  .measured = true}};
+    snprintf(c.rates.device, sizeof c.rates.device, "card of %lld GiB", (long long)(vram / GIB));
+    return c;
+}
+
+static mo_plan divided(const mo_plan_model *m, const mo_plan_card *cards, int count, bool named,
+                       mo_plan_division *d)
+{
+    mo_plan p;
+    mo_error err = {.detail = ""};
+    const mo_plan_card sum = mo_plan_cards_sum(m, cards, count);
+    if (mo_plan_make(m, &sum.limits, &sum.rates, &p, &err) != MO_OK ||
+        mo_plan_divide(m, cards, count, named, &p, d, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return p;
+}
+
+static double alone(const mo_plan_model *m, const mo_plan_card *c)
+{
+    mo_plan p;
+    mo_error err = {.detail = ""};
+    if (mo_plan_make(m, &c->limits, &c->rates, &p, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return p.tokens_per_second;
+}
+
+/* Runs follow each other, cover all layers and stay under their ceilings; sums are sums. */
+static void check_runs(const mo_plan_model *m, const mo_plan_card *cards, const mo_plan *p,
+                       const mo_plan_division *d)
+{
+    int64_t used = 0, slots = 0;
+    double seconds = (d->count - 1) * MO_PLAN_HOP_SECONDS;
+    for (int i = 0; i < d->count; i++) {
+        const mo_plan_run *r = &d->run[i];
+        assert_int_equal(r->first, i ? d->run[i - 1].end : 0);
+        assert_true(r->end > r->first && (i == 0 || r->card > d->run[i - 1].card));
+        assert_true(r->plan.used <= cards[r->card].limits.vram_bytes);
+        assert_int_equal(r->plan.streamed, 0);
+        assert_int_equal(r->plan.layers, r->end - r->first);
+        used += r->plan.used;
+        slots += r->plan.class_slots[0];
+        seconds += r->seconds;
+    }
+    assert_int_equal(d->run[d->count - 1].end, m->layers);
+    assert_int_equal(p->device.used, used);
+    assert_int_equal(p->device.class_slots[0], slots);
+    assert_true(fabs(1 / p->tokens_per_second - seconds) < 1e-9);
+}
+
+/* Two cards of a size serve as one of twice the size, but for working memory and a crossing. */
+static void speed_grows_as_memory_does(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    for (int64_t vram = 8 * GIB; vram <= 40 * GIB; vram += 8 * GIB) {
+        const mo_plan_card both[] = {card(vram, 900e9, 25e9), card(vram, 900e9, 25e9)};
+        const mo_plan_card twice = card(2 * vram, 900e9, 25e9);
+        mo_plan_division d;
+        const mo_plan p = divided(&m, both, 2, true, &d);
+        assert_int_equal(d.count, 2);
+        check_runs(&m, both, &p, &d);
+        const double one = alone(&m, &both[0]), large = alone(&m, &twice);
+        print_message("%lld GiB: one %.1f, two %.1f, one of twice the memory %.1f tokens/s\n",
+                      (long long)(vram / GIB), one, p.tokens_per_second, large);
+        assert_true(p.tokens_per_second > one);
+        assert_true(p.tokens_per_second > 0.9 * large);
+    }
+}
+
+static void larger_cards_get_more_layers(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    const mo_plan_card cards[] = {card(8 * GIB, 900e9, 25e9), card(24 * GIB, 900e9, 25e9),
+                                  card(12 * GIB, 900e9, 25e9)};
+    mo_plan_division d;
+    const mo_plan p = divided(&m, cards, 3, true, &d);
+    assert_int_equal(d.count, 3);
+    check_runs(&m, cards, &p, &d);
+    const int first = d.run[0].end, second = d.run[1].end - first, third = LAYERS - d.run[1].end;
+    assert_true(second > third && third >= first);
+    assert_true(p.tokens_per_second > alone(&m, &cards[1]));
+}
+
+/* Everything fits into the fast card: an old one beside it would only slow a token down, unless somebody wants it. */
+static void a_slow_card_is_left_out(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    const mo_plan_card cards[] = {card(90 * GIB, 2000e9, 50e9), card(16 * GIB, 100e9, 6e9)};
+    mo_plan_division d;
+    divided(&m, cards, 2, false, &d);
+    assert_int_equal(d.count, 1);
+    assert_int_equal(d.run[0].card, 0);
+    divided(&m, cards, 2, true, &d);
+    assert_int_equal(d.count, 2);
+}
+
+/* A card that holds no layer beside its working memory is left out, whoever named it. */
+static void a_card_too_small_is_left_out(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    for (int tiny = 0; tiny < 3; tiny++) {
+        mo_plan_card cards[3];
+        for (int i = 0; i < 3; i++) {
+            cards[i] = card(i == tiny ? 100 * MIB : 20 * GIB, 900e9, 25e9);
+        }
+        mo_plan_division d;
+        const mo_plan p = divided(&m, cards, 3, true, &d);
+        assert_int_equal(d.count, 2);
+        assert_true(d.run[0].card != tiny && d.run[1].card != tiny);
+        check_runs(&m, cards, &p, &d);
+    }
+}
+
+static void cores_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    const mo_plan_card cards[] = {card(600 * MIB, 900e9, 25e9), card(600 * MIB, 900e9, 25e9)};
+    mo_plan_division d;
+    mo_error err = {.detail = ""};
+    mo_plan p = {.mode = MO_PLAN_RESIDENT}, before = p;
+    assert_int_equal(mo_plan_divide(&m, cards, 2, true, &p, &d, &err), MO_EDEVICE);
+    assert_memory_equal(&p, &before, sizeof p);
+    mo_plan_model unlisted = m;
+    unlisted.layer = NULL;
+    assert_int_equal(mo_plan_divide(&unlisted, cards, 2, true, &p, &d, NULL), MO_EDEVICE);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(speed_grows_as_memory_does),        cmocka_unit_test(larger_cards_get_more_layers),
+        cmocka_unit_test(a_slow_card_is_left_out),           cmocka_unit_test(a_card_too_small_is_left_out),
+        cmocka_unit_test(cores_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

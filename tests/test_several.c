@@ -1,0 +1,342 @@
+/* A model on several devices, which share its layers: the CPU's bits, however layers and experts are divided, and whatever becomes
+ * of one of them. The devices are simulated; MO_TEST_DEVICE=cuda takes the same GPU as often. */
+#include "gpu_case.h"
+
+#include "api/model.h"
+#include "device/sim/sim.h"
+#include "gpu/objects.h"
+#include "sanitized.h"
+
+static char two[64], three[96];
+
+static const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("the oracle has no %s", name);
+    return NULL;
+}
+
+/* Attention, windows, recurrent layers of two kinds, latent attention. */
+static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
+enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };
+
+static mo_plan_report plan_of(const oracle *o, const setting *s)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report r;
+    mo_plan_options p = mo_plan_options_default();
+    p.context = 600;
+    p.batch = s->batch ? s->batch : 64;
+    p.threads = 2;
+    p.device = s->device;
+    p.vram_bytes = s->vram;
+    p.ram_bytes = s->ram;
+    p.kv = s->kv;
+    memcpy(p.vram_each, s->vram_each, sizeof p.vram_each);
+    if (mo_plan_file(o->path, &p, &r, sizeof r, &err) != MO_OK) {
+        fail_msg("%s: %s", o->name, err.detail);
+    }
+    return r;
+}
+
+/* ---- Bits ---- */
+
+static void all_families_on_two_and_three_devices(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FAMILIES; i += FAMILY_STEP) {
+        const oracle *o = find_model(families[i]);
+        expect_same(o, &(setting){.device = two, .step = 1}, "two, token by token");
+        expect_same(o, &(setting){.device = two, .step = 5, .kv = MO_KV_F32}, "two, five at a time");
+        expect_same(o, &(setting){.device = two, .kv = MO_KV_Q8_0}, "two, as a batch");
+        if (plan_of(o, &(setting){.device = "none"}).layers >= 3) {
+            expect_same(o, &(setting){.device = three, .step = 1}, "three, token by token");
+            expect_same(o, &(setting){.device = three}, "three, as a batch");
+        }
+    }
+}
+
+/* Ceilings with which `share` of the experts of each device's layers stay there. */
+static void ceilings_for(const oracle *o, double share, int64_t *each)
+{
+    const mo_plan_report r = plan_of(o, &(setting){.device = two});
+    assert_int_equal(r.card_count, 2);
+    for (int i = 0; i < 2; i++) {
+        const mo_plan_report_card *c = &r.cards[i];
+        each[i] = c->used_bytes - (int64_t)((1 - share) * (double)c->slot_bytes);
+    }
+}
+
+static void experts_that_do_not_fit_are_computed_elsewhere(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FAMILIES; i += FAMILY_STEP) {
+        const oracle *o = find_model(families[i]);
+        setting s = {.device = two, .step = 1};
+        ceilings_for(o, 0.4, s.vram_each);
+        const mo_plan_report r = plan_of(o, &s);
+        assert_int_equal(r.card_count, 2);
+        assert_int_equal(r.cards[0].layers + r.cards[1].layers, r.layers);
+        assert_int_equal(r.cards[1].first_layer, r.cards[0].layers);
+        for (int c = 0; c < 2; c++) {
+            assert_true(r.cards[c].used_bytes <= s.vram_each[c]);
+        }
+        assert_true(r.device.hit_rate < 1);
+        expect_same(o, &s, "some experts, one by one");
+        s.step = 20;
+        expect_same(o, &s, "some experts, as a batch");
+        s.ram = r.least_bytes; /* and the others come from disk */
+        s.step = 1;
+        expect_same(o, &s, "from disk, one by one");
+        s.step = 20;
+        expect_same(o, &s, "from disk, as a batch");
+        expect_same(o, &(setting){.device = two, .cpu_moe = true, .step = 1}, "no expert there");
+    }
+}
+
+/* A device that is too small for a layer is left out; the other one goes on alone. */
+static void a_tiny_device_is_left_out(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    int64_t each[2];
+    ceilings_for(o, 1, each);
+    for (int tiny = 0; tiny < 2; tiny++) {
+        setting s = {.device = two, .step = 1};
+        s.vram_each[tiny] = 4096;
+        s.vram_each[!tiny] = each[0] + each[1];
+        const mo_plan_report r = plan_of(o, &s);
+        assert_int_equal(r.card_count, 0);
+        assert_int_equal(r.device.ceiling_bytes, s.vram_each[!tiny]);
+        expect_same(o, &s, tiny ? "the second is tiny" : "the first is tiny");
+    }
+}
+
+/* Where the first has little memory it has fewer layers. */
+static void layers_follow_memory(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3next");
+    int64_t each[2];
+    ceilings_for(o, 1, each);
+    for (int small = 0; small < 2; small++) {
+        setting s = {.device = two};
+        const mo_plan_report before = plan_of(o, &s);
+        s.vram_each[small] = each[small] - before.cards[small].slot_bytes;
+        s.vram_each[!small] = 4 * (each[0] + each[1]);
+        const mo_plan_report r = plan_of(o, &s);
+        assert_int_equal(r.card_count, 2);
+        assert_true(r.cards[small].layers <= before.cards[small].layers);
+        assert_true(r.cards[small].used_bytes <= s.vram_each[small]);
+        expect_same(o, &s, "uneven");
+    }
+}
+
+/* ---- Sessions ---- */
+
+static mo_snapshot *through_bytes(mo_snapshot *s)
+{
+    mo_error err = {.detail = ""};
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    mo_snapshot *read = NULL;
+    assert_int_equal(mo_snapshot_write(s, &bytes, &size, &err), MO_OK);
+    assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read, &err), MO_OK);
+    mo_snapshot_close(s);
+    mo_free(bytes);
+    return read;
+}
+
+/* Half of a text, restored to another session in each way, goes on with the same bits: from a snapshot that shares blocks, from
+ * one in RAM, from bytes, and from a model on the CPU. */
+static void states_move_between_devices_and_ram(void **state)
+{
+    (void)state;
+    enum { HALF = ORACLE_TOKENS / 2 };
+    for (int i = 0; i < FAMILIES; i += FAMILY_STEP) {
+        const oracle *o = find_model(families[i]);
+        mo_error err = {.detail = ""};
+        float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 8});
+        mo_model *model = open_model(o->path, &(setting){.device = two});
+        mo_model *plain = open_model(o->path, &(setting){0});
+        sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+        for (int way = 0; way < 4; way++) {
+            mo_session *first = open_session(way == 3 ? plain : model, MO_KV_I16);
+            mo_session *second = open_session(model, MO_KV_I16);
+            mo_snapshot *kept = NULL;
+            feed(first, o->tokens, HALF, 8, &s);
+            assert_int_equal(mo_snapshot_open(first, &kept, &err), MO_OK);
+            assert_true(mo_snapshot_on_device(kept) == (way != 3));
+            if (way == 1) {
+                assert_int_equal(mo_snapshot_spill(kept, &err), MO_OK);
+            }
+            kept = way >= 2 ? through_bytes(kept) : kept;
+            if (mo_session_restore(second, kept, &err) != MO_OK) {
+                fail_msg("%s: %s", o->name, err.detail);
+            }
+            memset(s.rows + HALF * o->vocab, 0, sizeof(float) * (size_t)(HALF * o->vocab));
+            feed(second, o->tokens, ORACLE_TOKENS, 8, &s);
+            assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+            mo_snapshot_close(kept);
+            mo_session_close(first);
+            mo_session_close(second);
+        }
+        free(s.rows);
+        free(want);
+        mo_model_close(plain);
+        mo_model_close(model);
+    }
+}
+
+static void several_sessions_share_steps(void **state)
+{
+    (void)state;
+    enum { SESSIONS = 3 };
+    const oracle *o = find_model("gpt-oss");
+    const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    mo_model_options options = mo_model_options_default();
+    options.threads = 2;
+    options.context = 600;
+    options.batch = 64;
+    options.sessions = SESSIONS;
+    options.device = two;
+    options.learning.profile = "off";
+    mo_model *model = NULL;
+    mo_error err = {.detail = ""};
+    assert_int_equal(mo_model_open(o->path, &options, &model, &err), MO_OK);
+    mo_feed feeds[SESSIONS];
+    sink sinks[SESSIONS];
+    for (int i = 0; i < SESSIONS; i++) {
+        sinks[i] = (sink){.rows = calloc(1, bytes), .vocab = o->vocab};
+        feeds[i] = (mo_feed){.size = sizeof(mo_feed),
+                             .session = open_session(model, MO_KV_I16),
+                             .tokens = o->tokens,
+                             .count = ORACLE_TOKENS,
+                             .step = 1 + i,
+                             .logits = keep_row,
+                             .user = &sinks[i]};
+    }
+    assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+    for (int i = 0; i < SESSIONS; i++) {
+        assert_memory_equal(sinks[i].rows, want, bytes);
+        mo_session_close(feeds[i].session);
+        free(sinks[i].rows);
+    }
+    free(want);
+    mo_model_close(model);
+}
+
+/* ---- Faults ---- */
+
+/* Either device is lost, after so many of its ops and copies: the text goes on with the same bits. */
+static void a_lost_device_costs_speed_only(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3next");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int which = 0; which < 2 && strncmp(device_name, "sim", 3) == 0; which++) {
+        for (int after = 0; after < 600; after += SANITIZED ? 300 : 100) {
+            mo_model *model = open_model(o->path, &(setting){.device = two});
+            mo_session *session = open_session(model, MO_KV_I16);
+            mo_sim_arm(which ? model->others[0] : model->device, MO_SIM_LOST, after);
+            expect_despite_faults(o, session, want, false);
+            mo_session_close(session);
+            mo_model_close(model);
+        }
+    }
+    free(want);
+}
+
+static void a_failed_copy_costs_time_only(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("gpt-oss");
+    setting s = {.device = two};
+    ceilings_for(o, 0.4, s.vram_each);
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int which = 0; which < 2 && strncmp(device_name, "sim", 3) == 0; which++) {
+        for (int after = 0; after < 60; after += SANITIZED ? 20 : 5) {
+            mo_model *model = open_model(o->path, &s);
+            mo_session *session = open_session(model, MO_KV_I16);
+            mo_sim_arm(which ? model->others[0] : model->device, MO_SIM_COPY, after);
+            expect_despite_faults(o, session, want, false);
+            mo_session_close(session);
+            mo_model_close(model);
+        }
+    }
+    free(want);
+}
+
+/* ---- Names ---- */
+
+static void names_that_make_no_list_are_refused(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"sim,",
+                                 "sim,none",
+                                 "auto,sim",
+                                 "sim,sim:x",
+                                 "sim,moon",
+                                 "sim:-1",
+                                 "sim,sim,sim,sim,sim,sim,sim,sim,sim"};
+    const oracle *o = find_model("qwen3moe");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mo_error err = {.detail = ""};
+        mo_model *model = NULL;
+        assert_int_equal(try_open(o->path, &(setting){.device = wrong[i]}, &model, &err), MO_EINVAL);
+    }
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    const setting more = {.device = "sim", .vram_each = {1 << 28, 1 << 28}};
+    assert_int_equal(try_open(o->path, &more, &model, &err), MO_EINVAL);
+}
+
+/* The reports of all devices are added. */
+static void reports_count_all_devices(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_device_report r;
+    mo_model *model = open_model(o->path, &(setting){.device = two});
+    mo_session *session = open_session(model, MO_KV_I16);
+    sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
+    feed(session, o->tokens, ORACLE_TOKENS, 1, &s);
+    mo_model_device(model, &r, sizeof r);
+    assert_int_equal(r.steps, ORACLE_TOKENS);
+    assert_int_equal(r.filled, r.slots);
+    assert_int_equal(r.slots, model->gpu->report.slots + model->gpu->next->report.slots);
+    assert_true(r.peak_bytes <= r.limit_bytes);
+    assert_non_null(strstr(r.name, " + "));
+    free(s.rows);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    read_models();
+    const char *number = strcmp(device_name, "sim") == 0 ? "" : ":0";
+    snprintf(two, sizeof two, "%.20s%s,%.20s%s", device_name, number, device_name, number);
+    snprintf(three, sizeof three, "%s,%.20s%s", two, device_name, number);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_families_on_two_and_three_devices),
+        cmocka_unit_test(experts_that_do_not_fit_are_computed_elsewhere),
+        cmocka_unit_test(a_tiny_device_is_left_out),
+        cmocka_unit_test(layers_follow_memory),
+        cmocka_unit_test(states_move_between_devices_and_ram),
+        cmocka_unit_test(several_sessions_share_steps),
+        cmocka_unit_test(a_lost_device_costs_speed_only),
+        cmocka_unit_test(a_failed_copy_costs_time_only),
+        cmocka_unit_test(names_that_make_no_list_are_refused),
+        cmocka_unit_test(reports_count_all_devices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
