@@ -51,7 +51,7 @@ MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_le
  * less than one. */
 MO_ANYWHERE int mo_quotient(int a, int b)
 {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(MO_CUDA_EMULATED)
     int q = (int)__fdividef((float)a, (float)b);
     q -= q * b > a;
     return q + ((q + 1) * b <= a);

@@ -36,13 +36,30 @@ static const char *stream_kernel(const mo_op_attend *o, int compute)
     }
 }
 
+/* A block for every head; what chunks have left comes by registers, or, where there is much of it, by shared memory. */
+static mo_cuda_launch merging(const mo_op_attend *o, int compute)
+{
+    const uint32_t values = pieces(o->v_len, 32) * 32, threads = values < 128 ? 128 : values;
+    const int far = mo_planes_merge_lay(o->v_len, (int)threads).bytes;
+    mo_cuda_launch merge = {.kernel = threads > 512 ? "mo_planes_merge_long" : "mo_planes_merge",
+                            .prelaunch = true,
+                            .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
+                            .block = {threads, 1, 1},
+                            .shared = (4 * threads + 32) * (uint32_t)sizeof(float)};
+    if (o->chunks > MO_PLANES_MERGED && o->v_len % 32 == 0 && threads <= 512 &&
+        far <= mo_attend_shared(compute)) {
+        merge.kernel = "mo_planes_merge_far";
+        merge.shared = (uint32_t)far;
+    }
+    return merge;
+}
+
 static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
 {
     const int group = o->heads / o->kv_heads;
     const uint32_t parts =
         pieces(group, mo_planes_rows(o->k_len, o->v_len, o->tail, group, mo_attend_shared(compute)));
     const int most = (int)pieces(group, parts);
-    const uint32_t values = pieces(o->v_len, 32) * 32, threads = values < 128 ? 128 : values;
     const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * (o->k_len == 64 ? 2 : 1);
     const uint32_t side =
         places / (rows * (uint32_t)o->tokens); /* blocks of a token and head that run at once */
@@ -60,11 +77,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
                                   .block = {MO_PLANES_THREADS, 1, 1},
                                   .shared = (uint32_t)mo_planes_lay(o->k_len, o->v_len, o->tail, most).bytes};
     }
-    out[1] = (mo_cuda_launch){.kernel = threads > 512 ? "mo_planes_merge_long" : "mo_planes_merge",
-                              .prelaunch = true,
-                              .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
-                              .block = {threads, 1, 1},
-                              .shared = (4 * threads + 32) * (uint32_t)sizeof(float)};
+    out[1] = merging(o, compute);
     return o->chunks == 1 ? 1 : 2; /* a single chunk is finished by whoever made it */
 }
 

@@ -1,5 +1,6 @@
 /* Attention by integer sums (kv i16 and q8_0). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
+#include "device/cuda/pipeline.cuh"
 #include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
 #include "device/cuda/planes_wide.cuh"
@@ -7,11 +8,29 @@
 
 /* ---- Few tokens: blocks (chunk, KV head and part of its queries, token) ----------------------- */
 
-/* A chunk's result: for each head m, l, r, then the sums. */
-static __device__ __forceinline__ float *partial_of(const mo_op_attend &op, int64_t t, int chunk, int head)
+/* What chunks leave for whoever merges them: the sums of every chunk of a head, one after the other, head by head and token by
+ * token, so that a head's are one piece of memory; behind all of them their m, then l, then r in the same order. */
+typedef struct partials {
+    float *sums;   /* of a chunk of a head; the next chunk's are v_len further */
+    float *m;      /* of the same; the next chunk's follows */
+    int64_t apart; /* floats from m to l, and from there to r */
+} partials;
+
+static __device__ __forceinline__ partials partials_of(const mo_op_attend &op, int64_t t, int head, int chunk)
 {
-    return mo_at<float>(op.partial) +
-           ((t * op.chunks + chunk) * op.heads + head) * (int64_t)(mo_kv_partial(op.kv, op.v_len));
+    const int64_t at = (t * op.heads + head) * op.chunks + chunk;
+    partials p;
+    p.apart = (int64_t)op.tokens * op.heads * op.chunks;
+    p.sums = mo_at<float>(op.partial) + at * op.v_len;
+    p.m = mo_at<float>(op.partial) + p.apart * op.v_len + at;
+    return p;
+}
+
+static __device__ __forceinline__ void leave_factors(const mo_planes_few &f, const partials &p, int row)
+{
+    p.m[0] = f.m[row];
+    p.m[p.apart] = f.l[row];
+    p.m[2 * p.apart] = f.r[row];
 }
 
 template <int K, int V>
@@ -60,13 +79,12 @@ static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint
         }
         return;
     }
-    for (int i = threadIdx.x; i < f.rows * (mo_kv_partial(op.kv, op.v_len)); i += MO_PLANES_THREADS) {
-        const int row = mo_quotient(i, mo_kv_partial(op.kv, op.v_len)),
-                  j = i - row * (mo_kv_partial(op.kv, op.v_len));
-        partial_of(op, t, blockIdx.x, head + row)[j] = j == 0   ? f.m[row]
-                                                       : j == 1 ? f.l[row]
-                                                       : j == 2 ? f.r[row]
-                                                                : (float)f.sums[row * padded + j - 3];
+    for (int i = threadIdx.x; i < f.rows * op.v_len; i += MO_PLANES_THREADS) {
+        const int row = mo_quotient(i, op.v_len), j = i - row * op.v_len;
+        partials_of(op, t, head + row, blockIdx.x).sums[j] = (float)f.sums[row * padded + j];
+    }
+    if ((int)threadIdx.x < f.rows) {
+        leave_factors(f, partials_of(op, t, head + (int)threadIdx.x, blockIdx.x), threadIdx.x);
     }
 }
 
@@ -153,7 +171,7 @@ template <int D> static __device__ __forceinline__ void attend_stream(const mo_o
                                         mo_planes_query_of(f.s[warp + 8], op.scale)};
     for (int c = 0; c < s.count; c++) {
         const int64_t begin = s.begin + (int64_t)c * MO_KV_BLOCK;
-        float *partial = partial_of(op, t, chunk + c, mo_planes_head(f, 0));
+        const partials out = partials_of(op, t, mo_planes_head(f, 0), chunk + c);
         const uint8_t *keys = stream_wait<SLOTS - 2>(s, 2 * c);
         stream_scores<D>(f, keys, (const float *)(keys + planes_stream<D, SLOTS>::CODES));
         if ((int)threadIdx.x < f.rows) {
@@ -174,14 +192,11 @@ template <int D> static __device__ __forceinline__ void attend_stream(const mo_o
                 mo_planes_weights<true>(f, queries[i], r);
             }
             if (r < f.rows && (threadIdx.x & 31) == 0) {
-                float *out = partial + r * mo_kv_partial(op.kv, D);
-                out[0] = f.m[r];
-                out[1] = f.l[r];
-                out[2] = f.r[r];
+                leave_factors(f, partials_of(op, t, mo_planes_head(f, r), chunk + c), r);
             }
         }
         __syncthreads(); /* weights are there */
-        stream_values<D>(f, values, partial + 3, mo_kv_partial(op.kv, D));
+        stream_values<D>(f, values, out.sums, (int64_t)op.chunks * D);
     }
 }
 
@@ -247,62 +262,58 @@ static __device__ __forceinline__ float turned_back(float v, int n, float *row)
 }
 
 /* How chunks join is known from all m alone, so that a thread per chunk finds it; what is left for each value is a chain of two
- * operations per chunk. The sums of the next chunks are on their way meanwhile. */
-enum { PART = 8 }; /* a text that has just begun need not go through all of them */
+ * operations per chunk. Merged so far, of value threadIdx.x of the head: */
+typedef struct merged {
+    float M, L, O;
+} merged;
 
-template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_attend &op, uint8_t *space)
+/* Of one chunk, as it was left. */
+typedef struct factors {
+    float m, l, r;
+} factors;
+
+static __device__ __forceinline__ factors factors_of(const partials &p, int chunk)
 {
-    /* In shared memory: a, b, l and b r of blockDim.x chunks, and a float of each warp. */
-    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
-    const int64_t t = blockIdx.y;
-    float4 *joins = (float4 *)space;
-    float *warps = (float *)(joins + threads), *row = (float *)space;
-    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
-    mo_grid_begin();
-    const int64_t step = (int64_t)op.heads * mo_kv_partial(op.kv, op.v_len);
-    const float *next = partial_of(op, t, 0, head) + 3 + min(j, op.v_len - 1);
-    int left = v.chunks; /* to be asked for */
-    float M = -INFINITY, L = 0.0f, O = 0.0f, ahead[AHEAD];
-    MO_UNROLL()
-    for (int part = 0; part < AHEAD && part < v.chunks; part += PART) {
-        MO_UNROLL()
-        for (int i = part; i < part + PART; i++, left--, next += step) {
-            ahead[i] = left > 0 ? *next : 0.0f;
-        }
+    factors f;
+    f.m = p.m[chunk];
+    f.l = p.m[chunk + p.apart];
+    f.r = p.m[chunk + 2 * p.apart];
+    return f;
+}
+
+/* How a chunk joins those before it: a, b, l and b r. A thread per chunk, all of the block. */
+static __device__ __forceinline__ float4 join_with(const factors &f, float M, float *warps)
+{
+    const mo_join join = mo_join_of(largest_before(f.m, M, warps), f.m);
+    return make_float4(join.a, join.b, f.l, join.b * f.r);
+}
+
+static __device__ __forceinline__ void merge_chunk(merged &x, const float4 &by, float sum)
+{
+    x.L = fmaf(by.y, by.z, by.x * x.L);
+    x.O = fmaf(by.w, sum, by.x * x.O);
+}
+
+/* The largest m of some chunks joins; those that follow have it in `warps` no more after a barrier. */
+static __device__ __forceinline__ void merge_largest(merged &x, const float *warps, int threads)
+{
+    for (int i = 0; i < threads / 32; i++) { /* copies of the last chunk change nothing */
+        x.M = x.M > warps[i] ? x.M : warps[i];
     }
-    for (int base = 0; base < v.chunks; base += threads) {
-        const int count = min(threads, v.chunks - base);
-        const float *p = partial_of(op, t, base + min(j, count - 1), head);
-        const float m = p[0], before = largest_before(m, M, warps);
-        const mo_join join = mo_join_of(before, m);
-        joins[j] = make_float4(join.a, join.b, p[1], join.b * p[2]);
-        __syncthreads();
-        for (int first = 0; first < count; first += AHEAD) { /* threads are a multiple of AHEAD */
-            MO_UNROLL()
-            for (int part = 0; part < AHEAD && first + part < count; part += PART) {
-                MO_UNROLL()
-                for (int i = part; i < part + PART; i++, left--, next += step) {
-                    const float sum = ahead[i];
-                    ahead[i] = left > 0 ? *next : 0.0f;
-                    if (first + i < count) {
-                        const float4 by = joins[first + i];
-                        L = fmaf(by.y, by.z, by.x * L);
-                        O = fmaf(by.w, sum, by.x * O);
-                    }
-                }
-            }
-        }
-        for (int i = 0; i < threads / 32; i++) { /* copies of the last chunk change nothing */
-            M = M > warps[i] ? M : warps[i];
-        }
-        __syncthreads();
-    }
+    __syncthreads();
+}
+
+/* Everything is merged: sink, division, turned back, gate. row: space for a float of each thread. */
+static __device__ __forceinline__ void merge_end(const mo_op_attend &op, int64_t t, int head, merged x,
+                                                 float *row)
+{
+    const int j = threadIdx.x;
     if (op.sinks) {
-        const mo_join join = mo_join_of(M, mo_at<const float>(op.sinks)[head]);
-        L = mo_joined(join, L, 1.0f);
-        O = mo_joined(join, O, 0.0f);
+        const mo_join join = mo_join_of(x.M, mo_at<const float>(op.sinks)[head]);
+        x.L = mo_joined(join, x.L, 1.0f);
+        x.O = mo_joined(join, x.O, 0.0f);
     }
-    float value = turned_back(j < op.v_len ? O / L : 0.0f, op.v_len, row);
+    float value = turned_back(j < op.v_len ? x.O / x.L : 0.0f, op.v_len, row);
     if (j < op.v_len) {
         if (op.gated) {
             const float *gate =
@@ -318,6 +329,52 @@ template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_at
     }
 }
 
+/* The sums of the next chunks are on their way to registers meanwhile. */
+enum { PART = 8 }; /* a text that has just begun need not go through all of them */
+
+template <int AHEAD> static __device__ __forceinline__ void merge(const mo_op_attend &op, uint8_t *space)
+{
+    /* In shared memory: what chunks join by, and a float of each warp. */
+    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
+    const int64_t t = blockIdx.y;
+    float4 *joins = (float4 *)space;
+    float *warps = (float *)(joins + threads);
+    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
+    mo_grid_begin();
+    const partials p = partials_of(op, t, head, 0);
+    const float *next = p.sums + min(j, op.v_len - 1);
+    int left = v.chunks; /* to be asked for */
+    merged x = {-INFINITY, 0.0f, 0.0f};
+    float ahead[AHEAD];
+    MO_UNROLL()
+    for (int part = 0; part < AHEAD && part < v.chunks; part += PART) {
+        MO_UNROLL()
+        for (int i = part; i < part + PART; i++, left--, next += op.v_len) {
+            ahead[i] = left > 0 ? *next : 0.0f;
+        }
+    }
+    for (int base = 0; base < v.chunks; base += threads) {
+        const int count = min(threads, v.chunks - base);
+        joins[j] = join_with(factors_of(p, base + min(j, count - 1)), x.M, warps);
+        __syncthreads();
+        for (int first = 0; first < count; first += AHEAD) { /* threads are a multiple of AHEAD */
+            MO_UNROLL()
+            for (int part = 0; part < AHEAD && first + part < count; part += PART) {
+                MO_UNROLL()
+                for (int i = part; i < part + PART; i++, left--, next += op.v_len) {
+                    const float sum = ahead[i];
+                    ahead[i] = left > 0 ? *next : 0.0f;
+                    if (first + i < count) {
+                        merge_chunk(x, joins[first + i], sum);
+                    }
+                }
+            }
+        }
+        merge_largest(x, warps, threads);
+    }
+    merge_end(op, t, head, x, (float *)space);
+}
+
 MO_BOUNDED(mo_planes_merge, mo_op_attend, 512, 1);
 MO_KERNEL(mo_planes_merge, mo_op_attend)
 {
@@ -331,6 +388,82 @@ MO_KERNEL(mo_planes_merge_long, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
     merge<8>(op, space);
+}
+
+/* After many chunks: the sums of some of them at a time come to shared memory as one piece. */
+typedef struct far_sums {
+    mo_pipeline pipeline;
+    const float *from; /* the first chunk's */
+    int chunks, piece, v_len;
+} far_sums;
+
+/* Sends piece number `step` on its way, as far as there are so many. */
+static __device__ __forceinline__ void far_bring(const far_sums &s, int step)
+{
+    const int first = step * s.piece;
+    if (first >= s.chunks) {
+        mo_pipeline_skip();
+        return;
+    }
+#ifdef MO_PIPELINE_BULK
+    if (threadIdx.x != 0) {
+        return;
+    }
+#endif
+    mo_pipeline_run run;
+    run.from = (const uint8_t *)(s.from + (int64_t)first * s.v_len);
+    run.bytes = (uint32_t)(min(s.piece, s.chunks - first) * s.v_len * 4);
+    mo_pipeline_bring(s.pipeline, step % MO_PLANES_MERGES, run, run.from + run.bytes);
+}
+
+MO_BOUNDED(mo_planes_merge_far, mo_op_attend, 512, 1);
+MO_KERNEL(mo_planes_merge_far, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    const mo_planes_merge_scratch lay = mo_planes_merge_lay(op.v_len, blockDim.x);
+    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
+    const int64_t t = blockIdx.y;
+    float4 *joins = (float4 *)(space + lay.joins);
+    float *warps = (float *)(space + lay.warps);
+    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
+    const partials p = partials_of(op, t, head, 0);
+    far_sums s;
+    s.pipeline.steps = space + lay.steps;
+    s.pipeline.arrived = (uint64_t *)(space + lay.gates);
+    s.pipeline.step_bytes = (uint32_t)(lay.joins / MO_PLANES_MERGES);
+    s.pipeline.ahead = MO_PLANES_MERGES;
+    s.from = p.sums;
+    s.chunks = v.chunks;
+    s.piece = mo_planes_merge_piece(op.v_len);
+    s.v_len = op.v_len;
+    mo_pipeline_begin(&s.pipeline, MO_PLANES_MERGES);
+    __syncthreads();
+    mo_grid_begin();
+    for (int i = 0; i < MO_PLANES_MERGES - 1; i++) {
+        far_bring(s, i);
+    }
+    merged x = {-INFINITY, 0.0f, 0.0f};
+    factors f = factors_of(p, min(j, v.chunks - 1));
+    for (int base = 0; base < v.chunks; base += threads) {
+        const int count = min(threads, v.chunks - base);
+        joins[j] = join_with(f, x.M, warps);
+        f = factors_of(p, min(base + threads + j, v.chunks - 1));
+        for (int first = 0; first < count; first += s.piece) { /* threads are a multiple of it */
+            const int step = mo_quotient(base + first, s.piece), slot = step % MO_PLANES_MERGES;
+            mo_pipeline_wait(&s.pipeline, slot);
+            __syncthreads(); /* it is there, so are joins, and everybody is done with the one before */
+            far_bring(s, step + MO_PLANES_MERGES - 1);
+            const float *sum =
+                (const float *)(s.pipeline.steps + slot * s.pipeline.step_bytes) + min(j, op.v_len - 1);
+            const int some = min(s.piece, count - first);
+            MO_UNROLL(8)
+            for (int i = 0; i < some; i++) {
+                merge_chunk(x, joins[first + i], sum[i * op.v_len]);
+            }
+        }
+        merge_largest(x, warps, threads);
+    }
+    merge_end(op, t, head, x, (float *)joins);
 }
 
 /* ---- Many tokens, any lengths: blocks (some queries, KV head) --------------------------------- */

@@ -16,6 +16,8 @@ enum {
     MO_PLANES_TILE_THREADS = 128,
     MO_PLANES_TILE_ROWS = 64,
     MO_PLANES_WIDE_PART = 128, /* channels of four warps of a tile with long heads */
+    MO_PLANES_MERGED = 32,     /* most chunks whose sums come together, */
+    MO_PLANES_MERGES = 4,      /* and for how many such pieces there is space */
 };
 
 /* Where the arrays of a block of few queries begin, in bytes. A warp turns a query in a row of floats where weights, scores and
@@ -106,7 +108,7 @@ MO_ANYWHERE int mo_planes_slot(int length)
 }
 
 /* How many are there or on their way: two blocks of heads of 64 values share a multiprocessor. */
-#define MO_PLANES_SLOTS(length) ((length) == 64 ? 5 : (length) == 128 ? 6 : 3)
+#define MO_PLANES_SLOTS(length) ((length) < 256 ? 4 : 3)
 
 MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length)
 {
@@ -118,6 +120,33 @@ MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length)
     r.state = r.scores + MO_PLANES_ROWS * MO_PLANES_SCORES * 4;
     r.gates = r.state + MO_PLANES_ROWS * MO_PLANES_STATE * 4;
     r.bytes = r.gates + 8 * 8;
+    return r;
+}
+
+/* Of a block that merges many chunks of a head. */
+typedef struct mo_planes_merge_scratch {
+    int steps, joins, warps, gates;
+    int bytes;
+} mo_planes_merge_scratch;
+
+/* Chunks of a piece: a power of two, of at most 16 KiB. Beside the kernel that makes the sums there is space for what waits for it. */
+MO_ANYWHERE int mo_planes_merge_piece(int v_len)
+{
+    int piece = MO_PLANES_MERGED;
+    while (piece > 1 && piece * v_len > 4096) {
+        piece /= 2;
+    }
+    return piece;
+}
+
+MO_ANYWHERE mo_planes_merge_scratch mo_planes_merge_lay(int v_len, int threads)
+{
+    mo_planes_merge_scratch r;
+    r.steps = 0;
+    r.joins = MO_PLANES_MERGES * mo_planes_merge_piece(v_len) * v_len * 4;
+    r.warps = r.joins + 16 * threads;
+    r.gates = r.warps + 4 * 32;
+    r.bytes = r.gates + 8 * MO_PLANES_MERGES;
     return r;
 }
 

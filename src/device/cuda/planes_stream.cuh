@@ -103,10 +103,10 @@ static __device__ __forceinline__ void stream_scores(const mo_planes_few &f, con
     }
 }
 
-/* The sums of chunk `chunk` into its part of `partial`: out is that of the first head, heads are `stride` floats apart. */
+/* The sums of a chunk: out is where the first head's go, heads are `apart` floats from each other. */
 template <int D>
 static __device__ __forceinline__ void stream_values(const mo_planes_few &f, const uint8_t *values,
-                                                     float *out, int stride)
+                                                     float *out, int64_t apart)
 {
     enum { UNIT = 16 * D, TILES = D / 64 };
     const int warp = threadIdx.x / 32, g = (threadIdx.x & 31) / 4, q = threadIdx.x & 3;
@@ -114,12 +114,14 @@ static __device__ __forceinline__ void stream_values(const mo_planes_few &f, con
     stream_products<MO_KV_BLOCK / 32>(hh, xx, f.weights, values, UNIT, MO_KV_BLOCK / 16 * UNIT, 8 * warp, 64,
                                       TILES);
     MO_UNROLL()
-    for (int n = 0; n < TILES; n++) {
-        MO_UNROLL()
-        for (int e = 0; e < 4; e++) {
-            if (g + e / 2 * 8 < f.rows) {
-                out[(g + e / 2 * 8) * stride + 64 * n + 8 * warp + 2 * q + e % 2] =
-                    mo_planes_sum(hh[n][e], xx[n][e]);
+    for (int half = 0; half < 2; half++) { /* rows g, then g + 8 */
+        float *row = out + (g + 8 * half) * apart + 8 * warp + 2 * q;
+        if (g + 8 * half < f.rows) {
+            MO_UNROLL()
+            for (int n = 0; n < TILES; n++) {
+                *(float2 *)(row + 64 * n) =
+                    make_float2(mo_planes_sum(hh[n][2 * half], xx[n][2 * half]),
+                                mo_planes_sum(hh[n][2 * half + 1], xx[n][2 * half + 1]));
             }
         }
     }
