@@ -36,6 +36,13 @@ static const char *stream_kernel(const mo_op_attend *o, int compute)
     }
 }
 
+/* So many of its blocks share a multiprocessor: heads of 128 values with more than 8 queries take more space than half of one. */
+static uint32_t stream_blocks(const mo_op_attend *o, int rows)
+{
+    const int shared = 228 * 1024, reserved = 1024;
+    return 2 * (mo_planes_stream_lay(o->k_len, rows).bytes + reserved) <= shared ? 2 : 1;
+}
+
 /* A block for every head; what chunks have left comes by registers, or, where there is much of it, by shared memory. */
 static mo_cuda_launch merging(const mo_op_attend *o, int compute)
 {
@@ -60,7 +67,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
     const uint32_t parts =
         pieces(group, mo_planes_rows(o->k_len, o->v_len, o->tail, group, mo_attend_shared(compute)));
     const int most = (int)pieces(group, parts);
-    const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * (o->k_len == 64 ? 2 : 1);
+    const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * stream_blocks(o, most);
     const uint32_t side =
         places / (rows * (uint32_t)o->tokens); /* blocks of a token and head that run at once */
     const char *stream = stream_kernel(o, compute);
@@ -69,7 +76,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
                                   .prelaunch = true,
                                   .grid = {side < 1 ? 1 : side, rows, (uint32_t)o->tokens},
                                   .block = {MO_PLANES_THREADS, 1, 1},
-                                  .shared = (uint32_t)mo_planes_stream_lay(o->k_len).bytes};
+                                  .shared = (uint32_t)mo_planes_stream_lay(o->k_len, most).bytes};
     } else {
         out[0] = (mo_cuda_launch){.kernel = chunk_kernel(o),
                                   .prelaunch = true,

@@ -122,10 +122,10 @@ MO_KERNEL(mo_planes_chunk, mo_op_attend)
 template <int D> static __device__ __forceinline__ void attend_stream(const mo_op_attend &op, uint8_t *space)
 {
     constexpr int SLOTS = MO_PLANES_SLOTS(D);
-    const mo_planes_stream_scratch lay = mo_planes_stream_lay(D);
     const int64_t t = blockIdx.z;
     const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
     const int most = mo_quotient(group + parts - 1, parts);
+    const mo_planes_stream_scratch lay = mo_planes_stream_lay(D, most);
     const int kv_head = mo_quotient(blockIdx.y, parts), row = (blockIdx.y - kv_head * parts) * most;
     const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
     const int per = mo_quotient(v.chunks + gridDim.x - 1, gridDim.x), chunk = blockIdx.x * per;
@@ -207,7 +207,7 @@ MO_KERNEL(mo_planes_stream_64, mo_op_attend)
     attend_stream<64>(op, space);
 }
 
-MO_BOUNDED(mo_planes_stream_128, mo_op_attend, MO_PLANES_THREADS, 1);
+MO_BOUNDED(mo_planes_stream_128, mo_op_attend, MO_PLANES_THREADS, 2);
 MO_KERNEL(mo_planes_stream_128, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
@@ -416,6 +416,47 @@ static __device__ __forceinline__ void far_bring(const far_sums &s, int step)
     mo_pipeline_bring(s.pipeline, step % MO_PLANES_MERGES, run, run.from + run.bytes);
 }
 
+/* Some chunks, which are in shared memory. That is thirty cycles away, four times what a chunk takes: those that follow are on
+ * their way to registers while eight are merged. */
+enum { AT_ONCE = 8 };
+
+typedef struct far_group {
+    float4 by[AT_ONCE];
+    float sum[AT_ONCE];
+} far_group;
+
+static __device__ __forceinline__ void far_load(far_group *g, const float4 *by, const float *sum, int v_len)
+{
+    MO_UNROLL()
+    for (int i = 0; i < AT_ONCE; i++) {
+        g->by[i] = by[i];
+        g->sum[i] = sum[i * v_len];
+    }
+}
+
+static __device__ __forceinline__ void far_merge(merged &x, const float4 *by, const float *sum, int v_len,
+                                                 int count)
+{
+    const int whole = count & -AT_ONCE;
+    far_group now, next;
+    if (whole > 0) {
+        far_load(&next, by, sum, v_len);
+    }
+    MO_UNROLL(2)
+    for (int first = 0; first < whole; first += AT_ONCE) {
+        now = next;
+        const int after = min(first + AT_ONCE, whole - AT_ONCE); /* the last ones twice */
+        far_load(&next, by + after, sum + after * v_len, v_len);
+        MO_UNROLL()
+        for (int i = 0; i < AT_ONCE; i++) {
+            merge_chunk(x, now.by[i], now.sum[i]);
+        }
+    }
+    for (int i = whole; i < count; i++) {
+        merge_chunk(x, by[i], sum[i * v_len]);
+    }
+}
+
 MO_BOUNDED(mo_planes_merge_far, mo_op_attend, 512, 1);
 MO_KERNEL(mo_planes_merge_far, mo_op_attend)
 {
@@ -455,11 +496,7 @@ MO_KERNEL(mo_planes_merge_far, mo_op_attend)
             far_bring(s, step + MO_PLANES_MERGES - 1);
             const float *sum =
                 (const float *)(s.pipeline.steps + slot * s.pipeline.step_bytes) + min(j, op.v_len - 1);
-            const int some = min(s.piece, count - first);
-            MO_UNROLL(8)
-            for (int i = 0; i < some; i++) {
-                merge_chunk(x, joins[first + i], sum[i * op.v_len]);
-            }
+            far_merge(x, joins + first, sum, op.v_len, min(s.piece, count - first));
         }
         merge_largest(x, warps, threads);
     }

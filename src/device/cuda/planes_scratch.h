@@ -107,17 +107,18 @@ MO_ANYWHERE int mo_planes_slot(int length)
     return 2 * MO_KV_BLOCK * length + 4 * MO_KV_BLOCK;
 }
 
-/* How many are there or on their way: two blocks of heads of 64 values share a multiprocessor. */
-#define MO_PLANES_SLOTS(length) ((length) < 256 ? 4 : 3)
+/* How many are there or on their way: two blocks of heads of up to 128 values share a multiprocessor, which reads faster than one
+ * with six slots: one waits for the others of its threads while the other does not. */
+#define MO_PLANES_SLOTS(length) ((length) == 64 ? 4 : 3)
 
-MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length)
+MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length, int rows)
 {
     mo_planes_stream_scratch r;
     r.slots = 0;
     r.q = MO_PLANES_SLOTS(length) * mo_planes_slot(length);
     r.weights = r.q + 2 * (length / 16) * MO_PLANES_UNIT;
     r.scores = r.weights + 2 * (MO_KV_BLOCK / 16) * MO_PLANES_UNIT;
-    r.state = r.scores + MO_PLANES_ROWS * MO_PLANES_SCORES * 4;
+    r.state = r.scores + rows * MO_PLANES_SCORES * 4;
     r.gates = r.state + MO_PLANES_ROWS * MO_PLANES_STATE * 4;
     r.bytes = r.gates + 8 * 8;
     return r;

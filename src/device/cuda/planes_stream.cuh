@@ -97,8 +97,10 @@ static __device__ __forceinline__ void stream_scores(const mo_planes_few &f, con
         const float2 s = *(const float2 *)(scales + u);
         MO_UNROLL()
         for (int e = 0; e < 4; e++) {
-            f.scores[(g + e / 2 * 8) * MO_PLANES_SCORES + u + e % 2] =
-                (e % 2 ? s.y : s.x) * mo_planes_sum(hh[n][e], xx[n][e]);
+            if (g + e / 2 * 8 < f.rows) {
+                f.scores[(g + e / 2 * 8) * MO_PLANES_SCORES + u + e % 2] =
+                    (e % 2 ? s.y : s.x) * mo_planes_sum(hh[n][e], xx[n][e]);
+            }
         }
     }
 }
