@@ -393,8 +393,8 @@ static void draw_wide(mo_op *op)
     const bool grouped = ONE_OF(0, 1);
     const int rows = any_tokens(), count = grouped ? ONE_OF(1, 32, 256) : 1;
     if (op->kind == MO_OP_WIDEN) {
-        op->widen = (mo_op_widen){
-            .matrix = m, .groups = grouped ? place() : 0, .to = place(), .count = count};
+        op->widen =
+            (mo_op_widen){.matrix = m, .groups = grouped ? place() : 0, .to = place(), .count = count};
         return;
     }
     op->wide = (mo_op_wide){.in = place(),

@@ -34,7 +34,7 @@ typedef struct cli_loading {
 #define CLI_LOADING_DEFAULT                                                                                  \
     {                                                                                                        \
         .kv = "i16", .io = "auto", .device = "auto", .prompt_precision = "exact",                            \
-        .learning = CLI_LEARNING_DEFAULT                                         \
+        .learning = CLI_LEARNING_DEFAULT                                                                     \
     }
 
 /* Those about a device, which moraine plan has as well. */
