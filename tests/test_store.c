@@ -296,6 +296,59 @@ static void arrivals_reversed(void **state)
     free(want);
 }
 
+typedef struct gate {
+    atomic_bool closed;
+    atomic_int held;
+} gate;
+
+static mo_status hold(void *user, const mo_read *read, int64_t offset, int64_t *bytes)
+{
+    gate *g = user;
+    (void)read;
+    (void)offset;
+    (void)bytes;
+    atomic_fetch_add(&g->held, 1);
+    while (atomic_load(&g->closed)) {
+        usleep(100);
+    }
+    return MO_OK;
+}
+
+/* Of three guesses one is under way, one comes true and one is wrong when the layer says what it needs. */
+static void wrong_guesses_are_not_read(void **state)
+{
+    (void)state;
+    gate g = {.closed = true};
+    rig r;
+    rig_open(&r, find("qwen3moe-nvfp4")->path,
+             &(setting){.percent = 90, .readers = 1, .fault = hold, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    mo_need need = {.expert = 1, .picks = 1};
+    mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, INT64_MAX);
+    assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1) &&
+                mo_store_has(store, layer, 2));
+    while (atomic_load(&g.held) == 0) {
+        usleep(100);
+    }
+    mo_store_pass(store, MO_STORE_GENERATION);
+    mo_store_want(store, layer, &need, 1);
+    assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1));
+    assert_false(mo_store_has(store, layer, 2));
+    atomic_store(&g.closed, false);
+    while (!need.in || !need.down) {
+        check_status(mo_store_look(store, true, &r.err), &r.err);
+    }
+    mo_store_leave(store);
+    mo_store_settle(store);
+    const mo_store_counters c = mo_store_count(store);
+    assert_int_equal(c.withdrawn, 1);
+    assert_int_equal(c.guessed, 2);
+    assert_int_equal(c.late, 1);
+    assert_int_equal(c.disk.reads, 6);
+    rig_close(&r);
+}
+
 /* Feeds again after the failure: the session must go on as if nothing had happened. With `untold` the failing feed has
  * nowhere to say what is wrong. */
 static void fail_once(const oracle *o, const float *want, const setting *s, trouble *t, bool untold)
@@ -411,10 +464,15 @@ static void exchanges_take_place(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(budgets_and_policies),  cmocka_unit_test(readers_and_ways),
-        cmocka_unit_test(streamed_layers),       cmocka_unit_test(arrivals_reversed),
-        cmocka_unit_test(every_read_fails_once), cmocka_unit_test(skipping_is_counted),
-        cmocka_unit_test(warm_bricks_are_hits),  cmocka_unit_test(exchanges_take_place),
+        cmocka_unit_test(budgets_and_policies),
+        cmocka_unit_test(readers_and_ways),
+        cmocka_unit_test(streamed_layers),
+        cmocka_unit_test(arrivals_reversed),
+        cmocka_unit_test(every_read_fails_once),
+        cmocka_unit_test(skipping_is_counted),
+        cmocka_unit_test(wrong_guesses_are_not_read),
+        cmocka_unit_test(warm_bricks_are_hits),
+        cmocka_unit_test(exchanges_take_place),
     };
     model_count = oracle_read(models);
     if (argc > 1) {
