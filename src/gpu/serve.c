@@ -131,11 +131,11 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         mo_store_want(store, layer, forward->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
+    mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
     if (status == MO_OK && out->count > 0 && by_document) {
         status = mo_gpu_postfetch_send(lanes, forward, out, err);
     } else if (status == MO_OK) {
         mo_gpu_fetch_choose(lanes, forward, out);
-        mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
         /* With work for the CPU all calls of the driver are made beside it. */
         out->deferred = !lanes->serial && cpu_has_work(forward, out);
     }
