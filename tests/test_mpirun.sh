@@ -26,6 +26,15 @@ logits_are_the_same() { # N
     ranks "$1" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide layers --threads 1 || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
 }
+ceilings_hold() { # experts come from disk in every rank
+    local most
+    ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --batch 32 --ram 38M || return 1
+    cmp "$scratch/one" "$scratch/several" || return 1
+    ranks 2 bench "$model" --prefill 32 --decode 8 --rounds 1 --threads 1 --batch 32 --ram 38M >"$scratch/speeds" || return 1
+    cat "$scratch/speeds"
+    most=$(sed -n 's/^resident *\([0-9]*\).* MiB: .*/\1/p' "$scratch/speeds")
+    grep -q '^tiers *ceiling 38.0 MiB' "$scratch/speeds" && [ "$most" -lt 38 ]
+}
 answers_are_the_same() {
     "$moraine" run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 >"$scratch/alone" || return 1
     ranks 3 run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 --session "$scratch/session" >"$scratch/together" || return 1
@@ -55,6 +64,7 @@ wrong_use_is_said() {
 
 check "two ranks give the logits of one" logits_are_the_same 2
 check "three ranks give the logits of one" logits_are_the_same 3
+check "ranks keep their ceilings, with the logits of one" ceilings_hold
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "what ranks cannot do is said" wrong_use_is_said

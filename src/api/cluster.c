@@ -277,7 +277,8 @@ static mo_status divide_layers(mo_cluster *c, const char *path, const mo_needs_o
         weigh_layers(m, layers);
         for (int r = 0; r < ranks; r++) {
             machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
-                                             .other_bytes = m->work_bytes + m->other_bytes + (r ? 0 : ends),
+                                             .other_bytes = m->work_bytes + m->other_bytes +
+                                                            MO_NEEDS_RANK_BYTES + (r ? 0 : ends),
                                              .ram_bytes_s = all[r].ram_bytes_s,
                                              .disk_bytes_s = all[r].disk_bytes_s};
         }
@@ -289,12 +290,15 @@ static mo_status divide_layers(mo_cluster *c, const char *path, const mo_needs_o
     return status;
 }
 
-/* Positions and tokens of a step are the same everywhere: what rank 0's plan says of its own part. */
+/* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step: unless somebody says otherwise
+ * few enough that a prompt passes in pieces, at which all ranks work at once. */
 static mo_status decide_sizes(const mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
                               mo_needs_options *needs, mo_error *err)
 {
     mo_placed placed;
+    enum { PIECE = 256 };
     needs->range = (mo_layer_range){0, c->first[1]};
+    needs->batch = needs->batch ? needs->batch : PIECE;
     const mo_status status = mo_placed_make(path, needs, means, &placed, err);
     if (status == MO_OK) {
         o->context = needs->context = placed.needs.model.context;

@@ -119,6 +119,12 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     out->device_map_bytes = needs.map;
 }
 
+/* Of a rank among several: what is sent, twice. */
+static int64_t message_bytes(const mo_model_spec *f, const mo_needs_options *o, int64_t batch)
+{
+    return o->range.count ? mo_plan_times(8 * batch, f->width + 1) : 0;
+}
+
 /* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
 static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options *o, int64_t batch,
                                  int64_t context)
@@ -131,8 +137,9 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
     return (mo_plan_batch){
         .batch = batch,
         .kv_bytes = mo_state_pool_bytes(f, &here),
-        .work_bytes = mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads),
-                                  mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
+        .work_bytes =
+            mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
+                        mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
         .device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
                                        mo_plan_times(sessions, device.table)),
         .device_work_bytes = device.work,
@@ -206,7 +213,8 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_batches(f, o, m);
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
-                     PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges");
+                     PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges") +
+                     (o->range.count ? MO_NEEDS_RANK_BYTES : 0);
     count_device(f, o, interleaved, out->layers, m);
 }
 

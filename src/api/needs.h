@@ -12,6 +12,9 @@
  * of every token are kept. */
 enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
 
+/* Of a rank among several: MPI, with what it maps for messages (11 MiB were seen with Open MPI). */
+#define MO_NEEDS_RANK_BYTES ((int64_t)16 << 20)
+
 typedef struct mo_needs_options {
     mo_kv_type kv;
     int64_t batch, context; /* 0: the plan's choice; the model's own, at most MO_CONTEXT_DEFAULT */

@@ -16,6 +16,18 @@ typedef struct entry {
     mo_error error; /* why it is not there, or not what it should be */
 } entry;
 
+/* A head and what belongs to it, as it came and as it goes on. */
+typedef struct work {
+    mo_wire_head head;
+    mo_wire_order *orders;
+    int order_limit;
+    mo_wire_slice slices[MO_WIRE_SLICES];
+    int32_t *tokens; /* [batch] */
+    float *x;        /* [batch][width] as this rank leaves it */
+    mo_wire_result result;
+    uint64_t begun; /* sends, when all of it was on its way */
+} work;
+
 typedef struct follower {
     mo_link *link;
     mo_engine *engine;
@@ -23,14 +35,8 @@ typedef struct follower {
     entry *entries;
     int count, limit;
 
-    /* Of the head at hand: */
-    mo_wire_head head;
-    mo_wire_order *orders;
-    int order_limit;
-    mo_wire_slice slices[MO_WIRE_SLICES];
+    work works[2], *w; /* in turn: what was done is on its way while the next is; the one at hand */
     mo_slice parts[MO_WIRE_SLICES];
-    int32_t *tokens; /* [batch] */
-    mo_wire_result result;
 } follower;
 
 static bool passes_alone(uint32_t kind)
@@ -41,10 +47,7 @@ static bool passes_alone(uint32_t kind)
 mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
 {
     const int rank = mo_link_rank(link);
-    mo_status status = mo_link_flush(link, err);
-    if (status == MO_OK) {
-        status = mo_link_receive(link, rank - 1, head, sizeof *head, true, err);
-    }
+    mo_status status = mo_link_receive(link, rank - 1, head, sizeof *head, true, err);
     if (status == MO_OK && head->order != MO_WIRE_ORDER) {
         status = mo_fail(
             err, MO_EFORMAT,
@@ -57,8 +60,9 @@ mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
     mo_link_serial(link, head->serial);
     if (passes_alone(head->kind) && head->order_count == 0 && rank + 1 < mo_link_ranks(link)) {
         status = mo_link_send(link, rank + 1, head, sizeof *head, err);
+        return status == MO_OK ? mo_link_flush(link, err) : status;
     }
-    return status == MO_OK ? mo_link_flush(link, err) : status;
+    return MO_OK;
 }
 
 /* ---- Sessions and snapshots -------------------------------------------------------------------- */
@@ -142,7 +146,7 @@ static void apply(follower *f, const mo_wire_order *o)
 /* Makes the result of a failure. */
 static void refuse(follower *f, const mo_error *why, bool forget)
 {
-    mo_wire_result *r = &f->result;
+    mo_wire_result *r = &f->w->result;
     *r = (mo_wire_result){.status = (int32_t)why->status, .rank = f->rank, .forget = forget};
     snprintf(r->detail, sizeof r->detail, "%.*s", MO_WIRE_TEXT - 1, why->detail);
 }
@@ -150,22 +154,22 @@ static void refuse(follower *f, const mo_error *why, bool forget)
 /* The orders behind a head. */
 static mo_status take_orders(follower *f, mo_error *err)
 {
-    const int count = f->head.order_count;
+    const int count = f->w->head.order_count;
     if (count < 0) {
         return mo_fail(err, MO_EFORMAT, "rank %d sends orders that make no sense", f->rank - 1);
     }
-    if (count > f->order_limit) {
-        mo_wire_order *more = realloc(f->orders, sizeof *more * (size_t)count);
+    if (count > f->w->order_limit) {
+        mo_wire_order *more = realloc(f->w->orders, sizeof *more * (size_t)count);
         if (!more) {
             return mo_fail(err, MO_ENOMEM, "no memory for %d orders of rank 0", count);
         }
-        f->orders = more;
-        f->order_limit = count;
+        f->w->orders = more;
+        f->w->order_limit = count;
     }
     const mo_status status =
-        mo_link_receive(f->link, f->rank - 1, f->orders, sizeof *f->orders * (size_t)count, false, err);
+        mo_link_receive(f->link, f->rank - 1, f->w->orders, sizeof *f->w->orders * (size_t)count, false, err);
     for (int i = 0; i < count && status == MO_OK; i++) {
-        apply(f, &f->orders[i]);
+        apply(f, &f->w->orders[i]);
     }
     return status;
 }
@@ -177,29 +181,30 @@ static mo_status pass_on(follower *f, const void *data, size_t bytes, mo_error *
 
 static mo_status pass_head(follower *f, mo_error *err)
 {
-    const mo_status status = pass_on(f, &f->head, sizeof f->head, err);
-    return status == MO_OK ? pass_on(f, f->orders, sizeof *f->orders * (size_t)f->head.order_count, err)
-                           : status;
+    const mo_status status = pass_on(f, &f->w->head, sizeof f->w->head, err);
+    return status == MO_OK
+               ? pass_on(f, f->w->orders, sizeof *f->w->orders * (size_t)f->w->head.order_count, err)
+               : status;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------- */
 
 static mo_status take_lists(follower *f, mo_error *err)
 {
-    const mo_wire_head *h = &f->head;
+    const mo_wire_head *h = &f->w->head;
     int64_t tokens = 0;
     if (h->slice_count < 1 || h->slice_count > MO_WIRE_SLICES || h->tokens < 1 ||
         h->tokens > f->engine->batch) {
         return mo_fail(err, MO_EFORMAT, "rank %d sends a step that makes no sense", f->rank - 1);
     }
-    mo_status status = mo_link_receive(f->link, f->rank - 1, f->slices,
-                                       sizeof *f->slices * (size_t)h->slice_count, false, err);
+    mo_status status = mo_link_receive(f->link, f->rank - 1, f->w->slices,
+                                       sizeof *f->w->slices * (size_t)h->slice_count, false, err);
     if (status == MO_OK) {
-        status = mo_link_receive(f->link, f->rank - 1, f->tokens, sizeof *f->tokens * (size_t)h->tokens,
+        status = mo_link_receive(f->link, f->rank - 1, f->w->tokens, sizeof *f->w->tokens * (size_t)h->tokens,
                                  false, err);
     }
     for (int i = 0; i < h->slice_count && status == MO_OK; i++) {
-        const mo_wire_slice *s = &f->slices[i];
+        const mo_wire_slice *s = &f->w->slices[i];
         if (s->count < 1 || s->count > h->tokens - tokens || s->wanted < 0 || s->wanted > s->count) {
             return mo_fail(err, MO_EFORMAT, "rank %d sends slices that make no sense", f->rank - 1);
         }
@@ -211,7 +216,10 @@ static mo_status take_lists(follower *f, mo_error *err)
 /* The slice's state, at the position where its tokens go. */
 static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_error *err)
 {
-    const entry *e = find(f, s->state);
+    entry *e = find(f, s->state);
+    if (e && e->session && s->position == 0) { /* it begins anew, whatever was wrong with it */
+        e->error = (mo_error){0};
+    }
     if (!e || !e->session || e->error.status != MO_OK) {
         mo_fail(err, e && e->error.status != MO_OK ? e->error.status : MO_ENOMEM, "%s",
                 e && e->error.status != MO_OK ? e->error.detail : "the session could not be opened here");
@@ -225,46 +233,59 @@ static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_erro
     return e->session;
 }
 
+/* Does rank 0 wait for rows of the step? */
+static bool is_waited_for(const follower *f)
+{
+    bool any = false;
+    for (int i = 0; i < f->w->head.slice_count; i++) {
+        any |= f->w->slices[i].wanted > 0;
+    }
+    return any;
+}
+
 /* Runs the slices through this rank's layers; the result says what came of it. */
 static void run_step(follower *f)
 {
     mo_error err = {0};
     int64_t t = 0;
-    f->result = (mo_wire_result){.rank = f->rank};
-    for (int i = 0; i < f->head.slice_count; i++) {
-        const mo_wire_slice *s = &f->slices[i];
+    f->w->result = (mo_wire_result){.rank = f->rank};
+    for (int i = 0; i < f->w->head.slice_count; i++) {
+        const mo_wire_slice *s = &f->w->slices[i];
         mo_session *session = session_at(f, s, &err);
         if (!session) {
             refuse(f, &err, true);
             return;
         }
-        f->parts[i] = (mo_slice){
-            .state = &session->state, .tokens = f->tokens + t, .count = s->count, .prompt = s->prompt != 0};
+        f->parts[i] = (mo_slice){.state = &session->state,
+                                 .tokens = f->w->tokens + t,
+                                 .count = s->count,
+                                 .prompt = s->prompt != 0};
         t += s->count;
     }
-    if (mo_step(f->engine, f->parts, f->head.slice_count, &err) != MO_OK) {
+    if (mo_step(f->engine, f->parts, f->w->head.slice_count, &err) != MO_OK) {
         refuse(f, &err, false);
+        for (int i = 0; i < f->w->head.slice_count && !is_waited_for(f); i++) {
+            find(f, f->w->slices[i].state)->error = err; /* what comes after it is told */
+        }
         return;
     }
-    for (int i = 0; i < f->head.slice_count; i++) { /* for snapshots */
-        mo_session *session = find(f, f->slices[i].state)->session;
-        memcpy(session->tokens + f->slices[i].position, f->parts[i].tokens,
-               sizeof(int32_t) * (size_t)f->slices[i].count);
+    for (int i = 0; i < f->w->head.slice_count; i++) { /* for snapshots */
+        mo_session *session = find(f, f->w->slices[i].state)->session;
+        memcpy(session->tokens + f->w->slices[i].position, f->parts[i].tokens,
+               sizeof(int32_t) * (size_t)f->w->slices[i].count);
     }
 }
 
-/* Brings the rows that rank 0 wants to the beginning of the stream; how many. */
+/* Copies the rows that rank 0 wants; how many. */
 static int64_t gather_rows(const follower *f)
 {
     const int64_t width = f->engine->spec->width;
-    float *x = f->engine->space.x;
+    const float *x = f->engine->space.x;
     int64_t first = 0, rows = 0;
-    for (int i = 0; i < f->head.slice_count; i++) {
-        const mo_wire_slice *s = &f->slices[i];
+    for (int i = 0; i < f->w->head.slice_count; i++) {
+        const mo_wire_slice *s = &f->w->slices[i];
         const int64_t from = first + s->count - s->wanted;
-        if (from != rows && s->wanted) {
-            memmove(x + rows * width, x + from * width, sizeof(float) * (size_t)(s->wanted * width));
-        }
+        memcpy(f->w->x + rows * width, x + from * width, sizeof(float) * (size_t)(s->wanted * width));
         rows += s->wanted;
         first += s->count;
     }
@@ -274,45 +295,48 @@ static int64_t gather_rows(const follower *f)
 /* To the next rank, or from the last to rank 0. */
 static mo_status send_step(follower *f, mo_error *err)
 {
-    float *x = f->engine->space.x;
+    float *x = f->w->x;
     const int64_t width = f->engine->spec->width;
-    const bool good = f->result.status == MO_OK;
+    const bool good = f->w->result.status == MO_OK;
     if (f->rank + 1 == f->ranks) {
-        f->result.rows = good ? gather_rows(f) : 0;
-        const mo_status status = mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+        f->w->result.rows = good ? gather_rows(f) : 0;
+        const mo_status status = mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
         return status == MO_OK
-                   ? mo_link_send(f->link, 0, x, sizeof(float) * (size_t)(f->result.rows * width), err)
+                   ? mo_link_send(f->link, 0, x, sizeof(float) * (size_t)(f->w->result.rows * width), err)
                    : status;
     }
-    f->head.status = f->result.status;
+    if (good) {
+        memcpy(x, f->engine->space.x, sizeof(float) * (size_t)(f->w->head.tokens * width));
+    }
+    f->w->head.status = f->w->result.status;
     mo_status status = pass_head(f, err);
     if (status == MO_OK) {
-        status = pass_on(f, f->slices, sizeof *f->slices * (size_t)f->head.slice_count, err);
+        status = pass_on(f, f->w->slices, sizeof *f->w->slices * (size_t)f->w->head.slice_count, err);
     }
     if (status == MO_OK) {
-        status = pass_on(f, f->tokens, sizeof *f->tokens * (size_t)f->head.tokens, err);
+        status = pass_on(f, f->w->tokens, sizeof *f->w->tokens * (size_t)f->w->head.tokens, err);
     }
     if (status != MO_OK) {
         return status;
     }
-    return good ? pass_on(f, x, sizeof(float) * (size_t)(f->head.tokens * width), err)
-                : pass_on(f, &f->result, sizeof f->result, err);
+    return good ? pass_on(f, x, sizeof(float) * (size_t)(f->w->head.tokens * width), err)
+                : pass_on(f, &f->w->result, sizeof f->w->result, err);
 }
 
 static mo_status do_step(follower *f, mo_error *err)
 {
-    const size_t bytes = sizeof(float) * (size_t)(f->head.tokens * f->engine->spec->width);
+    const size_t bytes = sizeof(float) * (size_t)(f->w->head.tokens * f->engine->spec->width);
     mo_status status = take_lists(f, err);
     if (status != MO_OK) {
         return status;
     }
-    if (f->head.status == MO_OK) {
+    if (f->w->head.status == MO_OK) {
         status = mo_link_receive(f->link, f->rank - 1, f->engine->space.x, bytes, false, err);
         if (status == MO_OK) {
             run_step(f);
         }
     } else {
-        status = mo_link_receive(f->link, f->rank - 1, &f->result, sizeof f->result, false, err);
+        status = mo_link_receive(f->link, f->rank - 1, &f->w->result, sizeof f->w->result, false, err);
     }
     return status == MO_OK ? send_step(f, err) : status;
 }
@@ -324,22 +348,22 @@ static mo_status do_save(follower *f, mo_error *err)
     mo_error own = {0};
     uint8_t *bytes = NULL;
     size_t size = 0;
-    const entry *e = find(f, f->head.number);
+    const entry *e = find(f, f->w->head.number);
     mo_status status = pass_head(f, err);
     if (status != MO_OK) {
         return status;
     }
-    f->result = (mo_wire_result){.rank = f->rank};
+    f->w->result = (mo_wire_result){.rank = f->rank};
     if (!e || !e->snapshot) {
         mo_fail(&own, e && e->error.status ? e->error.status : MO_ENOENT, "%s",
                 e && e->error.status ? e->error.detail : "the snapshot is not there");
     } else if (mo_snapshot_state(e->snapshot, &bytes, &size, &own) == MO_OK) {
-        f->result.rows = (int64_t)size;
+        f->w->result.rows = (int64_t)size;
     }
     if (own.status != MO_OK) {
         refuse(f, &own, false);
     }
-    status = mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+    status = mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
     if (status == MO_OK) {
         status = mo_link_send(f->link, 0, bytes, size, err);
     }
@@ -352,10 +376,10 @@ static mo_status do_save(follower *f, mo_error *err)
 
 static mo_status do_load(follower *f, mo_error *err)
 {
-    entry *e = find(f, f->head.number);
+    entry *e = find(f, f->w->head.number);
     const mo_model_spec *spec = f->engine->spec;
     mo_status status = pass_head(f, err);
-    if (status == MO_OK && (!e || !e->session || f->head.length < 0)) {
+    if (status == MO_OK && (!e || !e->session || f->w->head.length < 0)) {
         status = mo_fail(err, MO_EFORMAT, "rank 0 loads a session that is not there");
     }
     if (status != MO_OK) {
@@ -363,7 +387,7 @@ static mo_status do_load(follower *f, mo_error *err)
     }
     mo_state *state = &e->session->state;
     const size_t size = (size_t)mo_state_saved_part(state, spec->first_layer,
-                                                    spec->first_layer + spec->layer_count, f->head.length);
+                                                    spec->first_layer + spec->layer_count, f->w->head.length);
     uint8_t *bytes = malloc(size ? size : 1);
     if (!bytes) {
         return mo_fail(err, MO_ENOMEM, "no memory for a saved state of %zu bytes", size);
@@ -373,13 +397,13 @@ static mo_status do_load(follower *f, mo_error *err)
         free(bytes);
         return status;
     }
-    f->result = (mo_wire_result){.rank = f->rank};
+    f->w->result = (mo_wire_result){.rank = f->rank};
     e->error = (mo_error){0};
-    if (mo_state_restore(state, bytes, size, f->head.length, &e->error) != MO_OK) {
+    if (mo_state_restore(state, bytes, size, f->w->head.length, &e->error) != MO_OK) {
         refuse(f, &e->error, true);
     }
     free(bytes);
-    return mo_link_send(f->link, 0, &f->result, sizeof f->result, err);
+    return mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
 }
 
 /* ---- All of them ------------------------------------------------------------------------------- */
@@ -387,21 +411,40 @@ static mo_status do_load(follower *f, mo_error *err)
 /* *closed: rank 0 has closed the model. */
 static mo_status serve(follower *f, bool *closed, mo_error *err)
 {
-    mo_status status = mo_follower_head(f->link, &f->head, err);
-    if (status == MO_OK && f->head.order_count) {
+    f->w = f->w == &f->works[0] ? &f->works[1] : &f->works[0];
+    mo_status status = mo_link_flush_to(f->link, f->w->begun, err);
+    if (status == MO_OK) {
+        status = mo_follower_head(f->link, &f->w->head, err);
+    }
+    if (status == MO_OK && f->w->head.order_count) {
         status = take_orders(f, err);
     }
     if (status != MO_OK) {
         return status;
     }
-    switch (f->head.kind) {
+    switch (f->w->head.kind) {
     case MO_WIRE_STEP: return do_step(f, err);
     case MO_WIRE_SAVE: return do_save(f, err);
     case MO_WIRE_LOAD: return do_load(f, err);
-    case MO_WIRE_CLOSE: *closed = true; return f->head.order_count ? pass_head(f, err) : MO_OK;
+    case MO_WIRE_CLOSE: *closed = true; return f->w->head.order_count ? pass_head(f, err) : MO_OK;
     default:
-        return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%u)", f->rank - 1, f->head.kind);
+        return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%u)", f->rank - 1, f->w->head.kind);
     }
+}
+
+static void drop_all(follower *f)
+{
+    for (int i = 0; f && i < f->count; i++) {
+        mo_session_close(f->entries[i].session);
+        mo_snapshot_close(f->entries[i].snapshot);
+    }
+    for (int i = 0; f && i < 2; i++) {
+        free(f->works[i].orders);
+        free(f->works[i].tokens);
+        free(f->works[i].x);
+    }
+    free(f ? f->entries : NULL);
+    free(f);
 }
 
 mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
@@ -409,11 +452,13 @@ mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
     follower *f = calloc(1, sizeof *f);
     bool closed = false;
     mo_status status = MO_OK;
-    if (f) {
-        f->tokens = malloc(sizeof *f->tokens * (size_t)engine->batch);
+    for (int i = 0; i < 2 && f; i++) {
+        work *w = &f->works[i];
+        w->tokens = malloc(sizeof *w->tokens * (size_t)engine->batch);
+        w->x = malloc(sizeof *w->x * (size_t)(engine->batch * engine->spec->width));
     }
-    if (!f || !f->tokens) {
-        free(f);
+    if (!f || !f->works[0].tokens || !f->works[1].tokens || !f->works[0].x || !f->works[1].x) {
+        drop_all(f);
         status = mo_fail(err, MO_ENOMEM, "no memory for messages from other ranks");
         mo_link_fail(link, err);
         return status;
@@ -425,6 +470,7 @@ mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
     mo_link_watch(link, &engine->layers_run);
     while (status == MO_OK && !closed) {
         status = serve(f, &closed, err);
+        f->w->begun = mo_link_begun(link);
     }
     if (status == MO_OK) {
         status = mo_link_flush(link, err);
@@ -433,13 +479,6 @@ mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
     if (status != MO_OK) {
         mo_link_fail(link, err);
     }
-    for (int i = 0; i < f->count; i++) {
-        mo_session_close(f->entries[i].session);
-        mo_snapshot_close(f->entries[i].snapshot);
-    }
-    free(f->entries);
-    free(f->orders);
-    free(f->tokens);
-    free(f);
+    drop_all(f);
     return status;
 }

@@ -13,6 +13,16 @@ typedef struct orders {
     int count, limit;
 } orders;
 
+/* What is sent, until it has been. */
+typedef struct outgoing {
+    mo_wire_head head;
+    orders told;
+    mo_wire_slice slices[MO_WIRE_SLICES];
+    int32_t *tokens; /* [batch] */
+    float *x;        /* [batch][width] */
+    uint64_t begun;  /* sends, when all of it was on its way */
+} outgoing;
+
 struct mo_leader {
     mo_relay relay;
     mo_link *link;
@@ -23,11 +33,10 @@ struct mo_leader {
     int64_t numbers;
     bool untold; /* memory was out: others hold what nobody can name any more */
 
-    /* Of the message that is made, under the engine's lock: */
-    mo_wire_head head;
-    orders told;
-    mo_wire_slice slices[MO_WIRE_SLICES];
-    int32_t *tokens; /* [batch] */
+    /* Under the engine's lock: */
+    outgoing out[2]; /* in turn: one is made while the other is on its way */
+    int turn;
+    int unanswered; /* steps whose results are still to come */
     mo_wire_result result;
 };
 
@@ -90,16 +99,26 @@ static mo_status restore(void *owner, int64_t state, int64_t snapshot, int64_t l
 
 /* ---- Heads ------------------------------------------------------------------------------------- */
 
-/* Sends a head to rank 1, with the orders that are not told yet. What follows it is sent by the caller. */
-static mo_status send_head(mo_leader *l, mo_wire_kind kind, mo_error *err)
+/* What can be made now. */
+static mo_status next_outgoing(mo_leader *l, outgoing **out, mo_error *err)
 {
-    mo_status status = mo_link_flush(l->link, err); /* what is sent from here may change now */
-    if (status != MO_OK) {
-        return status;
-    }
+    outgoing *o = &l->out[l->turn];
+    *out = o;
+    return mo_link_flush_to(l->link, o->begun, err);
+}
+
+static void is_on_its_way(mo_leader *l, outgoing *o)
+{
+    o->begun = mo_link_begun(l->link);
+    l->turn = !l->turn;
+}
+
+/* Sends a head to rank 1, with the orders that are not told yet. What follows it is sent by the caller. */
+static mo_status send_head(mo_leader *l, outgoing *o, mo_wire_kind kind, mo_error *err)
+{
     pthread_mutex_lock(&l->lock);
-    const orders told = l->told;
-    l->told = l->pending;
+    const orders told = o->told;
+    o->told = l->pending;
     l->pending = told;
     l->pending.count = 0;
     const bool untold = l->untold;
@@ -108,14 +127,14 @@ static mo_status send_head(mo_leader *l, mo_wire_kind kind, mo_error *err)
         return mo_fail(err, MO_ENOMEM,
                        "memory was out when other ranks had to be told something; start anew");
     }
-    l->head.order = MO_WIRE_ORDER;
-    l->head.kind = kind;
-    l->head.serial = mo_link_next_serial(l->link);
-    l->head.order_count = l->told.count;
-    status = mo_link_send(l->link, 1, &l->head, sizeof l->head, err);
+    o->head.order = MO_WIRE_ORDER;
+    o->head.kind = kind;
+    o->head.serial = mo_link_next_serial(l->link);
+    o->head.order_count = o->told.count;
+    const mo_status status = mo_link_send(l->link, 1, &o->head, sizeof o->head, err);
     return status != MO_OK
                ? status
-               : mo_link_send(l->link, 1, l->told.list, sizeof *l->told.list * (size_t)l->told.count, err);
+               : mo_link_send(l->link, 1, o->told.list, sizeof *o->told.list * (size_t)o->told.count, err);
 }
 
 /* The answer of a rank; its failure becomes ours. */
@@ -129,23 +148,59 @@ static mo_status receive_result(mo_leader *l, int from, mo_error *err)
     return mo_fail(err, (mo_status)r->status, "rank %d: %.*s", r->rank, MO_WIRE_TEXT, r->detail);
 }
 
+/* Takes results until no more than `most` are to come. Those of pieces that failed say nothing new: what comes after them in their
+ * session fails with the same sentence. */
+static mo_status take_results(mo_leader *l, int most, mo_error *err)
+{
+    mo_status status = MO_OK;
+    while (status == MO_OK && l->unanswered > most) {
+        status =
+            mo_link_receive(l->link, mo_link_ranks(l->link) - 1, &l->result, sizeof l->result, false, err);
+        l->unanswered--;
+    }
+    return status;
+}
+
 /* ---- Steps ------------------------------------------------------------------------------------- */
 
-static void list_slices(mo_leader *l, const mo_forward *f)
+static void list_slices(outgoing *o, const mo_forward *f)
 {
     int64_t t = 0;
     for (int i = 0; i < f->slice_count; i++) {
         const mo_slice *s = &f->slices[i];
-        l->slices[i] = (mo_wire_slice){.state = s->state->number,
+        o->slices[i] = (mo_wire_slice){.state = s->state->number,
                                        .position = s->state->length,
                                        .count = s->count,
                                        .wanted = s->logits ? s->count - s->logits_from : 0,
                                        .prompt = s->prompt};
-        memcpy(l->tokens + t, s->tokens, sizeof *l->tokens * (size_t)s->count);
+        memcpy(o->tokens + t, s->tokens, sizeof *o->tokens * (size_t)s->count);
         t += s->count;
     }
-    l->head.slice_count = f->slice_count;
-    l->head.tokens = t;
+    o->head.slice_count = f->slice_count;
+    o->head.tokens = t;
+    memcpy(o->x, f->w->x, sizeof(float) * (size_t)(t * f->spec->width));
+}
+
+static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
+{
+    outgoing *o = NULL;
+    mo_status status = next_outgoing(l, &o, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    list_slices(o, f);
+    status = send_head(l, o, MO_WIRE_STEP, err);
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->slices, sizeof *o->slices * (size_t)f->slice_count, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->tokens, sizeof *o->tokens * (size_t)f->tokens, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->x, sizeof(float) * (size_t)(f->tokens * f->spec->width), err);
+    }
+    is_on_its_way(l, o);
+    return status;
 }
 
 /* The rows that came back, from the beginning of the stream to where their tokens are. */
@@ -166,23 +221,13 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
     const int last = mo_link_ranks(l->link) - 1;
     int slices;
     const int64_t rows = mo_logits_list(f, &slices), width = f->spec->width;
-    mo_status status = mo_link_flush(l->link, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    list_slices(l, f);
-    status = send_head(l, MO_WIRE_STEP, err);
-    if (status == MO_OK) {
-        status = mo_link_send(l->link, 1, l->slices, sizeof *l->slices * (size_t)f->slice_count, err);
+    mo_status status = send_step(l, f, err);
+    if (status == MO_OK && rows == 0) {
+        l->unanswered++;
+        return take_results(l, MO_WIRE_AHEAD, err);
     }
     if (status == MO_OK) {
-        status = mo_link_send(l->link, 1, l->tokens, sizeof *l->tokens * (size_t)f->tokens, err);
-    }
-    if (status == MO_OK) {
-        status = mo_link_send(l->link, 1, f->w->x, sizeof(float) * (size_t)(f->tokens * width), err);
-    }
-    if (status == MO_OK) { /* rows come back to where the stream was */
-        status = mo_link_flush(l->link, err);
+        status = take_results(l, 0, err);
     }
     if (status == MO_OK) {
         l->result = (mo_wire_result){0};
@@ -229,17 +274,33 @@ static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *er
 static mo_status save(void *owner, int64_t snapshot, uint8_t *out, size_t bytes, mo_error *err)
 {
     mo_leader *l = owner;
-    l->head.number = snapshot;
-    const mo_status status = send_head(l, MO_WIRE_SAVE, err);
+    outgoing *o = NULL;
+    mo_status status = next_outgoing(l, &o, err);
+    if (status == MO_OK) {
+        o->head.number = snapshot;
+        status = send_head(l, o, MO_WIRE_SAVE, err);
+        is_on_its_way(l, o);
+    }
+    if (status == MO_OK) {
+        status = take_results(l, 0, err);
+    }
     return status == MO_OK ? collect(l, out, bytes, err) : status;
 }
 
 static mo_status load(void *owner, const mo_state *state, int64_t length, const uint8_t *saved, mo_error *err)
 {
     mo_leader *l = owner;
-    l->head.number = state->number;
-    l->head.length = length;
-    mo_status status = send_head(l, MO_WIRE_LOAD, err);
+    outgoing *o = NULL;
+    mo_status status = next_outgoing(l, &o, err);
+    if (status == MO_OK) {
+        o->head.number = state->number;
+        o->head.length = length;
+        status = send_head(l, o, MO_WIRE_LOAD, err);
+        is_on_its_way(l, o);
+    }
+    if (status == MO_OK) {
+        status = take_results(l, 0, err);
+    }
     for (int r = 1; r < mo_link_ranks(l->link) && status == MO_OK; r++) {
         const size_t part = (size_t)mo_state_saved_part(state, l->first[r], l->first[r + 1], length);
         status = mo_link_send(l->link, r, saved, part, err);
@@ -264,11 +325,17 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
         l->link = link;
         l->engine = engine;
         l->first = malloc(sizeof *l->first * (ranks + 1));
-        l->tokens = malloc(sizeof *l->tokens * (size_t)engine->batch);
         l->pending = (orders){malloc(sizeof *l->pending.list * ORDERS), 0, ORDERS};
-        l->told = (orders){malloc(sizeof *l->told.list * ORDERS), 0, ORDERS};
     }
-    if (!l || !l->first || !l->tokens || !l->pending.list || !l->told.list) {
+    bool whole = l && l->first && l->pending.list;
+    for (int i = 0; i < 2 && whole; i++) {
+        outgoing *o = &l->out[i];
+        o->tokens = malloc(sizeof *o->tokens * (size_t)engine->batch);
+        o->x = malloc(sizeof *o->x * (size_t)(engine->batch * engine->spec->width));
+        o->told = (orders){malloc(sizeof *o->told.list * ORDERS), 0, ORDERS};
+        whole = o->tokens && o->x && o->told.list;
+    }
+    if (!whole) {
         mo_leader_close(l);
         return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
     }
@@ -292,14 +359,19 @@ void mo_leader_close(mo_leader *l)
     if (l) {
         mo_error err;
         if (l->engine && l->engine->relay) {
-            send_head(l, MO_WIRE_CLOSE, &err);
-            mo_link_flush(l->link, &err);
+            if (mo_link_flush(l->link, &err) == MO_OK && take_results(l, 0, &err) == MO_OK) {
+                send_head(l, &l->out[0], MO_WIRE_CLOSE, &err);
+                mo_link_flush(l->link, &err);
+            }
             l->engine->relay = NULL;
         }
         pthread_mutex_destroy(&l->lock);
+        for (int i = 0; i < 2; i++) {
+            free(l->out[i].told.list);
+            free(l->out[i].tokens);
+            free(l->out[i].x);
+        }
         free(l->pending.list);
-        free(l->told.list);
-        free(l->tokens);
         free(l->first);
         free(l);
     }

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-enum { SENDS = 8, BEATS_PER_TIMEOUT = 5, WHY_BYTES = 256 };
+enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, WHY_BYTES = 256 };
 
 /* What ranks tell each other while they live. */
 typedef struct beat {
@@ -33,7 +33,9 @@ struct mo_link {
     int64_t timeout_ns;
     void (*on_lost)(void *user, const char *why);
     void *user;
-    mo_net_message sends[SENDS], receive; /* of the thread that uses the link */
+    /* Of the thread that uses the link: */
+    mo_net_message sends[SENDS], receive;
+    uint64_t send_number[SENDS], begun;
 
     atomic_ullong moves, serial;
     _Atomic(const atomic_ullong *) watched;
@@ -162,15 +164,15 @@ static void abandon_all(mo_link *l)
     mo_transport_abandon(l->data, &l->receive);
 }
 
-/* Waits until the message has ended; NULL: until no send is under way. */
-static mo_status wait_for(mo_link *l, mo_net_message *m, mo_error *err)
+/* Waits until the message has ended; NULL: until no send before number `end` is under way. */
+static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
 {
     const int64_t began = mo_clock_ns();
     while (!atomic_load(&l->lost)) {
         bool under_way = m && !mo_transport_ended(l->data, m);
         look_at_sends(l);
         for (int i = 0; !m && i < SENDS; i++) {
-            under_way |= l->sends[i].state == MO_NET_UNDER_WAY;
+            under_way |= l->sends[i].state == MO_NET_UNDER_WAY && l->send_number[i] < end;
         }
         if (m && m->state == MO_NET_FAILED) {
             lose(l, &m->error);
@@ -183,14 +185,14 @@ static mo_status wait_for(mo_link *l, mo_net_message *m, mo_error *err)
     return mo_link_status(l, err);
 }
 
-static mo_net_message *free_send(mo_link *l)
+static int free_send(const mo_link *l)
 {
     for (int i = 0; i < SENDS; i++) {
         if (l->sends[i].state != MO_NET_UNDER_WAY) {
-            return &l->sends[i];
+            return i;
         }
     }
-    return NULL;
+    return -1;
 }
 
 mo_status mo_link_send(mo_link *l, int to, const void *data, size_t bytes, mo_error *err)
@@ -198,13 +200,15 @@ mo_status mo_link_send(mo_link *l, int to, const void *data, size_t bytes, mo_er
     const uint8_t *at = data;
     mo_status status = mo_link_status(l, err);
     while (status == MO_OK && bytes > 0) {
-        mo_net_message *m = free_send(l);
-        if (!m) {
-            m = &l->sends[0];
-            status = wait_for(l, m, err);
+        int slot = free_send(l);
+        if (slot < 0) {
+            slot = 0;
+            status = wait_for(l, &l->sends[slot], 0, err);
         }
         if (status == MO_OK) {
             const size_t piece = bytes < l->data->limit ? bytes : l->data->limit;
+            mo_net_message *m = &l->sends[slot];
+            l->send_number[slot] = l->begun++;
             *m = (mo_net_message){.peer = to, .data = (void *)at, .bytes = piece};
             mo_transport_send(l->data, m);
             at += piece;
@@ -217,7 +221,17 @@ mo_status mo_link_send(mo_link *l, int to, const void *data, size_t bytes, mo_er
 
 mo_status mo_link_flush(mo_link *l, mo_error *err)
 {
-    return wait_for(l, NULL, err);
+    return wait_for(l, NULL, UINT64_MAX, err);
+}
+
+uint64_t mo_link_begun(const mo_link *l)
+{
+    return l->begun;
+}
+
+mo_status mo_link_flush_to(mo_link *l, uint64_t begun, mo_error *err)
+{
+    return wait_for(l, NULL, begun, err);
 }
 
 mo_status mo_link_receive(mo_link *l, int from, void *data, size_t bytes, bool idle, mo_error *err)
@@ -230,7 +244,7 @@ mo_status mo_link_receive(mo_link *l, int from, void *data, size_t bytes, bool i
         const size_t piece = bytes < l->data->limit ? bytes : l->data->limit;
         l->receive = (mo_net_message){.peer = from, .data = at, .bytes = piece};
         mo_transport_receive(l->data, &l->receive);
-        status = wait_for(l, &l->receive, err);
+        status = wait_for(l, &l->receive, 0, err);
         mo_link_moved(l);
         at += piece;
         bytes -= piece;

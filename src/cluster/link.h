@@ -31,6 +31,9 @@ int mo_link_ranks(const mo_link *link);
 /* Begins to send; the bytes stay as they are until mo_link_flush(). Longer ones than the transport takes go in pieces. */
 mo_status mo_link_send(mo_link *link, int to, const void *data, size_t bytes, mo_error *err);
 mo_status mo_link_flush(mo_link *link, mo_error *err);
+/* How many sends were begun; and a flush of those before that, while later ones may still be under way. */
+uint64_t mo_link_begun(const mo_link *link);
+mo_status mo_link_flush_to(mo_link *link, uint64_t begun, mo_error *err);
 /* Waits for so many bytes. idle: they may take any time to come. */
 mo_status mo_link_receive(mo_link *link, int from, void *data, size_t bytes, bool idle, mo_error *err);
 

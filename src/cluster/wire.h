@@ -1,12 +1,19 @@
 /* Wire: what ranks of one model say to each other. Rank 0 leads; the others follow, each with the layers behind those of the rank
  * before it. Heads go from each rank to the next; an answer goes from the last back to rank 0, or from each to rank 0 where all
- * have something to say. All ranks have the same byte order and version, which the first words check. */
+ * have something to say. Steps whose rows nobody wants, pieces of prompts, are not waited for: at most MO_WIRE_AHEAD are under way, so that
+ * ranks work at several of them at once. All ranks have the same byte order and version, which the first words check. */
 #ifndef MO_CLUSTER_WIRE_H
 #define MO_CLUSTER_WIRE_H
 
 #include "moraine.h"
 
-enum { MO_WIRE_PROTOCOL = 1, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
+enum {
+    MO_WIRE_PROTOCOL = 1,
+    MO_WIRE_ORDER = 0x01020304,
+    MO_WIRE_TEXT = 512,
+    MO_WIRE_SLICES = 256,
+    MO_WIRE_AHEAD = 3
+};
 
 typedef enum mo_wire_kind {
     MO_WIRE_OPEN = 1, /* a model: all answer with a hello, get their share and answer with a result */
