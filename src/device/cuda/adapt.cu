@@ -32,11 +32,35 @@ static __device__ __forceinline__ const mo_dadapter_use *uses_of(const mo_op_ada
     return mo_at<const mo_dadapter_use>(op.uses) + token * MO_OP_USES;
 }
 
-static __device__ __forceinline__ float value_of(int type, const uint8_t *row, int64_t i)
+template <int TYPE> static __device__ __forceinline__ float value_of(const uint8_t *row, int i)
 {
-    return type == MO_F32   ? ((const float *)row)[i]
-           : type == MO_F16 ? mo_f16_to_f32(((const uint16_t *)row)[i])
+    return TYPE == MO_F32   ? ((const float *)row)[i]
+           : TYPE == MO_F16 ? mo_f16_to_f32(((const uint16_t *)row)[i])
                             : mo_bf16_to_f32(((const uint16_t *)row)[i]);
+}
+
+/* Values that are on their way at once: a chain that waits for each of them takes ten times as long. */
+#define LOWER_AHEAD 24
+#define ADAPT_AHEAD 16
+
+/* This lane's part of a row of A times x. */
+template <int TYPE>
+static __device__ __forceinline__ float lane_of(const uint8_t *a, const float *x, int cols)
+{
+    const int lane = threadIdx.x & 31;
+    float sum = 0.0f;
+    for (int first = lane; first < cols; first += 32 * LOWER_AHEAD) {
+        float v[LOWER_AHEAD], w[LOWER_AHEAD];
+        for (int n = 0; n < LOWER_AHEAD; n++) {
+            const bool there = first + 32 * n < cols;
+            v[n] = there ? value_of<TYPE>(a, first + 32 * n) : 0.0f;
+            w[n] = there ? x[first + 32 * n] : 0.0f;
+        }
+        for (int n = 0; n < LOWER_AHEAD; n++) {
+            sum = first + 32 * n < cols ? fmaf(v[n], w[n], sum) : sum;
+        }
+    }
+    return sum;
 }
 
 /* One row's u: a warp makes one value after the other. */
@@ -52,10 +76,9 @@ static __device__ __forceinline__ void lower_row(const mo_op_adapt &op, int64_t 
         const int64_t bytes = l.a ? l.a_bytes / l.rank : 0;
         for (int j = warp; l.a && j < l.rank; j += warps) {
             const uint8_t *a = mo_at<const uint8_t>(l.a + (mo_daddr)(expert * l.a_stride)) + j * bytes;
-            float sum = 0.0f;
-            for (int i = lane; i < op.cols; i += 32) {
-                sum = fmaf(value_of(l.type, a, i), x[i], sum);
-            }
+            float sum = l.type == MO_F32   ? lane_of<MO_F32>(a, x, op.cols)
+                        : l.type == MO_F16 ? lane_of<MO_F16>(a, x, op.cols)
+                                           : lane_of<MO_BF16>(a, x, op.cols);
             sum = mo_lane_sum(sum);
             if (lane == 0) {
                 mo_at<float>(op.u)[row * op.u_stride + l.u_at + j] = sum;
@@ -88,8 +111,16 @@ static __device__ __forceinline__ void adapt_value(const mo_op_adapt &op, int64_
             const float *u = mo_at<const float>(op.u) + row * op.u_stride + l.u_at;
             const float *b = mo_at<const float>(l.b + (mo_daddr)(expert * l.b_stride)) + i;
             float t = 0.0f;
-            for (int j = 0; j < l.rank; j++) {
-                t = fmaf(b[(int64_t)j * op.n], u[j], t);
+            for (int first = 0; first < l.rank; first += ADAPT_AHEAD) {
+                float v[ADAPT_AHEAD], w[ADAPT_AHEAD];
+                for (int j = 0; j < ADAPT_AHEAD; j++) {
+                    const bool there = first + j < l.rank;
+                    v[j] = there ? b[(int64_t)(first + j) * op.n] : 0.0f;
+                    w[j] = there ? u[first + j] : 0.0f;
+                }
+                for (int j = 0; j < ADAPT_AHEAD; j++) {
+                    t = first + j < l.rank ? fmaf(v[j], w[j], t) : t;
+                }
             }
             y = fmaf(mo_dlow_factor(&l, use[k].scale), t, y);
         }
