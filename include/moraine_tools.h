@@ -306,6 +306,9 @@ typedef struct mo_plan_options {
     int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
     mo_precision prompt_precision;                    /* likewise */
     int64_t vram_each[MO_DEVICES_MAX];                /* likewise */
+    const char *const *adapters;                      /* likewise */
+    int adapter_count;
+    int64_t adapter_bytes;
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);

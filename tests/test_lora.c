@@ -5,7 +5,9 @@
 #include "check.h"
 #include "folder.h"
 #include "lora_file.h"
+#include "moraine_tools.h"
 #include "oracle.h"
+#include "random.h"
 #include "sanitized.h"
 
 /* MoE; MoE with biases and sinks; dense; latent attention; factors and Mamba; gated delta rule with a shared expert. */
@@ -318,6 +320,43 @@ static void a_device_serves_sessions_with_and_without_adapters(void **state)
     mo_model_close(cpu);
 }
 
+/* Adapters of attention alone are part of a small step's programs, which are made anew when adapters come and go. */
+static void single_tokens_on_a_device_with_adapters_that_come_and_go(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"qwen3moe", "gpt-oss", "qwen35moe"};
+    static const int64_t vram[] = {0, 7 << 20}; /* all experts there; some served by the host */
+    for (int i = 0; i < (SANITIZED ? 1 : 3); i++) {
+        const oracle *o = find_model(some[i]);
+        mo_model_options options = settings();
+        float want[3][1024];
+        for (int side = 0; side < 3; side++) { /* the CPU first */
+            options.device = side ? "sim" : "none";
+            options.vram_bytes = side ? vram[side - 1] : 0;
+            options.adapter_bytes = 4 << 20;
+            mo_model *model = NULL;
+            if (mo_model_open(o->path, &options, &model, NULL) != MO_OK) {
+                assert_int_equal(side, 2);
+                continue;
+            }
+            for (int round = 0; round < 3; round++) { /* with it, without, with another scale */
+                mo_adapter *a = open_adapter(model, adapter_of(o, FIRST));
+                mo_session *s = open_session(model, &(mo_adapter_use){a, 1.0f - 0.75f * (float)round},
+                                             round == 1 ? 0 : 1);
+                feed(s, o->tokens, 12, 1);
+                if (side == 0) {
+                    memcpy(want[round], mo_session_logits(s), sizeof(float) * (size_t)o->vocab);
+                } else {
+                    same_bits(o, mo_session_logits(s), want[round], "token by token on a device");
+                }
+                mo_session_close(s);
+                mo_adapter_close(a);
+            }
+            mo_model_close(model);
+        }
+    }
+}
+
 /* ---- Sessions ---------------------------------------------------------------------------------- */
 
 static void scale_0_is_no_adapter_and_changing_begins_anew(void **state)
@@ -456,6 +495,46 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     mo_model_close(model);
 }
 
+/* Files from strangers: bytes changed anywhere, cut anywhere. They are refused, or they are adapters with other numbers. */
+static void damaged_files_do_no_harm(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_model_options options = settings();
+    mo_model *model = open_model(o, &options);
+    FILE *f = fopen(adapter_of(o, SECOND), "rb");
+    assert_non_null(f);
+    static uint8_t whole[1 << 20], changed[1 << 20];
+    const size_t size = fread(whole, 1, sizeof whole, f);
+    fclose(f);
+    assert_true(size > 1024 && size < sizeof whole);
+    const char *path = in_folder("damaged.gguf");
+    uint64_t seed = 3;
+    int refused = 0;
+    for (int round = 0; round < 200; round++) {
+        memcpy(changed, whole, size);
+        const size_t header = size / 8 < 16384 ? size / 8 : 16384; /* where changes matter most */
+        for (int64_t n = random_below(&seed, 4); n >= 0; n--) {
+            changed[random_below(&seed, (int64_t)(round % 8 ? header : size))] =
+                (uint8_t)(random_below(&seed, 3) ? random_next(&seed) : 0xFF);
+        }
+        f = fopen(path, "wb");
+        assert_non_null(f);
+        fwrite(changed, 1, round % 5 ? size : (size_t)random_below(&seed, (int64_t)size), f);
+        fclose(f);
+        mo_adapter *a = NULL;
+        mo_error err = {0};
+        if (mo_adapter_open(model, path, &a, &err) == MO_OK) {
+            mo_adapter_close(a);
+        } else {
+            assert_true(err.detail[0]);
+            refused++;
+        }
+    }
+    assert_true(refused > 40);
+    mo_model_close(model);
+}
+
 static void uses_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
@@ -520,6 +599,28 @@ static void the_plan_counts_adapters(void **state)
     assert_int_equal(mo_model_open(o->path, &options, &model, NULL), MO_EINVAL);
 }
 
+static void a_plan_of_a_file_counts_adapters(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const char *path = adapter_of(o, SECOND);
+    mo_plan_options ask = mo_plan_options_default();
+    mo_plan_report without, with;
+    mo_error err = {0};
+    ask.device = "none";
+    check_status(mo_plan_file(o->path, &ask, &without, sizeof without, &err), &err);
+    ask.adapters = &path;
+    ask.adapter_count = 1;
+    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    assert_true(with.other_bytes > without.other_bytes && with.work_bytes > without.work_bytes);
+    const int64_t bytes = with.other_bytes - without.other_bytes;
+    ask.adapter_bytes = 1 << 20;
+    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    assert_int_equal(with.other_bytes - without.other_bytes, bytes + (1 << 20));
+    path = o->path; /* no adapter */
+    assert_int_not_equal(mo_plan_file(o->path, &ask, &with, sizeof with, &err), MO_OK);
+}
+
 static int begin(void **state)
 {
     model_count = oracle_read(models);
@@ -546,7 +647,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(identity_knows_adapters_scales_and_order),
         cmocka_unit_test(an_adapter_of_another_model_is_refused_with_a_reason),
         cmocka_unit_test(uses_that_make_no_sense_are_refused),
+        cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(the_plan_counts_adapters),
+        cmocka_unit_test(a_plan_of_a_file_counts_adapters),
+        cmocka_unit_test(single_tokens_on_a_device_with_adapters_that_come_and_go),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -224,7 +224,10 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                 .kept_device_bytes = ask->kept_device_bytes,
                                 .threads = cores > 0 ? cores : 1,
                                 .interleave = kernels->interleave,
-                                .precision = means->precision};
+                                .precision = means->precision,
+                                .adapters = ask->adapters,
+                                .adapter_count = ask->adapter_count,
+                                .adapter_bytes = ask->adapter_bytes};
     return MO_OK;
 }
 
@@ -295,6 +298,8 @@ static mo_status check_options(const mo_plan_options *o, mo_error *err)
                                   .positions = o->positions,
                                   .kept_bytes = o->kept_bytes,
                                   .kept_device_bytes = o->kept_device_bytes,
+                                  .adapter_count = o->adapter_count,
+                                  .adapter_bytes = o->adapter_bytes,
                                   .kv = o->kv,
                                   .postfetch = o->postfetch,
                                   .prompt_precision = o->prompt_precision};

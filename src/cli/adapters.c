@@ -40,8 +40,11 @@ static bool add(const char *command, const char *text, size_t length, bool scale
     if (colon) {
         char *end;
         scale = strtof(colon + 1, &end);
-        if (end == colon + 1 || *end || !isfinite(scale)) {
+        if (end == colon + 1 || *end || isnan(scale)) {
             return refuse(command, path, "a number is needed behind the colon, as in FILE:0.5");
+        }
+        if (!isfinite(scale)) {
+            return refuse(command, path, "the number behind the colon is too large");
         }
         *colon = '\0';
     } else if (scaled) {

@@ -343,6 +343,7 @@ int cli_plan(int argc, char **argv)
          "probe "
          "writes it (this machine)",
          &ask.machine, 0, 0},
+        CLI_ADAPTER_OPTIONS(l.adapters),
         CLI_DEVICE_OPTIONS(l),
         {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
          &ask.cpu_moe, 0, 0},
@@ -374,6 +375,12 @@ int cli_plan(int argc, char **argv)
         !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, ask.vram_each, &ask.postfetch)) {
         return CLI_USAGE;
     }
+    mo_model_options named = mo_model_options_default();
+    if (!cli_adapters_set("plan", &l.adapters, &named)) {
+        return CLI_USAGE;
+    }
+    ask.adapters = named.adapters;
+    ask.adapter_count = named.adapter_count;
     if (!cli_check_writable("plan", "--svg", svg)) {
         return CLI_FAILED;
     }

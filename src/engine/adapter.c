@@ -165,7 +165,8 @@ mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *us
                            "an adapter belongs to the model that it was opened for, and to no other");
         }
         if (!isfinite(u->scale)) {
-            return mo_fail(err, MO_EINVAL, "the scale of the adapter %s is no number", u->adapter->lora.path);
+            return mo_fail(err, MO_EINVAL, "the scale of the adapter %s must be a finite number, not %g",
+                           u->adapter->lora.path, (double)u->scale);
         }
         for (int j = 0; j < i; j++) {
             if (uses[j].adapter == u->adapter) {

@@ -30,6 +30,9 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.hot_cache = loading->learning.hot_cache;
     o.threads = loading->threads;
     o.isa = loading->isa;
+    o.adapters = loading->adapters;
+    o.adapter_count = loading->adapter_count;
+    o.adapter_bytes = loading->adapter_bytes;
     return mo_plan_file(path, &o, out, sizeof *out, err);
 }
 
