@@ -1,5 +1,5 @@
-/* Launches of matrix-matrix products: strips (strip.cu) for few tokens; for more, panels (panel.cu) where a device has shared memory for them
- * and a format has one, else tiles (grouped.cu). Float matrices go by themselves (floats.cu). */
+/* Launches of matrix-matrix products, and the table of formats that have panels: strips (strip.cu) for few tokens; for more, panels (panel.cu)
+ * where a device has shared memory for them and a format has one, else tiles (grouped.cu). Float matrices go by themselves (floats.cu). */
 #include "base/status.h"
 #include "device/cuda/floats_launch.h"
 #include "device/cuda/panel_launch.h"
@@ -9,11 +9,35 @@
 enum {
     GRID_LIMIT = 65535, /* of y and z */
     STRIP_GROUP =
-        32, /* tokens of a group, on average, up to which strips are faster (measured, as the next two) */
+        32, /* tokens of a group, on average, up to which strips are faster than tiles (measured, as the next two) */
     STRIP_PRODUCT = 32, /* tokens of any product */
     STRIP_MOST = 64,    /* and of one whose rows are few */
     PANEL_COMPUTE = 80, /* from here on a block may have 99 KiB of shared memory */
 };
+
+/* ---- The table ---- */
+
+static const mo_panel_family k = {{"mo_panel_product_k_wide", "mo_panel_product_k_small"}},
+                             plain = {{"mo_panel_product_plain_wide", "mo_panel_product_plain_small"}};
+
+static const mo_product_row table[] = {
+    {MO_MXFP4, 24, "mo_panel_grouped_mxfp4", &plain}, {MO_NVFP4, 24, "mo_panel_grouped_nvfp4", &plain},
+    {MO_Q8_0, 24, "mo_panel_grouped_q8_0", &plain},   {MO_Q5_0, 24, "mo_panel_grouped_q5_0", &plain},
+    {MO_Q4_K, 24, "mo_panel_grouped_q4_k", &k},       {MO_Q5_K, 24, "mo_panel_grouped_q5_k", &k},
+    {MO_Q6_K, 32, "mo_panel_grouped_q6_k", &k},
+};
+
+const mo_product_row *mo_cuda_product_row(int32_t type)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (table[i].type == type) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- Tiles ---- */
 
 typedef struct shape {
     int rows, tokens, ahead, threads; /* as mo_shape in tile.cuh */
@@ -102,11 +126,13 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     }
     const int64_t row_tiles = tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
     const int64_t average = g->most < tiles_of(g->rows, g->count) ? g->most : tiles_of(g->rows, g->count);
-    if (average <= STRIP_GROUP && g->count <= GRID_LIMIT) {
+    const mo_product_row *row = compute >= PANEL_COMPUTE ? mo_cuda_product_row(g->matrix.type) : NULL;
+    if (average <= (row ? row->strips : STRIP_GROUP) && g->count <= GRID_LIMIT) {
         mo_cuda_launch_strip_grouped(g, out);
         return 1;
     }
-    if (compute >= PANEL_COMPUTE && mo_cuda_launch_panel_grouped(g, out)) {
+    if (row) {
+        mo_cuda_launch_panel_grouped(g, out);
         return 1;
     }
     const mo_tile_shape chosen = choose_shape(average, row_tiles, compute, sms);
