@@ -173,7 +173,7 @@ static places places_of(const mo_model *model)
     places p = {.count = 0};
     for (int l = 0; l < LAYERS; l++) {
         for (int e = 0; e < EXPERTS; e++) {
-            p.in[l][e] = mo_vram_find(model->gpu->experts.vram, l, e) != 0;
+            p.in[l][e] = mo_gpu_holds(model->gpu, l, e);
             p.count += p.in[l][e];
         }
     }

@@ -2,6 +2,8 @@
  * of one of them. The devices are simulated; MO_TEST_DEVICE=cuda takes the same GPU as often. */
 #include "gpu_case.h"
 
+#include <unistd.h>
+
 #include "api/model.h"
 #include "device/sim/sim.h"
 #include "gpu/objects.h"
@@ -231,6 +233,85 @@ static void several_sessions_share_steps(void **state)
     mo_model_close(model);
 }
 
+/* ---- The hot cache ---- */
+
+enum { HOT_TOKENS = SANITIZED ? 24 : 72 };
+
+static mo_model_options hot_options(const char *device)
+{
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 256;
+    o.batch = 32;
+    o.device = device;
+    o.learning.profile = "off";
+    return o;
+}
+
+/* Logits of the last token, and with `profile` what was counted. */
+static void run_hot(const mo_model_options *o, float *logits, int64_t vocab, char **profile,
+                    mo_device_report *report)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    int32_t tokens[HOT_TOKENS];
+    for (int i = 0; i < HOT_TOKENS; i++) {
+        tokens[i] = 5 + i * 37 % 200;
+    }
+    if (mo_model_open(MO_TEST_MODEL, o, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    mo_session *session = open_session(model, MO_KV_I16);
+    for (int n = 1; n <= HOT_TOKENS; n++) { /* so that they count as generated ones */
+        const mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n};
+        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        if (n % 16 == 0) {
+            assert_int_equal(mo_model_request_done(model, &err), MO_OK);
+        }
+    }
+    memcpy(logits, mo_session_logits(session), sizeof(float) * (size_t)vocab);
+    if (profile) {
+        assert_int_equal(mo_model_profile(model, profile, &err), MO_OK);
+    }
+    mo_model_device(model, report, sizeof *report);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+/* Each device has its part of it, within the budget of all; experts are exchanged while tokens are generated. */
+static void a_hot_cache_is_divided(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/moraine-several-XXXXXX";
+    char *profile = NULL;
+    mo_device_report r;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    mo_model_options o = hot_options("none");
+    mo_model *model = NULL;
+    assert_int_equal(mo_model_open(MO_TEST_MODEL, &o, &model, NULL), MO_OK);
+    mo_model_info about;
+    mo_model_describe(model, &about, sizeof about);
+    mo_model_close(model);
+    float *want = calloc((size_t)about.vocab, sizeof(float)),
+          *got = calloc((size_t)about.vocab, sizeof(float));
+    run_hot(&o, want, about.vocab, &profile, &r);
+    assert_int_equal(write(fd, profile, strlen(profile)), (ssize_t)strlen(profile));
+    close(fd);
+    o = hot_options(two);
+    o.learning.hot_cache.file = path;
+    o.learning.hot_cache.max_mib = 4;
+    o.learning.hot_cache.update_rate = 0.3;
+    run_hot(&o, got, about.vocab, NULL, &r);
+    assert_memory_equal(got, want, sizeof(float) * (size_t)about.vocab);
+    assert_true(r.slots > 0 && r.slot_bytes <= (int64_t)4 << 20 && r.hits > 0 && r.hits < r.asked);
+    assert_true(r.updates > 0);
+    unlink(path);
+    mo_free(profile);
+    free(want);
+    free(got);
+}
+
 /* ---- Faults ---- */
 
 /* Either device is lost, after so many of its ops and copies: the text goes on with the same bits. */
@@ -333,6 +414,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(layers_follow_memory),
         cmocka_unit_test(states_move_between_devices_and_ram),
         cmocka_unit_test(several_sessions_share_steps),
+        cmocka_unit_test(a_hot_cache_is_divided),
         cmocka_unit_test(a_lost_device_costs_speed_only),
         cmocka_unit_test(a_failed_copy_costs_time_only),
         cmocka_unit_test(names_that_make_no_list_are_refused),

@@ -163,8 +163,10 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
     *plan = placed->plan;
     plan->device = run->plan;
     *hot = means->hot;
-    if (hot->max_mib > 0) { /* of all together */
-        hot->max_mib = hot->max_mib * (run->end - run->first) / placed->needs.model.layers;
+    if (hot->file && hot->max_mib > 0) { /* of all together; a device whose share is nothing has no slots */
+        const int layers = placed->needs.model.layers;
+        hot->max_mib = hot->max_mib * run->end / layers - hot->max_mib * run->first / layers;
+        hot->file = hot->max_mib > 0 ? hot->file : NULL;
     }
     o->device = means->devices[run->card];
     o->first = run->first;

@@ -103,39 +103,42 @@ static mo_status place(const char *path, const mo_needs_options *needs, const mo
     return status;
 }
 
-/* The device with which alone a token is fastest, and how many there are then in a second. */
-static int fastest_card(const char *path, const mo_needs_options *needs, const mo_means *means, double *speed)
+/* The device with which alone a token is fastest, and how many there are then in a second. *alone: to plan in. */
+static int fastest_card(const char *path, const mo_needs_options *needs, const mo_means *means,
+                        mo_placed *alone, double *speed)
 {
     int best = 0;
     *speed = 0;
     for (int i = 0; i < means->card_count; i++) {
-        mo_placed alone;
         mo_error ignored = {0};
         const mo_plan_card *c = &means->cards[i];
-        if (place_on(path, needs, &c->limits, &c->rates, &alone, &ignored) == MO_OK &&
-            alone.plan.tokens_per_second > *speed) {
-            *speed = alone.plan.tokens_per_second;
+        if (place_on(path, needs, &c->limits, &c->rates, alone, &ignored) == MO_OK &&
+            alone->plan.tokens_per_second > *speed) {
+            *speed = alone->plan.tokens_per_second;
             best = i;
         }
-        mo_placed_drop(&alone);
+        mo_placed_drop(alone);
     }
     return best;
 }
 
 /* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. Who named several
- * hears of it. */
-static void settle_cards(const char *path, const mo_needs_options *needs, mo_means *means)
+ * hears of it. Plans are large: both are made beside the stack. */
+static mo_status settle_cards(const char *path, const mo_needs_options *needs, mo_means *means, mo_error *err)
 {
-    mo_placed shared;
+    mo_placed *shared = calloc(2, sizeof *shared);
+    if (!shared) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    }
     mo_error why = {0};
     int64_t asked;
-    const mo_status status = place(path, needs, means, &asked, &shared, &why);
-    const bool divided = status == MO_OK && shared.division->count > 1;
     double alone = 0;
     const bool named = !means->any_device;
-    const int best = divided && named ? 0 : fastest_card(path, needs, means, &alone);
-    if (!divided || (!named && shared.plan.tokens_per_second < WORTH_SHARING * alone)) {
-        const int card = status == MO_OK && !divided && named ? shared.division->run[0].card : best;
+    const mo_status status = place(path, needs, means, &asked, shared, &why);
+    const bool divided = status == MO_OK && shared->division->count > 1;
+    const int best = divided && named ? 0 : fastest_card(path, needs, means, shared + 1, &alone);
+    if (!divided || (!named && shared->plan.tokens_per_second < WORTH_SHARING * alone)) {
+        const int card = status == MO_OK && !divided && named ? shared->division->run[0].card : best;
         mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "of %d devices %s is used alone: %s",
                means->card_count, means->cards[card].rates.device,
                status != MO_OK ? why.detail
@@ -143,7 +146,9 @@ static void settle_cards(const char *path, const mo_needs_options *needs, mo_mea
                                : "the others are too small for a layer, or make a token slower");
         mo_means_use_card(means, card);
     }
-    mo_placed_drop(&shared);
+    mo_placed_drop(shared);
+    free(shared);
+    return MO_OK;
 }
 
 mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
@@ -152,10 +157,12 @@ mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_mea
     mo_error small = {0};
     int64_t asked = 0;
     mo_means_count_held(means);
-    if (means->card_count > 1) {
-        settle_cards(path, needs, means);
+    mo_status status = means->card_count > 1 ? settle_cards(path, needs, means, err) : MO_OK;
+    if (status != MO_OK) {
+        *out = (mo_placed){0};
+        return status;
     }
-    mo_status status = place(path, needs, means, &asked, out, &small);
+    status = place(path, needs, means, &asked, out, &small);
     if (status == MO_EDEVICE && means->any_device) {
         mo_means_drop_device(means, small.detail);
         mo_placed_drop(out);

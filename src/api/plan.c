@@ -2,6 +2,7 @@
 #include "moraine_tools.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/open.h"
@@ -311,17 +312,21 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
                        mo_error *err)
 {
     mo_plan_options o = defaults;
-    mo_plan_report report = {0};
     MO_OWN_ERROR(err)
+    mo_plan_report *report = calloc(1, sizeof *report); /* large, beside what plans take of the stack */
+    if (!report) {
+        return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    }
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
     if (status == MO_OK) {
         status = check_options(&o, err);
     }
     if (status == MO_OK) {
-        status = plan_file(path, &o, &report, err);
+        status = plan_file(path, &o, report, err);
     }
     if (status == MO_OK) {
-        mo_report_write(out, size, &report, sizeof report);
+        mo_report_write(out, size, report, sizeof *report);
     }
+    free(report);
     return status;
 }
