@@ -41,6 +41,32 @@ answers_are_the_same() {
     cmp "$scratch/alone" "$scratch/together" || return 1
     "$moraine" run "$model" -p 'And then?' -n 4 --temp 0 --threads 1 --session "$scratch/session" # begun by three, gone on with by one
 }
+server_answers() { # the second time from what it has kept; SIGTERM to rank 0 ends all
+    local port= i rank mpirun
+    ranks 2 serve "$model" --port 0 --threads 1 2>"$scratch/said" &
+    mpirun=$!
+    for i in $(seq 300); do
+        port=$(sed -n 's/.* ready .*http:\/\/[^:]*:\([0-9]*\).*/\1/p' "$scratch/said")
+        [ -z "$port" ] || break
+        sleep 0.1
+    done
+    python3 - "$port" <<'END' || return 1
+import json, sys, urllib.request
+asked = {"prompt": "Once upon a time there was a fox who", "n_predict": 8, "temperature": 0, "cache_prompt": True}
+def ask():
+    request = urllib.request.Request("http://127.0.0.1:%s/completion" % sys.argv[1], json.dumps(asked).encode())
+    return json.load(urllib.request.urlopen(request, timeout=60))
+first, second = ask(), ask()
+print(first, second)
+assert first["content"] and first["content"] == second["content"]
+END
+    for rank in $(pgrep -x moraine); do
+        if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=0$' "/proc/$rank/environ"; then
+            kill -TERM "$rank"
+        fi
+    done 2>/dev/null
+    wait "$mpirun" || { cat "$scratch/said"; return 1; }
+}
 stopped_rank_is_named() {
     local rank= i
     ranks 2 run "$model" -p 'Tell me a story.' -n 100000 --ignore-eos --ctx 65536 --threads 1 >"$scratch/text" 2>"$scratch/said" &
@@ -66,6 +92,7 @@ check "two ranks give the logits of one" logits_are_the_same 2
 check "three ranks give the logits of one" logits_are_the_same 3
 check "ranks keep their ceilings, with the logits of one" ceilings_hold
 check "answers and sessions are those of one rank" answers_are_the_same
+check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "what ranks cannot do is said" wrong_use_is_said
 echo "1..$number"
