@@ -966,7 +966,8 @@ MO_API mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *
 MO_API mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count,
                                      int64_t *experts, mo_error *err);
 
-/* Logits after the last token fed: `vocab` floats, valid until the next feed; NULL before the first. */
+/* Logits after the last token fed: `vocab` floats, valid until the next feed; NULL before the first. Where a device picked the token
+ * they are copied from there by the first call, which waits for a step that runs; NULL if that device is lost: feed again. */
 MO_API const float *mo_session_logits(const mo_session *session);
 MO_API int64_t mo_session_length(const mo_session *session);   /* tokens held */
 MO_API int64_t mo_session_computed(const mo_session *session); /* tokens the last feed computed */
@@ -982,7 +983,7 @@ MO_API void mo_session_cancel(mo_session *session);
 /* What a session holds, to go back to or to fork from: it may be restored into any session of the same model and format, and
  * outlives the session, but not its model. It shares the session's blocks: whoever writes into one that others hold gets a
  * copy of it first. So opening and restoring take microseconds, wait for no step of others (on a device that leaves layers to
- * the CPU: for the one that runs), and change no result. Several threads may restore from one at a time. */
+ * the CPU, or has the logits still: for the one that runs), and change no result. Several threads may restore from one at a time. */
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);

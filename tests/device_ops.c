@@ -5,9 +5,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "device/rank.h"
 #include "device_case.h"
 #include "numeric/block.h"
 #include "numeric/half.h"
@@ -822,7 +824,19 @@ static void build_logits(box *b, mo_op *op, int variant)
     op->kind = MO_OP_LOGITS;
     o->count = counts[variant % 6];
     o->cap = variant % 2 ? 30.0f : 0.0f;
+    if (variant % 3) {
+        o->cols = (int32_t)o->count;
+        o->count *= variant % 3;
+    }
     float *x = box_filled(b, o->count, variant);
+    if (variant % 3) { /* of several that are the best, or 0, the first */
+        for (int64_t i = o->cols / 3; i < o->cols && variant % 4 < 2; i += 7) {
+            x[i] = variant % 4 ? 40.0f : i % 2 ? -0.0f : 0.0f;
+        }
+        uint64_t *best = box_alloc(b, 8 * (o->count / o->cols));
+        memset(best, 0, (size_t)(8 * (o->count / o->cols)));
+        o->best = box_address(b, best);
+    }
     x[o->count - 1] = variant % 8 == 4 ? INFINITY : x[o->count - 1];
     o->x = box_address(b, x);
     uint32_t *bad = box_alloc(b, 4);
@@ -841,6 +855,14 @@ static void reference_logits(box *b, const mo_op *op)
         if (!isfinite(x[i])) {
             *(uint32_t *)box_at(b, o->bad) = 1;
         }
+    }
+    for (int64_t row = 0; o->best && row < o->count / o->cols; row++) {
+        const float *of = x + row * o->cols;
+        int64_t top = 0;
+        for (int64_t i = 1; i < o->cols; i++) {
+            top = of[i] > of[top] ? i : top;
+        }
+        ((uint64_t *)box_at(b, o->best))[row] = mo_rank_of(of[top], (uint32_t)top);
     }
 }
 

@@ -238,7 +238,15 @@ static void draw_logits(uint64_t draw)
     begin(draw);
     mo_op op = {.kind = MO_OP_LOGITS};
     op.logits = (mo_op_logits){
-        .count = ONE_OF(1, 255, 257, 1000), .bad = zero_word(), .cap = chance(50) ? 30.0f : 0.0f};
+        .count = ONE_OF(1, 255, 257, 1000, 5001), .bad = zero_word(), .cap = chance(50) ? 30.0f : 0.0f};
+    if (chance(60)) {
+        const int rows = 1 + below(3);
+        op.logits.cols = (int32_t)op.logits.count;
+        op.logits.count *= rows;
+        uint64_t *best = take(8 * rows);
+        memset(best, 0, sizeof *best * (size_t)rows);
+        op.logits.best = at(best);
+    }
     op.logits.x = floats(op.logits.count);
     if (chance(30) && op.logits.cap == 0.0f) {
         ((float *)(uintptr_t)op.logits.x)[below((int)op.logits.count)] = INFINITY;
@@ -596,7 +604,8 @@ static void draw_latent_attend(uint64_t draw)
     check(&op, draw, "attend latent rows");
 }
 
-static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t window)
+/* more: chunks that the op is told of and no token has, as programs for longer texts have them. */
+static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t window, int more)
 {
     mo_op op = {.kind = MO_OP_ATTEND};
     mo_op_attend *o = &op.attend;
@@ -611,7 +620,7 @@ static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t 
                         .kv = (int)n.kv,
                         .scale = 0.2f};
     o->gated = below(2);
-    o->chunks = (int)(s->last / mo_kv_chunk(n.kv)) + 1 + below(3);
+    o->chunks = (int)(s->last / mo_kv_chunk(n.kv)) + 1 + below(3) + more;
     o->q = floats((int64_t)s->tokens * n.heads * n.k_len * (o->gated ? 2 : 1));
     o->sinks = floats_or_none(n.heads);
     o->apart = s->tokens > MO_OP_SMALL && s->tokens == s->slice_count;
@@ -631,7 +640,22 @@ static void draw_attend(uint64_t draw)
     const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 4), ONE_OF(20, 300, 1100));
     const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
     make_cache(&s, &n, window, 4);
-    draw_attend_of(draw, &s, n, window);
+    draw_attend_of(draw, &s, n, window, 0);
+}
+
+/* After so many chunks that what they leave is merged by way of shared memory. */
+static void draw_attend_far(uint64_t draw)
+{
+    begin(draw);
+    const bool farther = draw % 4 == 0; /* than a block has threads */
+    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = chance(30) ? MO_KV_Q8_0 : MO_KV_I16};
+    n.heads = n.kv_heads * ONE_OF(1, 3);
+    n.k_len = n.v_len = farther ? 32 : ONE_OF(64, 96, 128, 256);
+    sessions s = draw_sessions(ONE_OF(1, 2), 1, ONE_OF(300, 4300, 6000));
+    s.places[0].position = farther ? 16500 + below(300) : s.places[0].position;
+    s.last = s.last > s.places[0].position + 1 ? s.last : s.places[0].position + 1;
+    make_cache(&s, &n, 0, 1);
+    draw_attend_of(draw, &s, n, 0, 33);
 }
 
 /* Many tokens: tiles of queries. */
@@ -646,7 +670,7 @@ static void draw_attend_many(uint64_t draw)
     }
     n.heads = n.heads > 9 ? n.kv_heads : n.heads;
     make_cache(&s, &n, window, 40);
-    draw_attend_of(draw, &s, n, window);
+    draw_attend_of(draw, &s, n, window, 0);
 }
 
 /* Many sessions with a token each. */
@@ -658,7 +682,7 @@ static void draw_attend_apart(uint64_t draw)
     const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
     n.heads = n.heads > 9 ? n.kv_heads : n.heads;
     make_cache(&s, &n, window, 1);
-    draw_attend_of(draw, &s, n, window);
+    draw_attend_of(draw, &s, n, window, 0);
 }
 
 /* ---- Delta rule ------------------------------------------------------------------------------- */
@@ -925,6 +949,7 @@ DRAWN(choose, 60)
 DRAWN(arrange, 60)
 DRAWN(heads, 50)
 DRAWN(attend, 60)
+DRAWN(attend_far, 6)
 DRAWN(attend_many, 40)
 DRAWN(attend_apart, 24)
 DRAWN(latent, 30)
@@ -987,6 +1012,7 @@ int main(void)
         cmocka_unit_test(heads),
         cmocka_unit_test(choice_of_no_numbers),
         cmocka_unit_test(attend),
+        cmocka_unit_test(attend_far),
         cmocka_unit_test(attend_many),
         cmocka_unit_test(attend_apart),
         cmocka_unit_test(convolve),

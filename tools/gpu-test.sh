@@ -12,6 +12,7 @@ echo "== models"
 MO_TEST_DEVICE=cuda "$tests/test_gpu"
 MO_TEST_DEVICE=cuda "$tests/test_gpu_streaming"
 MO_TEST_DEVICE=cuda "$tests/test_gpu_batch"
+MO_TEST_DEVICE=cuda "$tests/test_gpu_logits"
 MO_TEST_DEVICE=cuda "$tests/test_cold"
 MO_TEST_DEVICE=cuda "$tests/test_hot_cache_device"
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with 12 GB of free space: a model of true size as well

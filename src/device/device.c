@@ -302,7 +302,10 @@ static void check_op(const mo_op *op)
         break;
     case MO_OP_EXPERTS_IN:
     case MO_OP_EXPERTS_DOWN: assert(op->experts.work && op->experts.most >= 0); break;
-    case MO_OP_LOGITS: assert(op->logits.count >= 0); break;
+    case MO_OP_LOGITS:
+        assert(op->logits.count >= 0);
+        assert(!op->logits.best || (op->logits.cols > 0 && op->logits.count % op->logits.cols == 0));
+        break;
     case MO_OP_PUBLISH:
         assert(op->publish.ranges >= 0 && op->publish.ranges <= MO_OP_RANGES);
         for (int i = 0; i < op->publish.ranges; i++) {

@@ -425,13 +425,15 @@ typedef struct mo_op_experts {
     int32_t unused;
 } mo_op_experts;
 
-/* x = softcap(x) when cap > 0; *bad is set to 1 where one is not finite. */
+/* x = softcap(x) when cap > 0; *bad is set to 1 where one is not finite. best: 0, or uint64[rows], each of which becomes the largest
+ * of itself and of what mo_rank_of() says of the row; what it says of numbers that are not finite means nothing. */
 typedef struct mo_op_logits {
-    mo_daddr x;
+    mo_daddr x; /* float[rows][cols] */
     int64_t count;
     mo_daddr bad;
     float cap;
-    int32_t unused;
+    int32_t cols; /* with best alone: count is rows * cols */
+    mo_daddr best;
 } mo_op_logits;
 
 /* Copies the ranges (multiples of 4 bytes), then writes *sequence into *flag, in this order for any observer. */

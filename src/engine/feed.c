@@ -137,10 +137,13 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
         mo_session_end_conversation(s);
     }
     if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
-        if (f->sampler) {
-            mo_pick_run(&s->pick, s->logits, s->engine->spec->vocab);
+        const float *row = f->sampler ? mo_session_row(s) : NULL;
+        if (row) {
+            mo_pick_run(&s->pick, row, s->engine->spec->vocab);
         }
-        return MO_OK; /* nothing new: the logits are there */
+        if (row || !f->sampler) {
+            return MO_OK; /* nothing new: the logits are there */
+        }
     }
     s->has_logits = false;
     const int64_t keep = common < f->count ? common : f->count - 1;

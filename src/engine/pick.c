@@ -1,5 +1,10 @@
 #include "engine/pick.h"
 
+bool mo_pick_plain(const mo_pick *pick)
+{
+    return !pick->mask && !pick->late_mask && !pick->logprobs && mo_sampler_plain(pick->sampler);
+}
+
 void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab)
 {
     const uint32_t *mask = pick->late_mask ? pick->late_mask(pick->user) : pick->mask;

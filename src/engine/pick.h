@@ -14,6 +14,7 @@ typedef struct mo_pick {
     int64_t recent_count;
     bool logprobs; /* the next four are wanted */
     int top_wanted;
+    bool made;     /* a device has found the token */
     int32_t token; /* -1: none was allowed */
     float logprob;
     int top_count;
@@ -22,6 +23,12 @@ typedef struct mo_pick {
 
 /* Draws from a row of vocab logits. */
 void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab);
+
+/* Is the likeliest token what it draws, and nothing else wanted? Whoever knows that one need not hand over the row. */
+bool mo_pick_plain(const mo_pick *pick);
+
+/* Does a sampler without a mask take the likeliest token as it is? */
+bool mo_sampler_plain(const mo_sampler *sampler);
 
 /* The size of the vocabulary that a sampler was opened for. */
 int64_t mo_sampler_vocab(const mo_sampler *sampler);

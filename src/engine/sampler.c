@@ -205,11 +205,16 @@ static bool penalizes(const mo_sampler_options *set)
            (set->repeat_penalty != 1.0f || set->presence_penalty != 0.0f || set->frequency_penalty != 0.0f);
 }
 
+bool mo_sampler_plain(const mo_sampler *s)
+{
+    return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set);
+}
+
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
                         size_t count)
 {
     const bool greedy = s->set.temperature == 0.0f;
-    if (greedy && !mask && !s->set.bias_count && !penalizes(&s->set)) {
+    if (!mask && mo_sampler_plain(s)) {
         return mo_likeliest(logits, s->vocab);
     }
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/growing.h"
+#include "base/log.h"
 #include "base/status.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
@@ -173,9 +174,23 @@ uint64_t mo_session_need(const mo_session *session, int64_t count)
                      : 0;
 }
 
+const float *mo_session_row(const mo_session *s)
+{
+    const mo_state *state = &s->state;
+    mo_error err = {0};
+    if (!s->has_logits) {
+        return NULL;
+    }
+    if (state->gpu_session && state->accelerator->bring_logits(state, &err) != MO_OK) {
+        mo_log(MO_LOG_WARN, "device", "the logits of a session cannot be read: %s", err.detail);
+        return NULL;
+    }
+    return s->logits;
+}
+
 const float *mo_session_logits(const mo_session *session)
 {
-    return session->has_logits ? session->logits : NULL;
+    return mo_session_row(session);
 }
 
 int64_t mo_session_length(const mo_session *session)

@@ -45,6 +45,9 @@ int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool a
 /* How many of `count` positions a step may have that keeps the logits of all. */
 int64_t mo_session_rows(const mo_model_spec *spec, int64_t count);
 
+/* The logits after the last token, as mo_session_logits() gives them. */
+const float *mo_session_row(const mo_session *s);
+
 /* Another text begins, or none: what this one touched is recorded as one prompt. */
 void mo_session_end_conversation(mo_session *s);
 

@@ -63,8 +63,9 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     mo_engine *engine = session->engine;
     /* What the session holds stays as it is, but it has to know that it shares it now. */
     mo_state *state = (mo_state *)&session->state;
+    const float *row = mo_session_row(session);
     *out = NULL;
-    mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, session->has_logits);
+    mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, row != NULL);
     if (!s) {
         return mo_fail(err, MO_ENOMEM, "no memory for a snapshot of %lld positions",
                        (long long)state->length);
@@ -93,8 +94,8 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     s->on_device = state->gpu_session != NULL;
     s->context = state->context;
     memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)state->length);
-    if (s->logits) {
-        memcpy(s->logits, session->logits, sizeof(float) * (size_t)s->vocab);
+    if (s->logits && row) {
+        memcpy(s->logits, row, sizeof(float) * (size_t)s->vocab);
     }
     *out = s;
     return MO_OK;
@@ -316,6 +317,9 @@ mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snaps
     }
     if (status != MO_OK) {
         return status;
+    }
+    if (session->state.gpu_session) { /* its memory for them is written here */
+        session->state.accelerator->forget_logits(&session->state);
     }
     memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)length);
     session->has_logits = snapshot->logits && length == snapshot->mark.length;

@@ -234,7 +234,7 @@ static void pick_some(void *ctx, int64_t begin, int64_t end, int thread)
     const picks *p = ctx;
     for (int64_t i = begin; i < end; i++) {
         const mo_slice *s = &p->slices[i];
-        if (s->pick && s->logits && s->logits_from < s->count) {
+        if (s->pick && !s->pick->made && s->logits && s->logits_from < s->count) {
             mo_pick_run(s->pick, s->logits + (s->count - 1 - s->logits_from) * p->vocab, p->vocab);
         }
     }
@@ -245,7 +245,7 @@ static void pick_all(mo_pool *pool, const mo_slice *slices, int count, int64_t v
 {
     int wanted = 0;
     for (int i = 0; i < count; i++) {
-        wanted += slices[i].pick != NULL;
+        wanted += slices[i].pick && !slices[i].pick->made;
     }
     picks p = {slices, vocab};
     if (wanted > 1) {

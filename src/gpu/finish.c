@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "engine/logits.h"
 #include "gpu/batch.h"
-#include "gpu/session.h"
+#include "gpu/logits.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
 {
@@ -46,9 +46,9 @@ static bool own_row(const mo_gpu *gpu, const mo_forward *forward, int32_t token,
     return row == mo_gpu_session_of(s->state, gpu)->logits;
 }
 
-/* Rows `at` to `at + count` of the list, which the device made one after the other from `from` on, to those who want them. */
-static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, int64_t count, mo_daddr from,
-                            mo_error *err)
+/* Rows `at` to `at + count` of a list of `all`, which the device made one after the other from `from` on, to those who want them now. */
+static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, int64_t count, int64_t all,
+                            mo_daddr from, mo_error *err)
 {
     const size_t bytes = sizeof(float) * (size_t)gpu->core.spec->vocab;
     const int32_t *token = forward->w->logits_token + at;
@@ -57,6 +57,10 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
     bool staged = false;
     for (int64_t i = 0, rows; i < count && status == MO_OK; i += rows) {
         const bool own = own_row(gpu, forward, token[i], row[i]);
+        if (mo_gpu_logits_stays(gpu, forward, token[i], row[i], all)) {
+            rows = 1;
+            continue;
+        }
         for (rows = 1; !own && i + rows < count && token[i + rows] == token[i] + rows &&
                        !own_row(gpu, forward, token[i + rows], row[i + rows]);
              rows++) { /* neighbours are staged by one copy */
@@ -97,11 +101,14 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
         for (rows = 1; rows < GPU_LOGITS && at + rows < count && token[at + rows] == token[at] + rows;
              rows++) {
         }
+        const int64_t place = count <= GPU_LOGITS_KEPT ? at : 0;
         p.count = 0;
-        mo_gpu_ops_logits(&p, token[at], rows);
+        mo_gpu_ops_logits(&p, token[at], rows, place);
         status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
         if (status == MO_OK) {
-            status = fetch_rows(gpu, forward, at, rows, gpu->scratch.logits, err);
+            const mo_daddr from =
+                gpu->scratch.logits + (mo_daddr)(sizeof(float) * (size_t)(place * gpu->core.spec->vocab));
+            status = fetch_rows(gpu, forward, at, rows, count, from, err);
         }
     }
     return status;
@@ -116,7 +123,7 @@ static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
         count ? gpu->scratch.logits +
                     (mo_daddr)(sizeof(float) * (size_t)(forward->w->logits_token[0] * gpu->core.spec->vocab))
               : 0;
-    return fetch_rows(gpu, forward, 0, count, from, err);
+    return fetch_rows(gpu, forward, 0, count, count, from, err);
 }
 
 /* What layers chose, for those who count or listen. Those that were served were counted then. */
@@ -219,6 +226,9 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
         tell_choices(gpu, forward);
     } else if (status == MO_OK) {
         status = mo_gpu_batch_tell(gpu, forward, err);
+    }
+    if (status == MO_OK && last) {
+        mo_gpu_logits_end(gpu, forward, small);
     }
     return status;
 }

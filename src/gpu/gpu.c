@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "gpu/logits.h"
 #include "gpu/objects.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
@@ -208,6 +209,8 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
         .open_session = mo_gpu_session_open,
         .close_session = mo_gpu_session_close,
         .adopt_logits = mo_gpu_session_adopt,
+        .bring_logits = mo_gpu_logits_bring,
+        .forget_logits = mo_gpu_logits_forget,
         .settle = mo_gpu_session_settle,
         .copy = mo_gpu_session_copy,
         .pool = mo_gpu_session_pool,

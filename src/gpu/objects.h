@@ -55,10 +55,12 @@ typedef struct mo_gpu {
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
     mo_gpu_cold cold;                            /* which layers' blocks are in RAM */
-    mo_gpu_order order;                          /* of the layer that a batch computes */
-    uint64_t number;                             /* of the step */
-    uint64_t steps;                              /* that ended well */
-    mo_meter *meter;                             /* of the main stream; NULL: nobody has asked yet */
+    /* Whose row of logits is where it was made, by place; NULL: nobody's. In turns (gpu/logits.h). */
+    struct mo_gpu_session *kept_logits[GPU_LOGITS_KEPT];
+    mo_gpu_order order; /* of the layer that a batch computes */
+    uint64_t number;    /* of the step */
+    uint64_t steps;     /* that ended well */
+    mo_meter *meter;    /* of the main stream; NULL: nobody has asked yet */
     struct mo_gpu *head,
         *next;       /* the device with the first layers; the one with those that follow, NULL: none */
     int part, parts; /* its number in the row; of the head, how many there are */

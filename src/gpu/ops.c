@@ -80,22 +80,27 @@ void mo_gpu_ops_hand_back(mo_gpu_ops *p, int from, int to)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* Logits of `rows` tokens from token `first` on; the stream was normed for the output. */
-void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows)
+/* The stream was normed for the output. */
+void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place)
 {
+    const int64_t vocab = p->core->spec->vocab;
+    const int layers = p->core->spec->layer_count;
+    const mo_daddr y = p->scratch->logits + (mo_daddr)(place * vocab * (int64_t)sizeof(float));
     mo_op_product *op = mo_gpu_op_product(p, mo_dacts_from(mo_gpu_in_of(p), first));
     op->tokens = (int32_t)rows;
-    mo_gpu_op_multiply(op, &p->core->output, p->scratch->logits, p->core->spec->vocab);
+    mo_gpu_op_multiply(op, &p->core->output, y, vocab);
     mo_gpu_ops_adapt_rows(p, &p->core->spec->output,
                           &(mo_op_adapt){.in = mo_dacts_from(mo_gpu_in_of(p), first).x,
                                          .in_rows = (int32_t)rows,
                                          .rows = (int32_t)rows,
                                          .first = (int32_t)first,
-                                         .y = p->scratch->logits,
-                                         .stride = p->core->spec->vocab});
+                                         .y = y,
+                                         .stride = vocab});
     mo_gpu_op_add(p, MO_OP_LOGITS)->logits =
-        (mo_op_logits){.x = p->scratch->logits,
-                       .count = rows * p->core->spec->vocab,
-                       .bad = mo_gpu_bad(p->scratch, p->core->spec->layer_count, true),
-                       .cap = p->core->spec->softcap};
+        (mo_op_logits){.x = y,
+                       .count = rows * vocab,
+                       .bad = mo_gpu_bad(p->scratch, layers, true),
+                       .cap = p->core->spec->softcap,
+                       .cols = (int32_t)vocab,
+                       .best = p->scratch->step + (mo_daddr)(4 * (mo_gpu_best_at(layers) + 2 * place))};
 }

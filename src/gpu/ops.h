@@ -48,7 +48,7 @@ void mo_gpu_ops_await(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
 /* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
-void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows);
+void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place);
 /* One brick's rows by a worklist of its own. */
 void mo_gpu_ops_brick(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* The same, but the CPU has computed gate and up. */

@@ -109,7 +109,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
     r->side_down = cut(c, batch * width, sizeof(float));
     r->side_weight = cut(c, batch, sizeof(float));
-    r->logits = cut(c, GPU_LOGITS * r->core->spec->vocab, sizeof(float));
+    r->logits = cut(c, GPU_LOGITS_KEPT * r->core->spec->vocab, sizeof(float));
     mo_gpu_wide_size(&r->wide, r->core, batch);
     r->wide.rounded = cut(c, r->wide.row_bytes, 1);
     r->wide.matrices = cut(c, r->wide.matrix_bytes, 1);

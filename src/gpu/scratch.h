@@ -10,7 +10,8 @@
 enum {
     GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     GPU_SHARED = 64,         /* most tokens of a larger one of which the CPU computes some of the experts */
-    GPU_LOGITS = 32,         /* rows of logits made at once */
+    GPU_LOGITS = 32,         /* rows of logits made at once, */
+    GPU_LOGITS_KEPT = 64,    /* and of a step that there is space for */
 };
 
 /* Offsets in the step's block for a number of tokens. */
@@ -39,8 +40,9 @@ typedef struct mo_gpu_pinned {
     float *shared_in,
         *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens */
     float *logits;    /* [GPU_LOGITS][vocab] */
-    uint32_t *bad;    /* [2 * layers + 2], and what the device waited for replies: [layers] nanoseconds */
-    uint8_t *works;   /* worklists of fetched experts, one per stage */
+    uint32_t *
+        bad; /* [2 * layers + 2], what the device waited for replies: [layers] nanoseconds, and best tokens */
+    uint8_t *works; /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
     mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
     int32_t *picks, *row_of; /* these three side by side, as on the device */
@@ -97,10 +99,14 @@ static inline mo_daddr mo_gpu_bad(const mo_gpu_scratch *s, int layer, bool cache
     return s->step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
 }
 
-/* Behind them, what it waited for the host's reply. */
+/* Behind them, what it waited for the host's reply; then the best token of each row of logits, a uint64 each. Words. */
+static inline int64_t mo_gpu_best_at(int layers)
+{
+    return (3 * (int64_t)layers + 2 + 1) / 2 * 2;
+}
 static inline int64_t mo_gpu_bad_words(int layers)
 {
-    return 3 * (int64_t)layers + 2;
+    return mo_gpu_best_at(layers) + 2 * GPU_LOGITS_KEPT;
 }
 static inline mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer)
 {

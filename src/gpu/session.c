@@ -131,10 +131,21 @@ static mo_status open_tables(mo_gpu *head, mo_state *state, mo_error *err)
     return status;
 }
 
+void mo_gpu_session_drop_row(mo_gpu *gpu, mo_gpu_session *s)
+{
+    for (int i = 0; i < GPU_LOGITS_KEPT && atomic_load(&s->kept); i++) {
+        if (gpu->kept_logits[i] == s) {
+            gpu->kept_logits[i] = NULL;
+            atomic_store(&s->kept, false);
+        }
+    }
+}
+
 static void close_tables(mo_gpu *head, mo_state *state)
 {
     for (mo_gpu *gpu = head; gpu; gpu = gpu->next) {
         mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+        mo_gpu_session_drop_row(gpu, s);
         if (s->logits) {
             mo_device_release(gpu->memory.device, s->logits);
         }

@@ -14,6 +14,7 @@ typedef struct mo_gpu_session {
     uint64_t changes; /* of the state's tables, up to when that was; */
     bool sent;        /* and whether it has arrived */
     float *logits;    /* the session's own row, pinned in place; NULL: it could not be */
+    atomic_bool kept; /* what belongs there is on the device still (gpu/logits.h); changes in turns */
     /* The layers that the CPU computes have their newest state in RAM, of positions from hosted_from on. */
     bool hosted;
     int64_t hosted_from;
@@ -33,6 +34,9 @@ mo_status mo_gpu_session_settle(mo_state *state, mo_error *err);
 mo_status mo_gpu_session_copy(void *gpu, mo_blocks *to, const mo_blocks *from, int64_t length, bool to_device,
                               mo_error *err);
 mo_block_pool *mo_gpu_session_pool(void *gpu, mo_kv_type kv);
+
+/* In a turn, on one device: what it keeps of the session's logits (gpu/logits.h) is of no use any more, or has arrived. */
+void mo_gpu_session_drop_row(mo_gpu *gpu, mo_gpu_session *s);
 
 /* Before a step, in this order: its states get the blocks that it writes (MO_ENOMEM: none is free, and they hold what they
  * held; another failure may leave one of them empty); */

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "gpu/batch.h"
 #include "gpu/finish.h"
+#include "gpu/logits.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
 #include "gpu/share.h"
@@ -256,6 +257,9 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     if (status == MO_OK) {
         mo_forward_begin(forward);
         status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, small, err);
+    }
+    if (status == MO_OK && mo_gpu_core_last(&gpu->core)) {
+        status = mo_gpu_logits_begin(gpu, forward, err);
     }
     if (status == MO_OK) {
         status = send_block(gpu, forward, err);

@@ -7,6 +7,7 @@ enum {
     MANY = 64,    /* tokens from which half of the threads hold a short row */
     ACTIVATE_THREADS = 256,
     LOGITS_THREADS = 256,
+    LOGITS_EACH = 8,         /* logits of a thread */
     PUBLISH_ONE = 64 * 1024, /* bytes that one block copies */
     PUBLISH_PIECE = 16 * 1024,
     PUBLISH_BLOCKS = 64,
@@ -104,6 +105,18 @@ static int await(const mo_op_await *o, mo_cuda_launch *out)
     return 1;
 }
 
+/* Blocks (some of a row, row). */
+static int logits(const mo_op_logits *o, mo_cuda_launch *out)
+{
+    const int64_t cols = o->best ? o->cols : o->count;
+    *out =
+        (mo_cuda_launch){.kernel = "mo_logits",
+                         .prelaunch = true,
+                         .grid = {pieces(cols, LOGITS_THREADS * LOGITS_EACH), (uint32_t)(o->count / cols), 1},
+                         .block = {LOGITS_THREADS, 1, 1}};
+    return 1;
+}
+
 int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     (void)compute;
@@ -111,12 +124,7 @@ int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch 
     switch (op->kind) {
     case MO_OP_STREAM: return op->stream.tokens > 0 ? stream(&op->stream, out, err) : 0;
     case MO_OP_ACTIVATE: return op->activate.rows > 0 ? activate(&op->activate, out) : 0;
-    case MO_OP_LOGITS:
-        *out = (mo_cuda_launch){.kernel = "mo_logits",
-                                .prelaunch = true,
-                                .grid = {pieces(op->logits.count, LOGITS_THREADS), 1, 1},
-                                .block = {LOGITS_THREADS, 1, 1}};
-        return op->logits.count > 0 ? 1 : 0;
+    case MO_OP_LOGITS: return op->logits.count > 0 ? logits(&op->logits, out) : 0;
     case MO_OP_PUBLISH: return publish(&op->publish, out);
     case MO_OP_AWAIT: return await(&op->await, out);
     default:

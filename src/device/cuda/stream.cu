@@ -2,6 +2,7 @@
  * host. */
 #include "device/cuda/activation.cuh"
 #include "device/cuda/row.cuh"
+#include "device/rank.h"
 
 /* ---- The stream: one thread block per token --------------------------------------------------- */
 
@@ -393,20 +394,51 @@ MO_KERNEL(mo_activate_odd, mo_op_activate)
 
 /* ---- Logits ----------------------------------------------------------------------------------- */
 
+/* The largest of all threads' ranks joins what there is. */
+static __device__ __forceinline__ void keep_best(uint64_t *best, uint64_t rank)
+{
+    __shared__ uint64_t warps[32];
+    for (int s = 16; s >= 1; s /= 2) {
+        const uint64_t other = __shfl_xor_sync(MO_FULL, rank, s);
+        rank = other > rank ? other : rank;
+    }
+    if ((threadIdx.x & 31) == 0) {
+        warps[threadIdx.x / 32] = rank;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int i = 1; i < (int)blockDim.x / 32; i++) {
+            rank = warps[i] > rank ? warps[i] : rank;
+        }
+        atomicMax((unsigned long long *)best, (unsigned long long)rank);
+    }
+}
+
+/* Blocks (some of a row, row). */
 MO_KERNEL(mo_logits, mo_op_logits)
 {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t cols = op.best ? op.cols : op.count;
+    const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float *row = mo_at<float>(op.x) + blockIdx.y * cols;
+    uint64_t rank = 0;
+    bool bad = false;
     mo_grid_begin();
-    if (i >= op.count) {
-        return;
+    MO_UNROLL(4)
+    for (int64_t i = first; i < cols; i += (int64_t)gridDim.x * blockDim.x) {
+        float x = row[i];
+        if (op.cap > 0.0f) {
+            x = op.cap * mo_tanh(x / op.cap);
+            row[i] = x;
+        }
+        const uint64_t here = mo_rank_of(x, (uint32_t)i);
+        rank = here > rank ? here : rank;
+        bad |= mo_not_finite(x);
     }
-    float x = mo_at<float>(op.x)[i];
-    if (op.cap > 0.0f) {
-        x = op.cap * mo_tanh(x / op.cap);
-        mo_at<float>(op.x)[i] = x;
-    }
-    if (op.bad && mo_not_finite(x)) {
+    if (op.bad && bad) {
         *mo_at<volatile uint32_t>(op.bad) = 1;
+    }
+    if (op.best) {
+        keep_best(mo_at<uint64_t>(op.best) + blockIdx.y, rank);
     }
 }
 

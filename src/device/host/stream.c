@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "device/host/ops.h"
+#include "device/rank.h"
 #include "numeric/merge.h"
 
 /* Values of a row that needs no memory of its own: a step of a usual model allocates nothing. */
@@ -173,6 +174,7 @@ mo_status mo_op_host_logits(mo_op_job *job, const mo_op_logits *o)
     }
     float *x = mo_op_floats(job, "x", o->x, o->count);
     uint32_t *bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    uint64_t *best = o->best ? mo_op_part_or_none(job, "best", o->best, 8 * (o->count / o->cols)) : NULL;
     if (job->status != MO_OK) {
         return job->status;
     }
@@ -181,6 +183,11 @@ mo_status mo_op_host_logits(mo_op_job *job, const mo_op_logits *o)
     }
     if (bad && !job->k->finite(x, o->count)) {
         mo_op_set_bad(bad, 1);
+    }
+    for (int64_t i = 0; best && i < o->count; i++) {
+        const uint64_t rank = mo_rank_of(x[i], (uint32_t)(i % o->cols));
+        uint64_t *row = &best[i / o->cols];
+        *row = rank > *row ? rank : *row;
     }
     return MO_OK;
 }

@@ -1,0 +1,101 @@
+#include "gpu/logits.h"
+
+#include <string.h>
+
+#include "device/rank.h"
+#include "engine/logits.h"
+
+static mo_daddr row_at(const mo_gpu *gpu, int64_t place)
+{
+    return gpu->scratch.logits + (mo_daddr)(place * gpu->core.spec->vocab * (int64_t)sizeof(float));
+}
+
+static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
+{
+    mo_gpu_session *s = gpu->kept_logits[place];
+    mo_status status = mo_copy_out(gpu->link.main, s->logits, row_at(gpu, place),
+                                   sizeof(float) * (size_t)gpu->core.spec->vocab, err);
+    if (status == MO_OK) {
+        status = mo_dstream_wait(gpu->link.main, err);
+    }
+    if (status == MO_OK) {
+        mo_gpu_session_drop_row(gpu, s);
+    }
+    return status;
+}
+
+mo_status mo_gpu_logits_begin(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    int slices;
+    const bool makes = mo_logits_list(forward, &slices) > 0;
+    mo_status status = MO_OK;
+    for (int i = 0; i < forward->slice_count; i++) {
+        mo_gpu_session_drop_row(gpu, mo_gpu_session_of(forward->slices[i].state, gpu));
+    }
+    for (int i = 0; i < GPU_LOGITS_KEPT && makes && status == MO_OK; i++) {
+        status = gpu->kept_logits[i] ? bring(gpu, i, err) : MO_OK;
+    }
+    return status;
+}
+
+mo_pick *mo_gpu_logits_stays(const mo_gpu *gpu, const mo_forward *forward, int32_t token, const float *row,
+                             int64_t count)
+{
+    const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
+    const bool own = row == mo_gpu_session_of(s->state, gpu)->logits;
+    return own && count <= GPU_LOGITS_KEPT && s->pick && mo_pick_plain(s->pick) ? s->pick : NULL;
+}
+
+void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small)
+{
+    int slices;
+    const int64_t count = mo_logits_list(forward, &slices);
+    const uint32_t *best = gpu->scratch.pinned.bad + mo_gpu_best_at(gpu->core.spec->layer_count);
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t token = forward->w->logits_token[i];
+        const int64_t place = small ? token : i;
+        mo_pick *pick = mo_gpu_logits_stays(gpu, forward, token, forward->w->logits_row[i], count);
+        if (pick) {
+            mo_gpu_session *s = mo_gpu_session_of(forward->slices[forward->w->slice_of[token]].state, gpu);
+            uint64_t rank;
+            memcpy(&rank, best + 2 * place, sizeof rank);
+            pick->token = mo_rank_token(rank);
+            pick->made = true;
+            gpu->kept_logits[place] = s;
+            atomic_store(&s->kept, true);
+        }
+    }
+}
+
+/* The device that makes logits. */
+static mo_gpu *last_of(mo_gpu *head)
+{
+    return mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
+}
+
+mo_status mo_gpu_logits_bring(const mo_state *state, mo_error *err)
+{
+    mo_gpu *head = state->accelerator->owner, *gpu = last_of(head);
+    const mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+    mo_status status = MO_OK;
+    if (!atomic_load(&s->kept)) {
+        return MO_OK;
+    }
+    mo_gpu_turn_begin(&head->turn);
+    for (int i = 0; i < GPU_LOGITS_KEPT && status == MO_OK; i++) {
+        status = gpu->kept_logits[i] == s ? bring(gpu, i, err) : MO_OK;
+    }
+    mo_gpu_turn_end(&head->turn);
+    return status;
+}
+
+void mo_gpu_logits_forget(const mo_state *state)
+{
+    mo_gpu *head = state->accelerator->owner, *gpu = last_of(head);
+    mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+    if (atomic_load(&s->kept)) {
+        mo_gpu_turn_begin(&head->turn);
+        mo_gpu_session_drop_row(gpu, s);
+        mo_gpu_turn_end(&head->turn);
+    }
+}

@@ -1,0 +1,22 @@
+/* Logits that stay on the device, of several the last: rows of the last step's whose sessions had their token found there. A row is copied when somebody
+ * asks for it, or when the next step makes others in its place and its session is not in that step. Private to the gpu's files. */
+#ifndef MO_GPU_LOGITS_H
+#define MO_GPU_LOGITS_H
+
+#include "gpu/session.h"
+
+/* In a turn, before a step: rows of its own sessions are of no use any more; if it makes logits, those of others are brought to RAM. */
+mo_status mo_gpu_logits_begin(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+
+/* May the row of a token stay, and who picks it? NULL: it has to be copied. `count`: rows of the step. */
+mo_pick *mo_gpu_logits_stays(const mo_gpu *gpu, const mo_forward *forward, int32_t token, const float *row,
+                             int64_t count);
+
+/* After a step that ended well: the picks of rows that stay are made. */
+void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small);
+
+/* As mo_accelerator has them. */
+mo_status mo_gpu_logits_bring(const mo_state *state, mo_error *err);
+void mo_gpu_logits_forget(const mo_state *state);
+
+#endif
