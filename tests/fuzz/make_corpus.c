@@ -1,9 +1,10 @@
-/* Writes the seeds of fuzz_gguf into a folder: small files that reach every branch of the reader. */
+/* Writes the seeds of fuzz_gguf into a folder: small files that reach every branch of the reader; and those of fuzz_lora into another. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "gguf/write.h"
 #include "support/gguf_file.h"
+#include "support/lora_file.h"
 
 static const char *folder;
 
@@ -125,13 +126,28 @@ static void seed_split(void)
     mo_gguf_writer_destroy(w);
 }
 
+/* Adapters of the model that fuzz_lora loads. */
+static void seed_adapters(const char *to)
+{
+    static const lora_recipe recipes[] = {{.parts = lora_attention, .rank = 2, .alpha = 4, .seed = 1},
+                                          {.parts = lora_all, .rank = 1, .half = true, .seed = 2}};
+    for (int i = 0; i < 2; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/adapter%d.gguf", to, i);
+        saved(lora_file_make(MO_TEST_DATA "/oracle/qwen3moe.gguf", path, &recipes[i]), path);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: make_corpus FOLDER\n");
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: make_corpus FOLDER [FOLDER of adapters]\n");
         return 2;
     }
     folder = argv[1];
+    if (argc == 3) {
+        seed_adapters(argv[2]);
+    }
     seed_values();
     seed_formats();
     seed_experts();
