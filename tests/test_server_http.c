@@ -393,6 +393,46 @@ static void bodies_that_are_too_large_are_refused(void **state)
     close(fd);
 }
 
+/* Many clients that send large bodies slowly fill no more memory than a few of them would. */
+static void bodies_together_are_bounded(void **state)
+{
+    (void)state;
+    enum { MANY = 12, BYTES = 1000000 }; /* of which 8 times 1 MiB are taken */
+    int fds[MANY];
+    char *rest = malloc(BYTES);
+    memset(rest, ' ', BYTES);
+    for (int i = 0; i < MANY; i++) {
+        char header[128];
+        fds[i] = dial();
+        snprintf(header, sizeof header,
+                 "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+                 BYTES);
+        send_text(fds[i], header);
+        send_bytes(fds[i], rest, BYTES - 1); /* all but the end */
+    }
+    srv_http_report report;
+    const double end = now() + 60;
+    do { /* more has been sent than is taken */
+        usleep(1000);
+        srv_http_describe(http, &report);
+    } while (report.refused == 0 && now() < end);
+    assert_true(report.body_bytes <= 9 << 20);
+    int refused = 0;
+    for (int i = 0; i < MANY; i++) {
+        send_bytes(fds[i], rest, 1);
+        const char *answer = receive(fds[i], NULL, 20);
+        refused += strstr(answer, " 429 ") != NULL;
+        close(fds[i]);
+    }
+    free(rest);
+    assert_true(refused >= 1 && refused < MANY);
+    const int fd = dial(); /* and then there is room again */
+    send_text(fd,
+              "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
+    check_answer(receive(fd, NULL, 5), 200, NULL);
+    close(fd);
+}
+
 static void what_can_be_read_in_two_ways_is_refused(void **state)
 {
     (void)state;
@@ -1013,6 +1053,7 @@ int main(int argc, char **argv)
         UNIT(chunked_bodies_are_put_together),
         UNIT(expect_is_answered_first),
         UNIT(bodies_that_are_too_large_are_refused),
+        UNIT(bodies_together_are_bounded),
         UNIT(what_can_be_read_in_two_ways_is_refused),
         UNIT(a_request_without_host_is_answered_once),
         UNIT(zero_bytes_in_headers_are_refused),

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "sanitized.h"
 #include "server/body.h"
 #include "server/choice.h"
 #include "server/conversation.h"
@@ -105,6 +106,39 @@ static void bodies_that_are_no_object_are_refused(void **state)
     snprintf(deep + length, sizeof deep - length, "}");
     assert_false(read_body(deep, &fault));
     assert_non_null(strstr(fault.message, "deep"));
+}
+
+/* A body of some megabytes must not become gigabytes of values. */
+static void bodies_of_too_many_values_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        int most; /* of them */
+    } cases[] = {{"1,", SRV_JSON_COST}, {"[],", SRV_JSON_COST / 4}, {"{\"a\":1},", SRV_JSON_COST / 11}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t length = strlen(cases[i].value);
+        for (int more = 0; more < 2; more++) {
+            const size_t count = (size_t)cases[i].most + (more ? 16 : -16);
+            char *text = malloc(count * length + 32), *at = text + sprintf(text, "{\"a\":[");
+            srv_fault fault = {0};
+            for (size_t n = 0; n < count; n++, at += length) {
+                memcpy(at, cases[i].value, length);
+            }
+            sprintf(at - 1, "]}"); /* in the place of the last comma */
+            const mo_text body = {text, strlen(text)};
+            json_t *root = NULL;
+            if (more) {
+                assert_false(srv_body_read(body, &root, &fault));
+                assert_non_null(strstr(fault.message, "too many values"));
+                assert_null(srv_body_json(body));
+            } else if (!SANITIZED) {
+                assert_true(srv_body_read(body, &root, &fault));
+                json_decref(root);
+            }
+            free(text);
+        }
+    }
 }
 
 static void half_surrogates_are_mended(void **state)
@@ -949,6 +983,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_that_are_no_object_are_refused),
+        cmocka_unit_test(bodies_of_too_many_values_are_refused),
         cmocka_unit_test(half_surrogates_are_mended),
         cmocka_unit_test(numbers_of_any_size_are_numbers),
         cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_body),

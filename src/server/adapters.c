@@ -1,5 +1,6 @@
 /* Adapters: llama-server's endpoint that lists the adapters of a model and sets the scales that requests begin with. */
 #include "server/asked_model.h"
+#include "server/body.h"
 #include "server/json_text.h"
 #include "server/parameters.h"
 #include "server/server.h"
@@ -39,7 +40,7 @@ static void set_scales(srv_server *server, srv_request *q)
         return;
     }
     const int count = srv_model_adapters(model, adapters);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const srv_place list = srv_place_root(root, &fault);
     if (!root) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "a list of ids and scales is needed");

@@ -149,6 +149,7 @@ void srv_arrival_on_completed(void *user, struct MHD_Connection *connection, voi
         return;
     }
     *context = NULL;
+    atomic_fetch_sub(&h->bodies, (int64_t)a->body_kept);
     srv_connections_idle(h->connections, srv_arrival_number(connection));
     srv_exchange_drop(a->q, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     free(a);

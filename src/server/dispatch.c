@@ -6,7 +6,8 @@
 
 #include "server/listener.h"
 
-enum { STREAM_BLOCK = 32 << 10 };
+/* BODIES: so many times the largest one may be held for all requests together. */
+enum { STREAM_BLOCK = 32 << 10, BODIES = 8 };
 
 /* ---- Answers ---- */
 
@@ -106,16 +107,34 @@ static void dispatch(srv_arrival *a, struct MHD_Connection *connection)
     }
 }
 
+/* What all clients have sent together is bounded too: who sends more then is refused, and what came of it makes room. */
+static void keep_body(srv_arrival *a, const char *data, size_t size, uint64_t limit)
+{
+    const bool crowded = atomic_load(&a->http->bodies) > BODIES * (int64_t)limit;
+    if (srv_exchange_body(a->q, data, size, crowded ? 0 : limit)) {
+        atomic_fetch_add(&a->http->bodies, (int64_t)size);
+        a->body_kept += size;
+        return;
+    }
+    atomic_fetch_sub(&a->http->bodies, (int64_t)a->body_kept);
+    a->body_kept = 0;
+    if (crowded) {
+        srv_arrival_refuse(a, SRV_FAULT_QUEUE, "too many large requests are on their way; try again later");
+    } else {
+        a->close = true;
+        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body has more than the %lld bytes that are taken",
+                           (long long)limit);
+    }
+}
+
 static enum MHD_Result take_body(srv_arrival *a, struct MHD_Connection *connection, const char *data,
                                  size_t *size)
 {
     const uint64_t limit = (uint64_t)a->http->o.body_bytes;
     a->body_seen += *size;
     srv_connections_body(a->http->connections, srv_arrival_number(connection), a->body_seen);
-    if (!a->refused && !srv_exchange_body(a->q, data, *size, limit)) {
-        a->close = true;
-        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body has more than the %lld bytes that are taken",
-                           (long long)limit);
+    if (!a->refused) {
+        keep_body(a, data, *size, limit);
     }
     *size = 0;
     /* A little more is read so that the client gets its answer; who sends without end is cut off. */

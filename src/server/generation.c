@@ -2,6 +2,7 @@
 #include "server/generation.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include "server/thinking.h"
 #include "server/trace.h"
 #include "server/unserved.h"
+
+enum { LARGE_BODY = 4 << 20 };
 
 /* ---- Open and close ---- */
 
@@ -66,6 +69,7 @@ srv_generation *srv_generation_open(srv_server *server, srv_request *request, sr
     g->parameters = srv_parameters_default();
     g->created = (int64_t)time(NULL);
     g->begun_ns = srv_request_begun_ns(request);
+    g->large = srv_request_body(request).length > LARGE_BODY;
     if (!srv_body_read(srv_request_body(request), &g->root, &g->fault) || !hold_model(g)) {
         srv_generation_refuse(g);
         return NULL;
@@ -102,7 +106,11 @@ void srv_generation_close(srv_generation *g)
     json_decref(g->history.before);
     json_decref(g->root);
     pthread_mutex_destroy(&g->lock);
+    const bool large = g->large;
     free(g);
+    if (large) {
+        malloc_trim(0); /* or what the largest request took stays with the process */
+    }
 }
 
 void srv_generation_refuse(srv_generation *g)

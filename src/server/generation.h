@@ -46,6 +46,7 @@ struct srv_generation {
 
     /* What was asked. */
     json_t *root;
+    bool large; /* the body */
     srv_fault fault;
     srv_parameters parameters;
     srv_tools tools;

@@ -45,6 +45,7 @@ typedef struct srv_http_report {
     uint64_t requests, refused, abandoned; /* answered; with 4xx by the listener itself; whose clients left */
     uint64_t status[6];                    /* answers by hundreds: status[2] of 2xx */
     uint64_t bytes_in, bytes_out;
+    int64_t body_bytes; /* of requests that have come and are not answered */
 } srv_http_report;
 void srv_http_describe(srv_http *http, srv_http_report *out);
 

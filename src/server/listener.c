@@ -181,6 +181,7 @@ void srv_http_describe(srv_http *h, srv_http_report *out)
     *out = (srv_http_report){.requests = h->requests,
                              .refused = h->refused,
                              .abandoned = h->abandoned,
+                             .body_bytes = h->bodies,
                              .bytes_in = h->bytes_in,
                              .bytes_out = h->bytes_out};
     for (int i = 0; i < 6; i++) {

@@ -23,6 +23,8 @@ struct srv_http {
     pthread_cond_t ended;
     int64_t open; /* requests that have not been freed */
 
+    _Atomic int64_t bodies; /* bytes of those that have come and are not answered */
+
     _Atomic uint64_t requests, refused, abandoned, status[6], bytes_in, bytes_out;
 };
 
@@ -39,7 +41,7 @@ typedef struct srv_arrival {
     bool closes;      /* it ends after it anyway: the client said so */
     bool local;       /* by a unix socket */
     char origin[256]; /* may read the answer; "": none */
-    uint64_t body_seen;
+    uint64_t body_seen, body_kept;
 } srv_arrival;
 
 /* ---- arrival.c: connections and their requests come and go. Callbacks of libmicrohttpd; user: the srv_http ---- */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "server/asked_model.h"
+#include "server/body.h"
 #include "server/server.h"
 #include "server/status.h"
 
@@ -41,7 +42,7 @@ static void set_perf(srv_server *server, srv_request *q)
     if (!model) {
         return;
     }
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const char *mode = json_string_value(json_object_get(root, "mode"));
     if (!mode || (strcmp(mode, "full") != 0 && strcmp(mode, "update") != 0 && strcmp(mode, "off") != 0)) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "mode", "full, update or off is needed");
@@ -118,8 +119,7 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
         }
         return json;
     }
-    root = body.length > 0 ? json_loadb(body.data, body.length, 0, NULL)
-                           : json_loads(query ? query : "", 0, NULL);
+    root = body.length > 0 ? srv_body_json(body) : json_loads(query ? query : "", 0, NULL);
     if (json_is_object(root)) {
         *keep = json_is_true(json_object_get(root, "save_to_disk"));
         json_object_del(root, "save_to_disk");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/asked_model.h"
+#include "server/body.h"
 #include "server/events.h"
 #include "server/expert_map.h"
 #include "server/running.h"
@@ -32,7 +33,7 @@ static void events(srv_server *server, srv_request *q)
 static void cancel(srv_server *server, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const char *id = json_string_value(json_object_get(root, "id"));
     if (!id) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "id", "the id of an answer is needed, as its client got it");

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/body.h"
 #include "server/metadata.h"
 #include "server/model_json.h"
 #include "server/server.h"
@@ -97,7 +98,7 @@ static json_t *model_info(const mo_file *file, bool verbose)
 static void show(srv_server *server, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "model"));
     name = name ? name : json_string_value(json_object_get(root, "name"));
     const bool verbose = json_is_true(json_object_get(root, "verbose"));
@@ -137,7 +138,7 @@ static void show(srv_server *server, srv_request *q)
 static void pull(srv_server *server, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "model"));
     name = name ? name : json_string_value(json_object_get(root, "name"));
     if (name && srv_models_find(srv_server_models(server), name) >= 0) {

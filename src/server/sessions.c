@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/asked_model.h"
+#include "server/body.h"
 #include "server/kept.h"
 #include "server/running.h"
 #include "server/server.h"
@@ -145,7 +146,7 @@ static void change_session(srv_server *server, srv_request *q)
     if (!model) {
         return;
     }
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     if (read_wanted(root, q, &wanted)) {
         srv_engine *engine = srv_model_engine(model);
         if (srv_engine_change_kept(engine, srv_request_part(q, 0), &wanted, id, &err) == MO_OK) {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "server/asked_model.h"
+#include "server/body.h"
 #include "server/server.h"
 #include "server/slot_file.h"
 #include "server/status.h"
@@ -166,7 +167,7 @@ static void change_slot(srv_server *server, srv_request *q)
         return;
     }
     const mo_text body = srv_request_body(q);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "filename"));
     const int index =
         strlen(part) < 4 && strspn(part, "0123456789") == strlen(part) ? srv_asked_index(server, q) : -2;

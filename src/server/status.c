@@ -1,6 +1,7 @@
 /* Status: see status.h. The endpoints of llama-server: models, props, metrics. */
 #include "server/status.h"
 #include "server/asked_model.h"
+#include "server/body.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void one_model(srv_server *server, srv_request *q)
 static json_t *read_name(srv_request *q, const char **name)
 {
     const mo_text body = srv_request_body(q);
-    json_t *root = json_loadb(body.data, body.length, 0, NULL);
+    json_t *root = srv_body_json(body);
     *name = json_string_value(json_object_get(root, "model"));
     if (!*name) {
         json_decref(root);
