@@ -85,6 +85,7 @@ stopped_rank_is_named() {
 wrong_use_is_said() {
     ! ranks 2 eval "$model" --tokens "$scratch/ids" --device sim 2>"$scratch/said" && cat "$scratch/said" &&
         grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
+    ! ranks 2 chat "$model" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'in run, serve, bench and eval alone' "$scratch/said" || return 1
     ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said"
 }
 

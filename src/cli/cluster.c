@@ -58,7 +58,16 @@ bool cli_cluster_begin(const char *command)
 {
     mo_cluster_options options = mo_cluster_options_default();
     mo_error err;
-    if (!can_be_divided(command) || !in_company()) {
+    if (!in_company()) {
+        return true;
+    }
+    if (strcmp(command, "chat") == 0 ||
+        strcmp(command, "trace") == 0) { /* each rank would run a model of its own */
+        fprintf(stderr, "moraine %s: several ranks share a model in run, serve, bench and eval alone\n",
+                command);
+        return false;
+    }
+    if (!can_be_divided(command)) {
         return true;
     }
     serves = strcmp(command, "serve") == 0;
