@@ -102,7 +102,7 @@ static void speed_grows_as_memory_does(void **state)
     for (int64_t vram = 8 * GIB; vram <= 40 * GIB; vram += 8 * GIB) {
         const mo_plan_card both[] = {card(vram, 900e9, 25e9), card(vram, 900e9, 25e9)};
         const mo_plan_card twice = card(2 * vram, 900e9, 25e9);
-        mo_plan_division d;
+        mo_plan_division d = {0};
         const mo_plan p = divided(&m, both, 2, true, &d);
         assert_int_equal(d.count, 2);
         check_runs(&m, both, &p, &d);
@@ -120,7 +120,7 @@ static void larger_cards_get_more_layers(void **state)
     const mo_plan_model m = listed();
     const mo_plan_card cards[] = {card(8 * GIB, 900e9, 25e9), card(24 * GIB, 900e9, 25e9),
                                   card(12 * GIB, 900e9, 25e9)};
-    mo_plan_division d;
+    mo_plan_division d = {0};
     const mo_plan p = divided(&m, cards, 3, true, &d);
     assert_int_equal(d.count, 3);
     check_runs(&m, cards, &p, &d);
@@ -135,7 +135,7 @@ static void a_slow_card_is_left_out(void **state)
     (void)state;
     const mo_plan_model m = listed();
     const mo_plan_card cards[] = {card(90 * GIB, 2000e9, 50e9), card(16 * GIB, 100e9, 6e9)};
-    mo_plan_division d;
+    mo_plan_division d = {0};
     divided(&m, cards, 2, false, &d);
     assert_int_equal(d.count, 1);
     assert_int_equal(d.run[0].card, 0);
@@ -153,7 +153,7 @@ static void a_card_too_small_is_left_out(void **state)
         for (int i = 0; i < 3; i++) {
             cards[i] = card(i == tiny ? 100 * MIB : 20 * GIB, 900e9, 25e9);
         }
-        mo_plan_division d;
+        mo_plan_division d = {0};
         const mo_plan p = divided(&m, cards, 3, true, &d);
         assert_int_equal(d.count, 2);
         assert_true(d.run[0].card != tiny && d.run[1].card != tiny);
@@ -166,7 +166,7 @@ static void cores_that_do_not_fit_are_refused(void **state)
     (void)state;
     const mo_plan_model m = listed();
     const mo_plan_card cards[] = {card(600 * MIB, 900e9, 25e9), card(600 * MIB, 900e9, 25e9)};
-    mo_plan_division d;
+    mo_plan_division d = {0};
     mo_error err = {.detail = ""};
     mo_plan p = {.mode = MO_PLAN_RESIDENT}, before = p;
     assert_int_equal(mo_plan_divide(&m, cards, 2, true, &p, &d, &err), MO_EDEVICE);

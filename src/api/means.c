@@ -86,7 +86,8 @@ static int times_named(mo_device *const *devices, int count, const mo_device_inf
         mo_device_describe(devices[i], &info);
         times += strcmp(info.kind, of->kind) == 0 && info.index == of->index;
     }
-    return strcmp(of->kind, "sim") == 0 ? 1 : times; /* each of those has memory of its own */
+    /* Each that is simulated has memory of its own. */
+    return strcmp(of->kind, "sim") == 0 || times < 1 ? 1 : times;
 }
 
 static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_error *err)

@@ -184,7 +184,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means 
     mo_plan *plan = malloc(sizeof *plan);
     mo_hot_request hot;
     mo_status status = plan ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to open a model on devices");
-    for (int i = 0; i < d->count && status == MO_OK; i++) {
+    for (int i = 0; plan && i < d->count && status == MO_OK; i++) {
         take_run(m, means, &d->run[i], plan, &hot, options);
         status = i == 0 ? mo_gpu_open(m->checkpoint, options, &m->gpu, err)
                         : mo_gpu_join(m->gpu, m->checkpoint, options, err);

@@ -243,7 +243,7 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
         return mo_fail(err, MO_EINVAL, "a device cannot go on with layer %d", options->first);
     }
     const mo_status status = mo_gpu_open(model, options, &gpu, err);
-    if (status != MO_OK) {
+    if (status != MO_OK || !gpu) {
         return status;
     }
     gpu->head = head;
@@ -305,7 +305,8 @@ void mo_gpu_enter(mo_gpu *gpu)
 
 void mo_gpu_leave(mo_gpu *gpu)
 {
-    for (mo_gpu *g = gpu; g; g = g->next) {
+    mo_gpu_report_publish(gpu);
+    for (mo_gpu *g = gpu->next; g; g = g->next) {
         mo_gpu_report_publish(g);
     }
     mo_gpu_turn_end(&gpu->turn);
