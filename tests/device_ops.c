@@ -402,7 +402,7 @@ static uint16_t *wide_integers(box *b, int64_t count)
 static void build_wide(box *b, mo_op *op, int variant)
 {
     static const int sizes[][5] = {{1, 0, 70, 3, 0}, {129, 5, 0, 17, 64}, {0, 0, 0, 0, 1}, {300, 1, 0, 0, 8}};
-    static const int few[][5] = {{1, 0, 9, 3, 0}, {0, 0, 0, 0, 1}};
+    static const int few[][5] = {{1, 0, 9, 3, 0}, {2, 0, 0, 0, 1}}; /* alone it is the first */
     static const int rows[] = {1, 130, 64, 40, 300};
     mo_op_wide *o = &op->wide;
     const int *size = b->small ? few[variant % 2] : sizes[variant % 4];
