@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "cuda_emulation/emulated.h"
@@ -269,12 +270,35 @@ static void lost_in_the_middle(void **state)
     close_gpu(open_gpu(90));
 }
 
+/* Two openings of a GPU, as where it is named twice: memory that both adopt is pinned once, and as long as one needs it. */
+static void two_openings_adopt_the_same_memory(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *first = open_gpu(90), *second = NULL;
+    assert_int_equal(mo_cuda_open(0, 0, &second, &err), MO_OK);
+    void *memory = aligned_alloc(4096, MIB);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(mo_device_adopt(first, memory, MIB, &err), MO_OK);
+        const int once = mo_fake_gpu_holds();
+        assert_int_equal(mo_device_adopt(second, memory, MIB, &err), MO_OK);
+        assert_int_equal(mo_fake_gpu_holds(), once);
+        mo_device_release(round ? second : first, memory);
+        assert_int_equal(mo_fake_gpu_holds(), once);
+        mo_device_release(round ? first : second, memory);
+        assert_true(mo_fake_gpu_holds() < once);
+    }
+    free(memory);
+    mo_device_close(second);
+    close_gpu(first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(says_what_it_is),    cmocka_unit_test(round_trips),
         cmocka_unit_test(streams_run_beside), cmocka_unit_test(strange_addresses),
-        cmocka_unit_test(lost_in_the_middle),
+        cmocka_unit_test(lost_in_the_middle), cmocka_unit_test(two_openings_adopt_the_same_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
