@@ -37,7 +37,7 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     }
     const mo_daddr to = p->core->memory + (mo_daddr)at;
     if (p->status == MO_OK) {
-        p->status = mo_copy_in(p->link->main, to, data, (size_t)bytes, p->err);
+        p->status = mo_gpu_link_copy(p->link, p->link->main, data, (size_t)bytes, to, p->err);
     }
     return to;
 }
@@ -56,7 +56,8 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
         mo_op op = mo_gpu_restore_op(p->buffer, to + (mo_daddr)(r * row), 1);
         part.rows = rows;
         mo_gpu_restore_add(&op, &part, 0, 0);
-        status = mo_copy_in(p->link->main, p->buffer, w->data + r * row, (size_t)(rows * row), p->err);
+        status = mo_gpu_link_copy(p->link, p->link->main, w->data + r * row, (size_t)(rows * row), p->buffer,
+                                  p->err);
         if (status == MO_OK) {
             status = mo_op_launch(p->link->main, &op, p->err);
         }

@@ -125,6 +125,10 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     if (status == MO_OK) {
         status = mo_gpu_layer_buffer_open(&gpu->layer_buffer, &o->placement, &gpu->memory, err);
     }
+    if (status == MO_OK &&
+        o->first > 0) { /* the head has pinned them: no copy may cross from piece to piece */
+        adopt_weights(gpu, model);
+    }
     if (status == MO_OK) {
         status =
             mo_gpu_core_open(&gpu->core, &gpu->link, &gpu->layer_buffer, &gpu->memory, plan->upload, err);
@@ -144,8 +148,10 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     if (status == MO_OK) {
         status = open_slots(gpu, model, o, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && o->first == 0) {
         adopt_weights(gpu, model);
+    }
+    if (status == MO_OK) {
         status = fill_slots(gpu, o, err);
     }
     return status;
