@@ -23,6 +23,12 @@ typedef struct span_x {
     int32_t half[2][8]; /* and of the halves of the blocks */
 } span_x;
 
+/* Levels of a span of two rows of IQ1: of a block groups 0 and 1, and groups 2 and 3. Looked up long before they are needed, because a
+ * vector that is read behind single stores waits for all of them. */
+typedef struct span_levels {
+    _Alignas(64) uint16_t of[2][32];
+} span_levels;
+
 /* Sums and scales of sixteen rows: row 2 i is lane i, row 2 i + 1 lane 8 + i. */
 typedef struct span_buffer {
     float sum[SPANS_AT_ONCE][PAIRS]
@@ -33,6 +39,7 @@ typedef struct span_buffer {
 typedef struct span_space {
     _Alignas(64) span_x x[SPANS_MAX];
     _Alignas(64) span_buffer buffer;
+    span_levels levels[SPANS_AT_ONCE];
 } span_space;
 
 _Static_assert(sizeof(span_space) <= sizeof(mo_scratch), "spans fit the scratch");
@@ -254,8 +261,7 @@ MO_INLINE mo_levels levels_of(mo_type type)
     case MO_IQ2_S: return (mo_levels){{mo_first_iq2s, mo_last_iq2s}, 1024};
     case MO_IQ3_XXS: return (mo_levels){{mo_first_iq3xxs, mo_last_iq3xxs}, 256};
     case MO_IQ3_S: return (mo_levels){{mo_first_iq3s, mo_last_iq3s}, 512};
-    case MO_TQ1_0: return (mo_levels){{mo_first_ternary, mo_last_ternary}, 256};
-    default: return (mo_levels){{mo_first_iq1s, mo_last_iq1s}, 2048};
+    default: return (mo_levels){{mo_first_ternary, mo_last_ternary}, 256}; /* TQ1_0 */
     }
 }
 
@@ -346,22 +352,62 @@ MO_INLINE void open_iq3_s(pair p, span_codes *c)
     c->scale[0] = _mm512_or_si512(_mm512_add_epi32(code, code), _mm512_set1_epi32(1));
 }
 
-MO_INLINE void open_iq1_s(pair p, span_codes *c)
+MO_INLINE bool is_iq1(mo_type type)
+{
+    return type == MO_IQ1_S || type == MO_IQ1_M;
+}
+
+/* Index g of each block: eight bits, and three that are `step` bits apart. */
+MO_INLINE __m512i iq1_index(__m512i low, __m512i high, int step, int g)
+{
+    const __m512i eight = _mm512_and_si512(_mm512_srli_epi32(low, (unsigned)(8 * g)), _mm512_set1_epi32(255));
+    const __m512i three =
+        _mm512_and_si512(_mm512_srli_epi32(high, (unsigned)(step * g)), _mm512_set1_epi32(7));
+    return _mm512_or_si512(eight, _mm512_slli_epi32(three, 8));
+}
+
+/* Four indices at a time: what there are most of are loads. */
+MO_INLINE void look_up_iq1(mo_type type, pair p, span_levels *to)
+{
+    const int step = type == MO_IQ1_S ? 3 : 4;
+    const __m512i low = pair_bytes(p, type == MO_IQ1_S ? 2 : 0);
+    const __m512i high = pair_shorts(p, type == MO_IQ1_S ? 34 : 32);
+    _Alignas(64) uint16_t index[32];
+    MO_UNROLL
+    for (int h = 0; h < 2; h++) {
+        const __m512i second = _mm512_slli_epi32(iq1_index(low, high, step, 2 * h + 1), 16);
+        _mm512_store_si512(index, _mm512_or_si512(iq1_index(low, high, step, 2 * h), second));
+        __asm__("" : "+m"(index)); /* or they would be taken out of the vector one by one */
+        MO_UNROLL
+        for (int i = 0; i < 32; i++) {
+            to->of[h][i] = mo_levels_iq1s[index[i]];
+        }
+        __asm__("" : "+m"(to->of[h])); /* nor put together in one */
+    }
+}
+
+MO_INLINE void open_iq1_levels(const span_levels *l, span_codes *c)
+{
+    c->levels[0][0] = _mm512_load_si512(l->of[0]);
+    c->levels[1][0] = _mm512_load_si512(l->of[1]);
+}
+
+MO_INLINE void open_iq1_s(pair p, const span_levels *l, span_codes *c)
 {
     const __m512i words = pair_shorts(p, 34);
-    look_up_both(MO_IQ1_S, pair_bytes(p, 2), bits_at(four_places(3), words), c->levels[0]);
+    open_iq1_levels(l, c);
     c->scale[0] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(words, 11), _mm512_set1_epi32(14)),
                                   _mm512_set1_epi32(1));
     c->minus = _mm512_test_epi32_mask(words, _mm512_set1_epi32(0x8000));
 }
 
-MO_INLINE void open_iq1_m(pair p, span_codes *c)
+MO_INLINE void open_iq1_m(pair p, const span_levels *l, span_codes *c)
 {
     /* Six bits of a block: two blocks in a word of 16. */
     const __m512i place = _mm512_setr_epi32(0, 6, 16, 22, 32, 38, 48, 54, 0, 6, 16, 22, 32, 38, 48, 54);
     const __m512i one = _mm512_set1_epi32(1), mask = _mm512_set1_epi32(14);
     const __m512i nibbles = bits_at(four_places(4), pair_shorts(p, 32));
-    look_up_both(MO_IQ1_M, pair_bytes(p, 0), nibbles, c->levels[0]);
+    open_iq1_levels(l, c);
     c->minus = _mm512_test_epi8_mask(nibbles, _mm512_set1_epi8(8));
     const __m512i six = _mm512_multishift_epi64_epi8(place, pair_repeated(p, 48));
     c->scale[0] = _mm512_or_si512(_mm512_and_si512(_mm512_add_epi32(six, six), mask), one);
@@ -393,11 +439,11 @@ MO_INLINE void open_q2_0(pair p, span_codes *c)
     c->levels[1][0] = every_second(rows[0], rows[1], 1);
 }
 
-MO_INLINE void open_codes(mo_type type, pair p, span_codes *c)
+MO_INLINE void open_codes(mo_type type, pair p, const span_levels *l, span_codes *c)
 {
     switch (type) {
-    case MO_IQ1_S: open_iq1_s(p, c); break;
-    case MO_IQ1_M: open_iq1_m(p, c); break;
+    case MO_IQ1_S: open_iq1_s(p, l, c); break;
+    case MO_IQ1_M: open_iq1_m(p, l, c); break;
     case MO_IQ2_XXS: open_iq2_xxs(p, c); break;
     case MO_IQ2_XS: open_iq2_xs(p, c); break;
     case MO_IQ2_S: open_iq2_s(p, c); break;
@@ -421,6 +467,7 @@ MO_INLINE uint64_t level_places(mo_type type, int i)
         const int block = 32 * (n / 4), k = n % 4, g = i / 2;
         const int at = in_thirds(type)   ? 8 * (2 * (g % 2) + k / 2) + 3 * (k % 2)
                        : type == MO_Q1_0 ? 8 * g + 4 * (i % 2) + k
+                       : is_iq1(type)    ? 16 * (g % 2) + 8 * (i % 2) + 2 * k
                        : type == MO_Q2_0 ? 8 * (i % 4) + 2 * k
                                          : 8 * g + 2 * k;
         places |= (uint64_t)(block + at) << 8 * n;
@@ -461,8 +508,8 @@ MO_INLINE __m512i twice(const void *from)
 /* Products of part i, which no lane shares with another block. */
 MO_INLINE __m512i add_part(mo_type type, const span_codes *c, const span_x *x, int i, __m512i sum)
 {
-    const int place = type == MO_Q2_0 ? i / 4 : in_thirds(type) ? i / 4 : 0;
-    const int table = type == MO_Q2_0 ? 0 : i % 2;
+    const int place = type == MO_Q2_0 || is_iq1(type) || in_thirds(type) ? i / 4 : 0;
+    const int table = type == MO_Q2_0 || is_iq1(type) ? 0 : i % 2;
     const __m512i level = bits_at(level_places(type, i), c->levels[place][table]);
     __m512i q = twice(x->part[i]);
     if (!with_signs(type)) {
@@ -496,10 +543,10 @@ MO_INLINE void finish_iq1_m(const span_codes *c, const span_x *x, __m512i sum[2]
 }
 
 /* The sums of the blocks of both rows times their integer scales, which are less than 2^23. */
-MO_INLINE __m512 grid_sums(mo_type type, pair p, const span_x *x, const int32_t *sums)
+MO_INLINE __m512 grid_sums(mo_type type, pair p, const span_x *x, const int32_t *sums, const span_levels *l)
 {
     span_codes c;
-    open_codes(type, p, &c);
+    open_codes(type, p, l, &c);
     const bool halves = mo_format_fold(type) == MO_FOLD_HALVES;
     __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     MO_UNROLL
@@ -616,10 +663,13 @@ MO_INLINE uint16_t scale_of(mo_type type, const uint8_t *span, int n)
 
 /* Sums of `spans` spans of a pair of rows. */
 MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *sums, int spans, int lane,
-                        span_buffer *to)
+                        span_buffer *to, span_levels *levels)
 {
     enum { AHEAD = 2048 }; /* bytes */
     const int files = 256 / mo_format_values(type), bytes = files * mo_format_bytes(type);
+    for (int s = 0; is_iq1(type) && s < spans; s++) {
+        look_up_iq1(type, (pair){{p.row[0] + s * bytes, p.row[1] + s * bytes}}, &levels[s]);
+    }
     for (int s = 0; s < spans; s++, x++, sums += SPAN_BLOCKS) {
         MO_UNROLL
         for (int r = 0; r < 2; r++) {
@@ -634,7 +684,7 @@ MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *su
         }
         const bool ternary = type == MO_TQ1_0 || type == MO_TQ2_0;
         _mm512_store_ps(to->sum[s][lane],
-                        ternary ? ternary_sums(type, p, x, sums) : grid_sums(type, p, x, sums));
+                        ternary ? ternary_sums(type, p, x, sums) : grid_sums(type, p, x, sums, &levels[s]));
         p.row[0] += bytes;
         p.row[1] += bytes;
     }
@@ -676,6 +726,7 @@ typedef struct span_job {
     const int32_t *sums;
     const float *d;
     span_buffer *buffer;
+    span_levels *levels;
 } span_job;
 
 /* Rows first to end - 1, at most sixteen. */
@@ -691,7 +742,7 @@ MO_INLINE void sum_rows(mo_type type, const span_job *j, int64_t first, int64_t 
             const int64_t row = first + 2 * lane;
             const uint8_t *at = j->w->data + row * row_bytes + s * bytes;
             const pair p = {{at, row + 1 < end ? at + row_bytes : at}};
-            sum_pair(type, p, j->x + s, j->sums + SPAN_BLOCKS * s, count, lane, j->buffer);
+            sum_pair(type, p, j->x + s, j->sums + SPAN_BLOCKS * s, count, lane, j->buffer, j->levels);
         }
         for (int n = 0; n < count; n++) {
             acc = fold_span(type, j->buffer, n, j->d + SPAN_BLOCKS * (s + n), acc);
@@ -741,7 +792,7 @@ MO_PRODUCT(mo_avx512_spans)
     memset(&space->buffer, 0, sizeof space->buffer);
     for (int64_t t = 0; t < count; t++) {
         const int64_t token = pick ? pick[t] : t, at = token * (acts->cols / 32);
-        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer};
+        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer, space->levels};
         lay_out(w->type, acts, token, space->x);
         for (int64_t r = row_begin; r < row_end; r += 16) {
             functions[w->type](&j, r, row_end - r < 16 ? row_end : r + 16, y + t * y_stride + r);

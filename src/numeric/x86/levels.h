@@ -14,9 +14,6 @@ typedef struct mo_levels {
 
 /* Two bits: four values in a byte. */
 #define X(c) (uint8_t)((c)&255),
-MO_LEVEL_TABLE mo_first_iq1s[2048] = {
-#include "numeric/grids/iq1s.inc"
-};
 MO_LEVEL_TABLE mo_first_iq2xxs[256] = {
 #include "numeric/grids/iq2xxs.inc"
 };
@@ -28,9 +25,6 @@ MO_LEVEL_TABLE mo_first_iq2s[1024] = {
 };
 #undef X
 #define X(c) (uint8_t)((c) >> 8),
-MO_LEVEL_TABLE mo_last_iq1s[2048] = {
-#include "numeric/grids/iq1s.inc"
-};
 MO_LEVEL_TABLE mo_last_iq2xxs[256] = {
 #include "numeric/grids/iq2xxs.inc"
 };
@@ -39,6 +33,13 @@ MO_LEVEL_TABLE mo_last_iq2xs[512] = {
 };
 MO_LEVEL_TABLE mo_last_iq2s[1024] = {
 #include "numeric/grids/iq2s.inc"
+};
+#undef X
+
+/* The grid of IQ1, which is too large for permutations: entries whole. */
+#define X(c) (c),
+static const uint16_t mo_levels_iq1s[2048] = {
+#include "numeric/grids/iq1s.inc"
 };
 #undef X
 
