@@ -160,7 +160,7 @@ static void list_ops(mo_gpu *gpu, mo_gpu_ops *p)
         mo_gpu_ops_side(p, i);
         mo_gpu_ops_merge(p, i, false, true);
     }
-    mo_gpu_ops_logits(p, 0, p->tokens);
+    mo_gpu_ops_logits(p, 0, p->tokens, 0);
 }
 
 /* What a prompt that needs every expert sends, through the windows as it does, but nothing is computed. Seconds. */
@@ -169,12 +169,12 @@ static double time_copies(mo_gpu *gpu, int64_t *bytes)
     mo_error err = {0};
     const uint64_t before = gpu->experts.fetched_bytes;
     const int64_t began = mo_clock_ns();
-    check(mo_gpu_window_ahead(&gpu->experts, 0, &err), &err);
+    check(mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, &err), &err);
     while (gpu->experts.window_tail < gpu->experts.window_head) {
         check(mo_dstream_after(gpu->link.main,
                                mo_gpu_window_at(&gpu->experts, gpu->experts.window_tail)->ready, &err),
               &err);
-        check(mo_gpu_window_ahead(&gpu->experts, 0, &err), &err);
+        check(mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, &err), &err);
         check(mo_gpu_window_retire(&gpu->experts, &err), &err);
     }
     check(mo_dstream_wait(gpu->link.main, &err), &err);
@@ -311,7 +311,10 @@ int main(int argc, char **argv)
     }
     check(mo_state_init(&state, gpu->core.spec, MO_KV_I16, options.context, 8, &err), &err);
     check(mo_gpu_session_open(gpu, &state, &err), &err);
-    check(mo_gpu_session_ready(gpu, &state, 0, end, &err), &err);
+    mo_slice slice = {.state = &state, .count = end};
+    const mo_forward step = {.slices = &slice, .slice_count = 1};
+    check(mo_gpu_session_own(gpu, &step, &err), &err);
+    check(mo_gpu_session_send(gpu, &step, &err), &err);
     check(mo_event_create(device, &from, &err), &err);
     check(mo_event_create(device, &to, &err), &err);
     const int limit = gpu->core.spec->layer_count * GPU_OPS + GPU_OPS;
