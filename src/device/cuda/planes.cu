@@ -416,8 +416,8 @@ static __device__ __forceinline__ void far_bring(const far_sums &s, int step)
     mo_pipeline_bring(s.pipeline, step % MO_PLANES_MERGES, run, run.from + run.bytes);
 }
 
-/* Some chunks, which are in shared memory. That is thirty cycles away, four times what a chunk takes: those that follow are on
- * their way to registers while eight are merged. */
+/* Some chunks, which are in shared memory: those that follow are on their way to registers while eight are merged. (As fast as one by
+ * one, as measured: what merging waits for is not known.) */
 enum { AT_ONCE = 8 };
 
 typedef struct far_group {
