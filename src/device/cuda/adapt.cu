@@ -32,11 +32,18 @@ static __device__ __forceinline__ const mo_dadapter_use *uses_of(const mo_op_ada
     return mo_at<const mo_dadapter_use>(op.uses) + token * MO_OP_USES;
 }
 
-template <int TYPE> static __device__ __forceinline__ float value_of(const uint8_t *row, int i)
+/* A value of A as it lies there, and as a number. Apart, so that all loads are on their way before the first value is made: making one
+ * of F16 has branches, which no load passes. */
+template <int TYPE> static __device__ __forceinline__ uint32_t bits_of(const uint8_t *row, int i)
 {
-    return TYPE == MO_F32   ? ((const float *)row)[i]
-           : TYPE == MO_F16 ? mo_f16_to_f32(((const uint16_t *)row)[i])
-                            : mo_bf16_to_f32(((const uint16_t *)row)[i]);
+    return TYPE == MO_F32 ? ((const uint32_t *)row)[i] : ((const uint16_t *)row)[i];
+}
+
+template <int TYPE> static __device__ __forceinline__ float value_of(uint32_t bits)
+{
+    return TYPE == MO_F32   ? __uint_as_float(bits)
+           : TYPE == MO_F16 ? mo_f16_to_f32((uint16_t)bits)
+                            : mo_bf16_to_f32((uint16_t)bits);
 }
 
 /* Values that are on their way at once: a chain that waits for each of them takes ten times as long. */
@@ -50,14 +57,16 @@ static __device__ __forceinline__ float lane_of(const uint8_t *a, const float *x
     const int lane = threadIdx.x & 31;
     float sum = 0.0f;
     for (int first = lane; first < cols; first += 32 * LOWER_AHEAD) {
-        float v[LOWER_AHEAD], w[LOWER_AHEAD];
+        uint32_t v[LOWER_AHEAD];
+        float w[LOWER_AHEAD];
         for (int n = 0; n < LOWER_AHEAD; n++) {
-            const bool there = first + 32 * n < cols;
-            v[n] = there ? value_of<TYPE>(a, first + 32 * n) : 0.0f;
-            w[n] = there ? x[first + 32 * n] : 0.0f;
+            const int at =
+                first + 32 * n < cols ? first + 32 * n : first; /* behind the end any value will do */
+            v[n] = bits_of<TYPE>(a, at);
+            w[n] = x[at];
         }
         for (int n = 0; n < LOWER_AHEAD; n++) {
-            sum = first + 32 * n < cols ? fmaf(v[n], w[n], sum) : sum;
+            sum = first + 32 * n < cols ? fmaf(value_of<TYPE>(v[n]), w[n], sum) : sum;
         }
     }
     return sum;
