@@ -150,6 +150,26 @@ static void prompts_pass_at_a_useful_rate(void **state)
     }
 }
 
+/* Beside answers a token of a prompt may cost more than alone, as far into a context: that is no reason for larger pieces. */
+static void tokens_that_cost_more_are_not_waited_for(void **state)
+{
+    (void)state;
+    for (double cost = 1.5; cost <= 6.0; cost += 0.5) {
+        srv_pace p;
+        srv_pace_init(&p, BATCH, 0.05);
+        srv_pace_learn(&p, 0, BATCH, 0.5); /* 1 ms each */
+        srv_pace_learn(&p, 2, 0, 0.01);
+        double seconds = 0.0;
+        for (int i = 0; i < 40; i++) {
+            const int64_t piece = srv_pace_piece(&p, 2);
+            seconds = 0.01 + 0.001 * cost * (double)piece;
+            srv_pace_learn(&p, 2, piece, seconds);
+            assert_true(seconds <= 0.5);
+        }
+        assert_true(seconds <= 0.12); /* the bound, or the least piece */
+    }
+}
+
 /* Steps that take up to half as long again for no reason: few are over the bound, by no more than that. */
 static void a_machine_that_wavers(void **state)
 {
@@ -245,6 +265,7 @@ int main(void)
         cmocka_unit_test(answers_wait_no_longer_than_the_bound),
         cmocka_unit_test(prompts_pass_as_fast_as_the_bound_allows),
         cmocka_unit_test(prompts_pass_at_a_useful_rate),
+        cmocka_unit_test(tokens_that_cost_more_are_not_waited_for),
         cmocka_unit_test(a_machine_that_wavers),
         cmocka_unit_test(one_bad_step_is_soon_forgotten),
         cmocka_unit_test(whoever_comes_waits_for_no_long_step),

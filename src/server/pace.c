@@ -45,19 +45,35 @@ static void learn_rate(srv_pace *p, double tokens, double seconds)
     }
 }
 
+/* Two pieces of unlike sizes say what a token of a prompt costs beside answers. Far into a context or with many answers that may be more
+ * than alone and nearly all that the piece took: then it is not to be taken for what every step costs. */
+static void learn_cost(srv_pace *p, double prompt, double seconds)
+{
+    const double more = prompt - p->met_tokens, least = prompt < p->met_tokens ? prompt : p->met_tokens;
+    if (least > 0.0 && (more > 0.2 * least || -more > 0.2 * least)) {
+        const double cost = (seconds - p->met_s) / more;
+        if (cost * prompt > 0.75 * seconds && cost * p->rate > 1.0) {
+            p->rate = 1.0 / cost;
+        }
+    }
+    p->met_tokens = prompt;
+    p->met_s = seconds;
+}
+
 /* The tokens that a piece must have to be worth its step, of which `prompt` tokens took `seconds` more than answers alone do.
  * 0: any number is. */
 static double worthwhile(const srv_pace *p, double prompt, double seconds)
 {
     const double idle = p->rate > 0.0 ? seconds - prompt / p->rate : 0.0; /* does not depend on the piece */
-    if (idle <= 0.0) {
+    const double patience = PATIENCE_S - p->alone_s;
+    if (idle <= 0.0 || patience <= 0.0) {
         return 0.0;
     }
-    const double enough = 2.0 * idle * p->rate, bearable = (PATIENCE_S - p->alone_s - idle) * p->rate;
+    const double enough = 2.0 * idle * p->rate, bearable = (patience - idle) * p->rate;
     const double goal = enough < bearable ? enough : bearable;
-    return p->piece +
-           (goal - p->piece) /
-               3.0; /* part of the way: `idle` is less in a larger piece where most of it is experts */
+    /* Part of the way: `idle` is less in a larger piece where most of it is experts. Back at once where it took too long. */
+    const double next = p->piece + (goal - p->piece) / 3.0, most = prompt * patience / seconds;
+    return seconds <= patience || next < most ? next : most;
 }
 
 /* Do the tokens that this step has more than the last one take less than half of what as many took there? */
@@ -111,6 +127,7 @@ void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
      * alone takes, so scaling by the second never oversteps. */
     const double fixed = p->alone_s < 0.9 * seconds ? p->alone_s : 0.9 * seconds;
     const double in_time = (double)prompt * (0.9 * target(p) - fixed) / (seconds - fixed);
+    learn_cost(p, (double)prompt, seconds - fixed);
     const double worth = worthwhile(p, (double)prompt, seconds - fixed);
     const double fits = in_time > worth ? in_time : worth;
     const double most = 2.0 * (double)prompt > p->piece ? 2.0 * (double)prompt : p->piece;
