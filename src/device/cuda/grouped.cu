@@ -2,7 +2,7 @@
  * for either op; launch_grouped.c chooses. */
 #include "device/cuda/jobs.cuh"
 
-#define MO_TILE_KERNELS(name, FOLD, SHAPE, blocks)                                                           \
+#define MO_GROUPED_TILES(name, FOLD, SHAPE, blocks)                                                          \
     MO_BOUNDED(mo_grouped_##name, mo_op_grouped, SHAPE::THREADS, blocks);                                    \
     MO_KERNEL(mo_grouped_##name, mo_op_grouped)                                                              \
     {                                                                                                        \
@@ -12,7 +12,9 @@
             job->count = 0;                                                                                  \
         }                                                                                                    \
         mo_tile_run<FOLD, SHAPE>(*job, op.in, shared);                                                       \
-    }                                                                                                        \
+    }
+
+#define MO_PRODUCT_TILES(name, FOLD, SHAPE, blocks)                                                          \
     MO_BOUNDED(mo_product_tile_##name, mo_op_product, SHAPE::THREADS, blocks);                               \
     MO_KERNEL(mo_product_tile_##name, mo_op_product)                                                         \
     {                                                                                                        \
@@ -24,12 +26,17 @@
         mo_tile_run<FOLD, SHAPE>(*job, op.in, shared);                                                       \
     }
 
-#define MO_TILE_SHAPES_OF(name, FOLD)                                                                        \
-    MO_TILE_KERNELS(name##_wide, FOLD, mo_shape_wide, 2)                                                     \
-    MO_TILE_KERNELS(name##_middle, FOLD, mo_shape_middle, 3)
+#define MO_TILE_SHAPES_OF(KERNELS, name, FOLD)                                                               \
+    KERNELS(name##_wide, FOLD, mo_shape_wide, 2)                                                             \
+    KERNELS(name##_middle, FOLD, mo_shape_middle, 3)
 
-MO_TILE_SHAPES_OF(plain, MO_FOLD_PLAIN)
-MO_TILE_SHAPES_OF(minimum, MO_FOLD_MINIMUM)
-MO_TILE_SHAPES_OF(half_minima, MO_FOLD_HALF_MINIMA)
-MO_TILE_SHAPES_OF(half_scales, MO_FOLD_HALVES)
-MO_TILE_SHAPES_OF(two_steps, MO_FOLD_TWO_STEPS)
+#define MO_TILES_OF(name, FOLD)                                                                              \
+    MO_TILE_SHAPES_OF(MO_GROUPED_TILES, name, FOLD)                                                          \
+    MO_TILE_SHAPES_OF(MO_PRODUCT_TILES, name, FOLD)
+
+MO_TILES_OF(plain, MO_FOLD_PLAIN)
+MO_TILES_OF(minimum, MO_FOLD_MINIMUM)
+MO_TILES_OF(half_minima, MO_FOLD_HALF_MINIMA)
+MO_TILES_OF(half_scales, MO_FOLD_HALVES)
+MO_GROUPED_TILES(two_steps_middle, MO_FOLD_TWO_STEPS, mo_shape_middle, 3)
+MO_TILE_SHAPES_OF(MO_PRODUCT_TILES, two_steps, MO_FOLD_TWO_STEPS)

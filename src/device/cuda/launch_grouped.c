@@ -135,7 +135,9 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
         mo_cuda_launch_panel_grouped(g, out);
         return 1;
     }
-    const mo_tile_shape chosen = choose_shape(average, row_tiles, compute, sms);
+    /* NVFP4's comes here where there is no shared memory for panels, and so none for wide tiles. */
+    const mo_tile_shape chosen =
+        fold == MO_FOLD_TWO_STEPS ? MO_TILE_MIDDLE : choose_shape(average, row_tiles, compute, sms);
     const shape *s = &shapes[chosen];
     const int shared =
         mo_tile_lay(s->rows, s->tokens, s->ahead, fold, mo_span_of(g->matrix.type).chunks).bytes;
