@@ -36,11 +36,12 @@ static bool can_be_divided(const char *command)
     return false;
 }
 
-/* Was the program started with others? Open MPI's mpirun says how many there are, Slurm with PMIx which one this is. */
+/* Was the program started with others? Open MPI's mpirun says how many there are, and so does Slurm, which with PMIx also says which one
+ * this is: a lone task of it has a number too. */
 static bool in_company(void)
 {
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
-    return size ? atoi(size) > 1 : getenv("PMIX_RANK") != NULL;
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return size ? atoi(size) > 1 : getenv("PMIX_RANK") && (!tasks || atoi(tasks) > 1);
 }
 
 /* Commands whose step fails say so themselves; a server ends, so that its unit starts it again. */

@@ -119,8 +119,13 @@ static void apply(follower *f, const mo_wire_order *o)
     case MO_WIRE_SNAPSHOT_OPENS: {
         e = add(f, o->snapshot, &err);
         const entry *of = find(f, o->state);
-        if (e && of && of->session) {
+        if (e && of && of->session && of->error.status == MO_OK &&
+            mo_state_trim(&of->session->state, o->length)) {
             mo_snapshot_open(of->session, &e->snapshot, &e->error);
+        } else if (e) {
+            mo_fail(&e->error, MO_EINVAL,
+                    "the session does not hold the %lld positions here that were to be kept",
+                    (long long)o->length);
         }
         break;
     }
@@ -130,8 +135,10 @@ static void apply(follower *f, const mo_wire_order *o)
         if (e && e->session && from && from->snapshot) {
             e->error = (mo_error){0};
             mo_session_restore_first(e->session, from->snapshot, o->length, &e->error);
+        } else if (e && from && from->error.status != MO_OK) {
+            e->error = from->error;
         } else if (e) {
-            e->error = from ? from->error : err;
+            mo_fail(&e->error, MO_EINVAL, "what the session was to be restored from is not here");
         }
         break;
     }

@@ -80,9 +80,10 @@ static void close_state(void *owner, int64_t number)
     add_order(owner, (mo_wire_order){.change = MO_WIRE_STATE_CLOSES, .state = number}, NULL, NULL);
 }
 
-static mo_status open_snapshot(void *owner, int64_t state, int64_t *number, mo_error *err)
+static mo_status open_snapshot(void *owner, int64_t state, int64_t length, int64_t *number, mo_error *err)
 {
-    return add_order(owner, (mo_wire_order){.change = MO_WIRE_SNAPSHOT_OPENS, .state = state}, number, err);
+    const mo_wire_order order = {.change = MO_WIRE_SNAPSHOT_OPENS, .state = state, .length = length};
+    return add_order(owner, order, number, err);
 }
 
 static void close_snapshot(void *owner, int64_t number)

@@ -164,8 +164,8 @@ static void abandon_all(mo_link *l)
     mo_transport_abandon(l->data, &l->receive);
 }
 
-/* Waits until the message has ended; NULL: until no send before number `end` is under way. */
-static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
+/* Until the message has ended; NULL: until no send before number `end` is under way. */
+static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
 {
     const int64_t began = mo_clock_ns();
     while (!atomic_load(&l->lost)) {
@@ -183,6 +183,16 @@ static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error 
     }
     abandon_all(l);
     return mo_link_status(l, err);
+}
+
+/* The same. Who waits for what is sent waits for others to get on: what must come, unlike orders, which may be long in coming. */
+static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
+{
+    const bool was = atomic_load(&l->busy);
+    atomic_store(&l->busy, was || m != &l->receive);
+    const mo_status status = wait_until(l, m, end, err);
+    atomic_store(&l->busy, was);
+    return status;
 }
 
 static int free_send(const mo_link *l)

@@ -48,7 +48,7 @@ typedef struct mo_wire_order {
     uint32_t change;
     int32_t kv;
     int64_t state, snapshot;
-    int64_t length; /* context of a state that opens; positions that are restored */
+    int64_t length; /* context of a state that opens; positions that are restored or kept */
 } mo_wire_order;
 
 typedef struct mo_wire_slice {

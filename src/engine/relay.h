@@ -19,10 +19,11 @@ typedef struct mo_relay {
      * forward->forget says that it is lost. */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
 
-    /* A state of this format and length, and its number, which is never 0; a snapshot of what a state holds. */
+    /* A state of this format and length, and its number, which is never 0; a snapshot of the first `length` positions that
+     * a state holds: after a step that failed here alone, others may hold more. */
     mo_status (*open_state)(void *owner, mo_kv_type kv, int64_t context, int64_t *number, mo_error *err);
     void (*close_state)(void *owner, int64_t number);
-    mo_status (*open_snapshot)(void *owner, int64_t state, int64_t *number, mo_error *err);
+    mo_status (*open_snapshot)(void *owner, int64_t state, int64_t length, int64_t *number, mo_error *err);
     void (*close_snapshot)(void *owner, int64_t number);
     /* The state is the first `length` positions of the snapshot. */
     mo_status (*restore)(void *owner, int64_t state, int64_t snapshot, int64_t length, mo_error *err);

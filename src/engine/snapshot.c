@@ -77,7 +77,8 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     }
     if (status == MO_OK && engine->relay) {
         s->engine = engine;
-        status = engine->relay->open_snapshot(engine->relay->owner, state->number, &s->number, err);
+        status =
+            engine->relay->open_snapshot(engine->relay->owner, state->number, state->length, &s->number, err);
     }
     if (status != MO_OK) {
         mo_snapshot_close(s);

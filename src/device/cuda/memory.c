@@ -92,7 +92,9 @@ void mo_cuda_unpin(mo_device *device, void *memory)
 
 /* What is pinned in place is so for every GPU, and the driver pins nothing twice: where several devices of a process adopt the
  * same memory, the first pins it and the last lets it go. Protected by the lock. */
-enum { ADOPTED_AT_ONCE = 64 }; /* more than that count only once each, as if nobody else had them */
+enum {
+    ADOPTED_AT_ONCE = 4096
+}; /* pieces of a GiB, and rows of sessions; more count once each, as if nobody else had them */
 static struct {
     void *memory;
     size_t bytes;
