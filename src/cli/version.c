@@ -27,7 +27,7 @@ void cli_version_print(void)
 #else
     printf("pull              no, there was no libcurl\n");
 #endif
-    printf("several machines  %s%s\n", mo_cluster_library() ? "yes, " : "no, there was no MPI",
+    printf("several machines  %s%s\n", mo_cluster_library() ? "yes, " : "no, its module is not installed",
            mo_cluster_library() ? mo_cluster_library() : "");
     printf("io_uring          %s\n", MO_HAS_URING ? "yes" : "no");
 }
