@@ -326,7 +326,7 @@ static void a_checksum_decides(void **state)
     if (s != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    const hub_named named = {path, p};
+    const hub_named named = {path, p, false};
     assert_int_equal(hub_names_give(&named, 1, &err), MO_OK);
     hub_partial_close(p);
     assert_int_equal(access(path, F_OK), 0);
@@ -396,7 +396,7 @@ static void all_files_get_their_names_or_none_does(void **state)
         for (int fails = 0; s != MO_OK && fails < 20; fails++) {
             hub_named files[PARTS];
             for (int i = 0; i < PARTS; i++) {
-                files[i] = (hub_named){paths[i], NULL};
+                files[i] = (hub_named){paths[i], NULL, false};
                 if (!(same >> i & 1)) {
                     files[i].partial = partial_at(paths[i], "x", "", &anew);
                     assert_false(anew);
@@ -423,6 +423,53 @@ static void all_files_get_their_names_or_none_does(void **state)
             snprintf(left, sizeof left, "%.1000s.part.json", paths[i]);
             assert_int_not_equal(access(left, F_OK), 0);
         }
+    }
+}
+
+/* A run that was killed left the old version aside, and the hub has some of its parts (`same`) in the new one as well; whichever
+ * renaming fails, they are still there. */
+static void parts_that_are_only_aside_get_their_names_back(void **state)
+{
+    char paths[PARTS][1024], asides[PARTS][1024 + 8];
+    bool anew;
+    (void)state;
+    for (int i = 0; i < PARTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "Aside-0000%d-of-00003.gguf", i + 1);
+        snprintf(paths[i], sizeof paths[i], "%s", in_folder(name));
+        snprintf(asides[i], sizeof asides[i], "%.1000s" HUB_ASIDE, paths[i]);
+    }
+    for (int same = 1; same < 1 << PARTS; same++) {
+        mo_status s = MO_EIO;
+        for (int i = 0; i < PARTS; i++) {
+            unlink(paths[i]);
+            write_text(asides[i], "old");
+        }
+        for (int fails = 0; s != MO_OK && fails < 20; fails++) {
+            hub_named files[PARTS];
+            for (int i = 0; i < PARTS; i++) {
+                files[i] = (hub_named){paths[i], NULL, true};
+                if (!(same >> i & 1)) {
+                    files[i].partial = partial_at(paths[i], "x", "", &anew);
+                    assert_int_equal(hub_partial_write(files[i].partial, 0, "new", 3, &err), MO_OK);
+                    hub_partial_mark(files[i].partial, 0, 4 * 65536);
+                    assert_int_equal(hub_partial_save(files[i].partial, &err), MO_OK);
+                }
+            }
+            renames_left = fails;
+            s = hub_names_give(files, PARTS, &err);
+            renames_left = -1;
+            for (int i = 0; i < PARTS; i++) {
+                if (s == MO_OK) {
+                    assert_begins(paths[i], files[i].partial ? "new" : "old");
+                    assert_int_not_equal(access(asides[i], F_OK), 0);
+                } else if (!files[i].partial) {
+                    assert_begins(asides[i], "old");
+                }
+                hub_partial_close(files[i].partial);
+            }
+        }
+        assert_int_equal(s, MO_OK);
     }
 }
 
@@ -507,6 +554,7 @@ int main(void)
         cmocka_unit_test(what_is_forgotten_is_neither_there_nor_hashed),
         cmocka_unit_test(a_checksum_decides),
         cmocka_unit_test(all_files_get_their_names_or_none_does),
+        cmocka_unit_test(parts_that_are_only_aside_get_their_names_back),
 #endif
         cmocka_unit_test(the_store_is_what_its_names_say),
     };

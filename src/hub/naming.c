@@ -33,9 +33,13 @@ static bool put_back(const char *path)
     return rename(aside_of(path, aside), path) == 0 || errno == ENOENT;
 }
 
-/* What is there makes room and waits; the new one takes its name. */
+/* What is there makes room and waits; the new one takes its name. One that is there already has it, or had it. */
 static bool take_name(const hub_named *f)
 {
+    char aside[PATH_MAX + 8];
+    if (!f->partial) {
+        return !f->aside || rename(aside_of(f->path, aside), f->path) == 0;
+    }
     if (!put_aside(f->path)) {
         return false;
     }
@@ -50,7 +54,11 @@ static bool take_name(const hub_named *f)
 
 static void give_up_name(const hub_named *f)
 {
-    if (rename(f->path, hub_partial_path(f->partial)) == 0) {
+    if (!f->partial) {
+        if (f->aside) {
+            put_aside(f->path);
+        }
+    } else if (rename(f->path, hub_partial_path(f->partial)) == 0) {
         put_back(f->path);
     }
 }
@@ -72,7 +80,7 @@ static mo_status rename_all(const hub_named *files, int count, mo_error *err)
     }
     while (s == MO_OK && done > 1) {
         const hub_named *f = &files[done - 1];
-        s = !f->partial || take_name(f) ? MO_OK : fail(f->path, err);
+        s = take_name(f) ? MO_OK : fail(f->path, err);
         done -= s == MO_OK;
     }
     if (s == MO_OK && !(first->partial ? rename(hub_partial_path(first->partial), first->path) == 0
@@ -80,9 +88,7 @@ static mo_status rename_all(const hub_named *files, int count, mo_error *err)
         s = fail(first->path, err);
     }
     for (int i = done; s != MO_OK && i < count; i++) {
-        if (files[i].partial) {
-            give_up_name(&files[i]);
-        }
+        give_up_name(&files[i]);
     }
     if (s != MO_OK && had_name) {
         put_back(first->path);
@@ -97,7 +103,7 @@ mo_status hub_names_give(const hub_named *files, int count, mo_error *err)
     bool others = false;
     for (int i = 0; i < count && s == MO_OK; i++) {
         s = files[i].partial ? hub_partial_settle(files[i].partial, err) : MO_OK;
-        others = others || (i > 0 && files[i].partial);
+        others = others || (i > 0 && (files[i].partial || files[i].aside));
     }
     if (s != MO_OK) {
         return s;
@@ -113,7 +119,9 @@ mo_status hub_names_give(const hub_named *files, int count, mo_error *err)
         if (files[i].partial) {
             hub_partial_named(files[i].partial);
         }
-        unlink(aside_of(files[i].path, aside));
+        if (access(files[i].path, F_OK) == 0) { /* or the last that is left of it would go */
+            unlink(aside_of(files[i].path, aside));
+        }
     }
     return s;
 }

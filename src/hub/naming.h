@@ -10,7 +10,8 @@
 
 typedef struct hub_named {
     const char *path;
-    hub_partial *partial; /* complete and checked; NULL: it is there already, maybe aside */
+    hub_partial *partial; /* complete and checked; NULL: it is there already */
+    bool aside;           /* without a partial: it is only aside, where a run that was killed left it */
 } hub_named;
 
 /* Files in the order of their parts. When it fails, everything is where it was. */

@@ -422,7 +422,7 @@ static mo_status give_names(hub_pull *p, mo_error *err)
 {
     hub_named files[FILES_MAX];
     for (int i = 0; i < p->choice->count; i++) {
-        files[i] = (hub_named){p->parts[i].path, p->parts[i].partial};
+        files[i] = (hub_named){p->parts[i].path, p->parts[i].partial, p->parts[i].aside};
     }
     return hub_names_give(files, p->choice->count, err);
 }
