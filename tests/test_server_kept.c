@@ -1,18 +1,23 @@
-/* What the server keeps of answers: responses in memory and on disk, traces of their experts. */
+/* What the server keeps of answers: responses in memory and on disk, sessions' files, traces of their experts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "folder.h"
+#include "server/cachedir.h"
 #include "server/keys.h"
 #include "server/response_store.h"
 #include "server/trace.h"
@@ -299,6 +304,100 @@ static void traces_are_bounded(void **state)
     mo_model_close(model);
 }
 
+/* ---- Drafts of kept sessions ---- */
+
+static int interrupted,
+    tidied; /* so many of the next locks that are waited for; so many drafts then go before the lock */
+static bool unlocked_went; /* a draft was removed while a writer could have locked it */
+
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation)
+{
+    char link[64], path[1024];
+    if (operation & LOCK_NB) {
+        return __real_flock(fd, operation);
+    }
+    if (interrupted > 0) {
+        interrupted--;
+        errno = EINTR;
+        return -1;
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = tidied > 0 ? readlink(link, path, sizeof path - 1) : -1;
+    if (length > 0) {
+        tidied--;
+        path[length] = 0;
+        assert_int_equal(unlink(path), 0);
+    }
+    return __real_flock(fd, operation);
+}
+
+int __real_unlinkat(int directory, const char *name, int flags);
+int __wrap_unlinkat(int directory, const char *name, int flags);
+int __wrap_unlinkat(int directory, const char *name, int flags)
+{
+    const int fd = strstr(name, ".unfinished") ? openat(directory, name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        unlocked_went = unlocked_went || __real_flock(fd, LOCK_EX | LOCK_NB) == 0;
+        close(fd);
+    }
+    return __real_unlinkat(directory, name, flags);
+}
+
+static void write_and_read(srv_cachedir *dir)
+{
+    static const int32_t tokens[] = {1, 2, 3};
+    static const uint8_t state[] = "what was kept";
+    char name[SRV_CACHEDIR_NAME];
+    int64_t bytes;
+    uint8_t *read = NULL;
+    size_t size = 0;
+    mo_error err;
+    assert_int_equal(srv_cachedir_write(dir, tokens, 3, state, sizeof state, name, &bytes, &err), MO_OK);
+    assert_int_equal(srv_cachedir_read(dir, name, tokens, 3, &read, &size, &err), MO_OK);
+    assert_int_equal(size, sizeof state);
+    assert_memory_equal(read, state, sizeof state);
+    free(read);
+    srv_cachedir_remove(dir, name);
+}
+
+/* Another server that starts tidies up; a file that has just been made and is not locked yet goes as well. */
+static void a_session_is_kept_though_its_draft_was_tidied_away(void **state)
+{
+    srv_cachedir *dir;
+    mo_error err;
+    (void)state;
+    assert_int_equal(srv_cachedir_open(folder, "key", 1 << 20, &dir, &err), MO_OK);
+    interrupted = 2;
+    tidied = 3;
+    write_and_read(dir);
+    assert_int_equal(interrupted, 0);
+    assert_int_equal(tidied, 0);
+    srv_cachedir_close(dir);
+}
+
+static void drafts_go_while_no_writer_can_lock_them(void **state)
+{
+    srv_cachedir *dir;
+    mo_error err;
+    char left[1024], held[1024];
+    (void)state;
+    snprintf(left, sizeof left, "%s", in_folder("0123456789abcdef-1-0.unfinished"));
+    snprintf(held, sizeof held, "%s", in_folder("0123456789abcdef-1-1.unfinished"));
+    close(open(left, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    const int fd = open(held, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(__real_flock(fd, LOCK_EX), 0);
+    unlocked_went = false;
+    assert_int_equal(srv_cachedir_open(folder, "key", 1 << 20, &dir, &err), MO_OK);
+    assert_false(unlocked_went);
+    assert_int_not_equal(access(left, F_OK), 0);
+    assert_int_equal(access(held, F_OK), 0);
+    write_and_read(dir);
+    srv_cachedir_close(dir);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +410,9 @@ int main(void)
         cmocka_unit_test(responses_are_found_by_their_owner_alone),
         cmocka_unit_test_setup_teardown(responses_survive_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(several_threads_keep_responses, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(a_session_is_kept_though_its_draft_was_tidied_away, folder_make,
+                                        folder_remove),
+        cmocka_unit_test_setup_teardown(drafts_go_while_no_writer_can_lock_them, folder_make, folder_remove),
         cmocka_unit_test(traces_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,16 +127,18 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
     return MO_OK;
 }
 
-/* Is it being written, by this server for another model or by another one that lives? Whoever writes has a lock on it: numbers of
- * processes say nothing where each container has its own. */
-static bool is_written(const srv_cachedir *d, const char *draft)
+/* Removes a draft unless it is being written, by this server for another model or by another one that lives. Whoever writes has a
+ * lock on it: numbers of processes say nothing where each container has its own. It goes while it is locked here, so that a writer
+ * who has just made it sees, once it has the lock, that its file is gone. */
+static void remove_draft(const srv_cachedir *d, const char *draft)
 {
-    const int fd = openat(d->fd, draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    const bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const int fd = openat(d->fd, draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+        unlinkat(d->fd, draft, 0);
+    }
     if (fd >= 0) {
         close(fd);
     }
-    return locked;
 }
 
 static void remove_unfinished(const srv_cachedir *d)
@@ -144,8 +146,8 @@ static void remove_unfinished(const srv_cachedir *d)
     const int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        if (ends_with(entry->d_name, unfinished) && !is_written(d, entry->d_name)) {
-            unlinkat(d->fd, entry->d_name, 0);
+        if (ends_with(entry->d_name, unfinished)) {
+            remove_draft(d, entry->d_name);
         }
     }
     if (dir) {
@@ -350,6 +352,16 @@ static bool write_all(int fd, const void *from, size_t size)
     return true;
 }
 
+/* Waits for whoever tidies up, who has it for a moment. False: errno says why there is none. */
+static bool lock(int fd)
+{
+    int got;
+    do {
+        got = flock(fd, LOCK_EX);
+    } while (got != 0 && errno == EINTR);
+    return got == 0;
+}
+
 /* A new file, locked; its name is written to `draft`. -1: errno says why. */
 static int open_draft(const srv_cachedir *dir, uint64_t beginning, char *draft, size_t size)
 {
@@ -358,12 +370,15 @@ static int open_draft(const srv_cachedir *dir, uint64_t beginning, char *draft, 
         struct stat info;
         snprintf(draft, size, "%016llx-%ld-%u%s", (unsigned long long)beginning, (long)getpid(), number++,
                  unfinished);
-        const int fd = openat(dir->fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        const int fd = openat(dir->fd, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno == EEXIST) {
+            continue; /* of a process with the same number, in another container */
+        }
         if (fd < 0) {
             return -1;
         }
-        flock(fd, LOCK_EX | LOCK_NB); /* where there are none, another server may take it for left behind */
-        if (fstat(fd, &info) != 0 || info.st_nlink > 0) {
+        /* Where files cannot be locked, another server may take it for left behind. */
+        if (!lock(fd) || fstat(fd, &info) != 0 || info.st_nlink > 0) {
             return fd;
         }
         close(fd); /* somebody tidied up before the lock was there */
