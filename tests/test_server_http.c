@@ -165,6 +165,7 @@ static void serve(const char *key_list, const char *key_file, void (*change)(srv
         .connections = 1024,
         .per_address = 1024,
         .header_s = 10,
+        .body_ahead_s = 60,
         .idle_s = 60,
         .heartbeat_ms = 10000,
     };
@@ -431,6 +432,86 @@ static void bodies_together_are_bounded(void **state)
               "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
     check_answer(receive(fd, NULL, 5), 200, NULL);
     close(fd);
+}
+
+/* Sends a header and so many bytes of its body; `rest` are to follow. */
+static int send_beginning(size_t sent, size_t rest)
+{
+    char header[128];
+    char *body = malloc(sent);
+    const int fd = dial();
+    memset(body, ' ', sent);
+    snprintf(header, sizeof header,
+             "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+             sent + rest);
+    send_text(fd, header);
+    send_bytes(fd, body, sent);
+    free(body);
+    return fd;
+}
+
+static void await_bodies(int64_t bytes)
+{
+    srv_http_report report;
+    const double end = now() + 60;
+    do {
+        usleep(1000);
+        srv_http_describe(http, &report);
+    } while (report.body_bytes != bytes && now() < end);
+    assert_int_equal(report.body_bytes, bytes);
+}
+
+static void large_bodies_leave_room_for_small_ones(void **state)
+{
+    (void)state;
+    enum { MANY = 9, LARGE = (1 << 20) - 1, SMALL = 200000 };
+    int fds[MANY];
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = send_beginning(i < 8 ? LARGE : SMALL, 1);
+        await_bodies(i < 8 ? (i + 1) * LARGE
+                           : 8 * LARGE + SMALL); /* the last makes more than eight times 1 MiB */
+    }
+    const int large = send_beginning(300000, 1);
+    send_text(large, " ");
+    check_answer(receive(large, NULL, 20), 429, "too many large requests");
+    close(large);
+    check_answer(ask_more("POST /echo", "", "{}"), 200, "\"bytes\":2");
+    send_text(fds[MANY - 1], " "); /* a small one that had begun goes on too */
+    check_answer(receive(fds[MANY - 1], NULL, 20), 200, NULL);
+    for (int i = 0; i < MANY; i++) {
+        close(fds[i]);
+    }
+    await_bodies(0);
+}
+
+static void brief(srv_http_options *o)
+{
+    o->body_ahead_s = 1;
+}
+
+/* Who has sent much may not hold its place for as long as it would have taken slowly. */
+static void a_body_that_comes_no_further_ends(void **state)
+{
+    (void)state;
+    serve(NULL, NULL, brief);
+    const int fds[2] = {send_beginning(500000, 500000), send_beginning(500000, 500000)};
+    const double end = now() + 30; /* at 8 KiB a second they would have a minute */
+    int open = 2;
+    while (open > 0 && now() < end) {
+        usleep(1000);
+        send(fds[1], " ", 1,
+             MSG_NOSIGNAL | MSG_DONTWAIT); /* nothing comes of one, next to nothing of the other */
+        open = 0;
+        for (int i = 0; i < 2; i++) {
+            char byte;
+            open += recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+        }
+    }
+    assert_int_equal(open, 0);
+    close(fds[0]);
+    close(fds[1]);
+    await_bodies(0); /* and there is room again */
+    stop(NULL);
 }
 
 static void what_can_be_read_in_two_ways_is_refused(void **state)
@@ -1054,6 +1135,8 @@ int main(int argc, char **argv)
         UNIT(expect_is_answered_first),
         UNIT(bodies_that_are_too_large_are_refused),
         UNIT(bodies_together_are_bounded),
+        UNIT(large_bodies_leave_room_for_small_ones),
+        cmocka_unit_test(a_body_that_comes_no_further_ends),
         UNIT(what_can_be_read_in_two_ways_is_refused),
         UNIT(a_request_without_host_is_answered_once),
         UNIT(zero_bytes_in_headers_are_refused),

@@ -301,8 +301,13 @@ void srv_connections_body(srv_connections *c, int number, size_t bytes)
 {
     pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
-    one->deadline_ns = one->begun_ns + (int64_t)((c->o.header_s + (double)bytes / c->o.body_bytes_s) * 1e9);
-    hurry(c, one);
+    if (one->deadline_ns) {
+        /* What was sent fast gives time, but not hours of it: others wait for the room. */
+        const int64_t most = after(c->o.body_ahead_s);
+        one->deadline_ns += (int64_t)((double)bytes / c->o.body_bytes_s * 1e9);
+        one->deadline_ns = one->deadline_ns < most ? one->deadline_ns : most;
+        hurry(c, one);
+    }
     pthread_mutex_unlock(&c->mutex);
 }
 

@@ -13,6 +13,7 @@ typedef struct srv_connections_options {
     double header_s; /* from connecting, or the first byte of a further request, to the end of its header */
     double idle_s;   /* between two requests */
     double body_bytes_s; /* a body comes at least this fast, after header_s */
+    double body_ahead_s; /* and who sends faster may pause, or be slower, for so long */
 } srv_connections_options;
 
 srv_connections *srv_connections_open(const srv_connections_options *options, mo_error *err);
@@ -22,7 +23,7 @@ void srv_connections_close(srv_connections *c); /* none is open any more */
  * it; 0: none) has its share, one that waits for no answer makes room. */
 int srv_connections_add(srv_connections *c, int fd, uint64_t address);
 void srv_connections_remove(srv_connections *c, int number);
-/* The header of a request begins; its body has grown to so many bytes. */
+/* The header of a request begins; so many more bytes of its body have come. */
 void srv_connections_header(srv_connections *c, int number);
 void srv_connections_body(srv_connections *c, int number, size_t bytes);
 /* The server ends: requests that are not complete in so many seconds never will be. */

@@ -6,8 +6,9 @@
 
 #include "server/listener.h"
 
-/* BODIES: so many times the largest one may be held for all requests together. */
-enum { STREAM_BLOCK = 32 << 10, BODIES = 8 };
+/* BODIES: so many times the largest one may be held for all requests together. SMALL_BODY: a body is taken beyond that too; the
+ * number of connections bounds what those have together. */
+enum { STREAM_BLOCK = 32 << 10, BODIES = 8, SMALL_BODY = 256 << 10 };
 
 /* ---- Answers ---- */
 
@@ -107,18 +108,19 @@ static void dispatch(srv_arrival *a, struct MHD_Connection *connection)
     }
 }
 
-/* What all clients have sent together is bounded too: who sends more then is refused, and what came of it makes room. */
+/* What all clients have sent together is bounded too: who sends a large one then is refused, and what came of it makes room. */
 static void keep_body(srv_arrival *a, const char *data, size_t size, uint64_t limit)
 {
     const bool crowded = atomic_load(&a->http->bodies) > BODIES * (int64_t)limit;
-    if (srv_exchange_body(a->q, data, size, crowded ? 0 : limit)) {
+    const uint64_t most = crowded && limit > SMALL_BODY ? SMALL_BODY : limit;
+    if (srv_exchange_body(a->q, data, size, most)) {
         atomic_fetch_add(&a->http->bodies, (int64_t)size);
         a->body_kept += size;
         return;
     }
     atomic_fetch_sub(&a->http->bodies, (int64_t)a->body_kept);
     a->body_kept = 0;
-    if (crowded) {
+    if (most < limit) {
         srv_arrival_refuse(a, SRV_FAULT_QUEUE, "too many large requests are on their way; try again later");
     } else {
         a->close = true;
@@ -132,7 +134,7 @@ static enum MHD_Result take_body(srv_arrival *a, struct MHD_Connection *connecti
 {
     const uint64_t limit = (uint64_t)a->http->o.body_bytes;
     a->body_seen += *size;
-    srv_connections_body(a->http->connections, srv_arrival_number(connection), a->body_seen);
+    srv_connections_body(a->http->connections, srv_arrival_number(connection), *size);
     if (!a->refused) {
         keep_body(a, data, *size, limit);
     }

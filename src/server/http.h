@@ -22,7 +22,8 @@ typedef struct srv_http_options {
     int connections; /* at once */
     int per_address; /* of them from one address */
     double header_s, idle_s;
-    int silent_s; /* a client that takes nothing of its answer for so long is cut off; 0: 120 */
+    double body_ahead_s; /* a body that came fast may pause for so long (connections.h) */
+    int silent_s;        /* a client that takes nothing of its answer for so long is cut off; 0: 120 */
     int heartbeat_ms;
     const char *prefix;                    /* before every path, as "/llm"; "" or NULL: none */
     const char *tls_key, *tls_certificate; /* contents of PEM files; NULL: no TLS */

@@ -74,7 +74,8 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
                                              .per_address = options->per_address,
                                              .header_s = options->header_s,
                                              .idle_s = options->idle_s,
-                                             .body_bytes_s = BODY_BYTES_S};
+                                             .body_bytes_s = BODY_BYTES_S,
+                                             .body_ahead_s = options->body_ahead_s};
     h->connections = srv_connections_open(&watched, err);
     h->clerks = h->connections ? srv_workers_open(CLERKS) : NULL;
     h->workers = h->clerks ? srv_workers_open(WORKERS) : NULL;

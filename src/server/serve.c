@@ -120,6 +120,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
         .connections = s->o.connections,
         .per_address = s->o.connections / 4 * 3,
         .header_s = 30,
+        .body_ahead_s = 60,
         .idle_s = 75,
         .heartbeat_ms = s->o.heartbeat_ms,
         .silent_s = s->o.silent_s,
