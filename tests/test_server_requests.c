@@ -45,6 +45,14 @@ static int close_model(void **state)
 }
 
 /* Requests in these tests are written with ' for ". */
+static bool read_json(mo_text body, json_t **root, srv_fault *fault)
+{
+    int64_t held;
+    const bool good = srv_body_read(body, root, &held, fault);
+    srv_body_release(held);
+    return good;
+}
+
 static json_t *read_request(const char *text)
 {
     char *copy = strdup(text);
@@ -53,7 +61,7 @@ static json_t *read_request(const char *text)
     }
     json_t *root = NULL;
     srv_fault fault = {0};
-    if (!srv_body_read((mo_text){copy, strlen(copy)}, &root, &fault)) {
+    if (!read_json((mo_text){copy, strlen(copy)}, &root, &fault)) {
         fail_msg("%s: %s", copy, fault.message);
     }
     free(copy);
@@ -83,7 +91,7 @@ static void check_json(const json_t *value, const char *expected)
 static bool read_body(const char *text, srv_fault *fault)
 {
     json_t *root = NULL;
-    const bool good = srv_body_read((mo_text){text, strlen(text)}, &root, fault);
+    const bool good = read_json((mo_text){text, strlen(text)}, &root, fault);
     json_decref(root);
     return good;
 }
@@ -115,7 +123,10 @@ static void bodies_of_too_many_values_are_refused(void **state)
     static const struct {
         const char *value;
         int most; /* of them */
-    } cases[] = {{"1,", SRV_JSON_COST}, {"[],", SRV_JSON_COST / 4}, {"{\"a\":1},", SRV_JSON_COST / 11}};
+    } cases[] = {{"1,", SRV_JSON_COST},
+                 {"\"\",", SRV_JSON_COST / 4},
+                 {"[],", SRV_JSON_COST / 4},
+                 {"{\"a\":1},", SRV_JSON_COST / 11}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const size_t length = strlen(cases[i].value);
         for (int more = 0; more < 2; more++) {
@@ -129,16 +140,60 @@ static void bodies_of_too_many_values_are_refused(void **state)
             const mo_text body = {text, strlen(text)};
             json_t *root = NULL;
             if (more) {
-                assert_false(srv_body_read(body, &root, &fault));
+                assert_false(read_json(body, &root, &fault));
                 assert_non_null(strstr(fault.message, "too many values"));
                 assert_null(srv_body_json(body));
             } else if (!SANITIZED) {
-                assert_true(srv_body_read(body, &root, &fault));
+                assert_true(read_json(body, &root, &fault));
                 json_decref(root);
             }
             free(text);
         }
     }
+}
+
+/* Nor must many of them together. The values are dropped at once here, and only counted as held. */
+static void bodies_of_many_values_are_bounded_together(void **state)
+{
+    (void)state;
+    if (SANITIZED) {
+        skip();
+    }
+    enum {
+        COUNT = SRV_JSON_COST / 21
+    }; /* of objects, which cost 7 each: a third of what one body may have */
+    char *text = malloc(3 * COUNT + 32), *at = text + sprintf(text, "{\"a\":[");
+    int64_t held[16];
+    int taken = 0;
+    json_t *root = NULL;
+    srv_fault fault = {0};
+    for (int n = 0; n < COUNT; n++, at += 3) {
+        memcpy(at, "{},", 3);
+    }
+    sprintf(at - 1, "]}");
+    const mo_text body = {text, strlen(text)};
+    while (taken < 16 && srv_body_read(body, &root, &held[taken], &fault)) {
+        json_decref(root);
+        taken++;
+    }
+    assert_int_equal(taken, 11); /* twelve cost a little more than four bodies may */
+    assert_int_equal(fault.kind, SRV_FAULT_QUEUE);
+    assert_null(root);
+    assert_int_equal(held[taken], 0);
+    assert_true(read_body("{\"a\":[1,2,3]}", &fault)); /* a small one is taken all the same */
+    srv_body_release(held[--taken]);
+    assert_true(read_json(body, &root, &fault));
+    json_decref(root);
+    text[body.length - 1] = ' '; /* what is no JSON holds nothing */
+    assert_false(srv_body_read(body, &root, &held[15], &fault));
+    assert_int_equal(fault.kind, SRV_FAULT_REQUEST);
+    text[body.length - 1] = '}';
+    assert_true(read_json(body, &root, &fault));
+    json_decref(root);
+    while (taken > 0) {
+        srv_body_release(held[--taken]);
+    }
+    free(text);
 }
 
 static void half_surrogates_are_mended(void **state)
@@ -148,7 +203,7 @@ static void half_surrogates_are_mended(void **state)
         "{\"a\":\"x\\ud83d\",\"b\":\"\\ude00y\",\"c\":\"\\ud83d\\ude00\",\"d\":\"\\\\ud83d\"}";
     json_t *root = NULL;
     srv_fault fault = {0};
-    assert_true(srv_body_read((mo_text){body, strlen(body)}, &root, &fault));
+    assert_true(read_json((mo_text){body, strlen(body)}, &root, &fault));
     assert_string_equal(json_string_value(json_object_get(root, "a")), "x\xef\xbf\xbd");
     assert_string_equal(json_string_value(json_object_get(root, "b")), "\xef\xbf\xbdy");
     assert_string_equal(json_string_value(json_object_get(root, "c")), "\xf0\x9f\x98\x80");
@@ -163,7 +218,7 @@ static void numbers_of_any_size_are_numbers(void **state)
                                "\"c\":1e999,\"d\":-1e999,\"e\":\"99999999999999999999\",\"f\":1.5}";
     json_t *root = NULL;
     srv_fault fault = {0};
-    assert_true(srv_body_read((mo_text){body, strlen(body)}, &root, &fault));
+    assert_true(read_json((mo_text){body, strlen(body)}, &root, &fault));
     assert_true(json_number_value(json_object_get(root, "a")) == 0x1p64);
     const json_t *b = json_object_get(root, "b");
     assert_true(json_number_value(json_array_get(b, 0)) == -0x1p63);
@@ -984,6 +1039,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_that_are_no_object_are_refused),
         cmocka_unit_test(bodies_of_too_many_values_are_refused),
+        cmocka_unit_test(bodies_of_many_values_are_bounded_together),
         cmocka_unit_test(half_surrogates_are_mended),
         cmocka_unit_test(numbers_of_any_size_are_numbers),
         cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_body),

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,20 +11,21 @@
 static int64_t cost_of(char c)
 {
     switch (c) {
-    case ',': return 1;
+    case ',':
+    case ':': return 1;
+    case '"':
     case '[': return 3;
-    case ':': return 4;
     case '{': return 6;
     default: return 0;
     }
 }
 
-/* NULL, or why it is not read. jansson bounds the depth too, but higher than a stack of a worker should have to bear. */
-static const char *refusal(mo_text body)
+/* What its values cost; NULL, or why it is not read. jansson bounds the depth too, but higher than a stack of a worker should have to bear. */
+static const char *refusal(mo_text body, int64_t *cost)
 {
     size_t depth = 0;
-    int64_t cost = 0;
     bool quoted = false;
+    *cost = 0;
     for (size_t i = 0; i < body.length; i++) {
         const char c = body.data[i];
         if (quoted) {
@@ -34,11 +36,11 @@ static const char *refusal(mo_text body)
         quoted = c == '"';
         depth += c == '[' || c == '{';
         depth -= (c == ']' || c == '}') && depth > 0;
-        cost += cost_of(c);
+        *cost += cost_of(c);
         if (depth > SRV_JSON_DEPTH) {
             return "is nested too deep: at most 512 lists and objects may be in one another";
         }
-        if (cost > SRV_JSON_COST) {
+        if (*cost > SRV_JSON_COST) {
             return "has too many values: send fewer";
         }
     }
@@ -154,19 +156,45 @@ static json_t *load(mo_text body, json_error_t *err)
     return value;
 }
 
-bool srv_body_read(mo_text body, json_t **root, srv_fault *fault)
+static _Atomic int64_t held_by_all;
+
+/* A body of some megabytes is some hundred of values, and many requests may come at once. */
+static bool hold(int64_t cost, srv_fault *fault)
+{
+    if (atomic_fetch_add(&held_by_all, cost) + cost <= SRV_JSON_COST_HELD || cost <= SRV_JSON_COST_SMALL) {
+        return true;
+    }
+    srv_body_release(cost);
+    return srv_fault_set(fault, SRV_FAULT_QUEUE, NULL,
+                         "requests with too many values are being answered; try again later");
+}
+
+void srv_body_release(int64_t held)
+{
+    atomic_fetch_sub(&held_by_all, held);
+}
+
+bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault)
 {
     static const char mark[] = "\xef\xbb\xbf";
+    int64_t cost;
     *root = NULL;
+    *held = 0;
     if (body.length >= 3 && memcmp(body.data, mark, 3) == 0) {
         body = (mo_text){body.data + 3, body.length - 3};
     }
-    const char *why = refusal(body);
+    const char *why = refusal(body, &cost);
     if (why) {
         return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the JSON %s", why);
     }
+    if (!hold(cost, fault)) {
+        return false;
+    }
     json_error_t err;
     json_t *value = load(body, &err);
+    if (!json_is_object(value)) {
+        srv_body_release(cost);
+    }
     if (!value) {
         return body.length == 0 ? srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
                                                 "the body is empty; a JSON object is expected")
@@ -179,10 +207,12 @@ bool srv_body_read(mo_text body, json_t **root, srv_fault *fault)
         return srv_fault_set(fault, SRV_FAULT_REQUEST, NULL, "the body must be a JSON object");
     }
     *root = value;
+    *held = cost;
     return true;
 }
 
 json_t *srv_body_json(mo_text body)
 {
-    return refusal(body) ? NULL : json_loadb(body.data, body.length, 0, NULL);
+    int64_t cost;
+    return refusal(body, &cost) ? NULL : json_loadb(body.data, body.length, 0, NULL);
 }

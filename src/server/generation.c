@@ -70,7 +70,7 @@ srv_generation *srv_generation_open(srv_server *server, srv_request *request, sr
     g->created = (int64_t)time(NULL);
     g->begun_ns = srv_request_begun_ns(request);
     g->large = srv_request_body(request).length > LARGE_BODY;
-    if (!srv_body_read(srv_request_body(request), &g->root, &g->fault) || !hold_model(g)) {
+    if (!srv_body_read(srv_request_body(request), &g->root, &g->root_held, &g->fault) || !hold_model(g)) {
         srv_generation_refuse(g);
         return NULL;
     }
@@ -105,6 +105,7 @@ void srv_generation_close(srv_generation *g)
     srv_parameters_free(&g->parameters);
     json_decref(g->history.before);
     json_decref(g->root);
+    srv_body_release(g->root_held);
     pthread_mutex_destroy(&g->lock);
     const bool large = g->large;
     free(g);

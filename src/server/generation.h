@@ -46,7 +46,8 @@ struct srv_generation {
 
     /* What was asked. */
     json_t *root;
-    bool large; /* the body */
+    int64_t root_held; /* see body.h */
+    bool large;        /* the body */
     srv_fault fault;
     srv_parameters parameters;
     srv_tools tools;
