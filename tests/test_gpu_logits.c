@@ -247,6 +247,56 @@ static void a_lost_device_loses_the_row_alone(void **state)
     end(&w);
 }
 
+/* Two copies in a row that fail are a row's that is lost; one alone is made again. */
+static void a_row_that_cannot_be_copied_is_made_again(void **state)
+{
+    (void)state;
+    world w;
+    begin(&w, "gpt-oss-mxfp4", "sim", 2);
+    assert_int_equal(feed_some(&w, 2, 6, 1), MO_OK);
+    mo_log_set(NULL, NULL, MO_LOG_ERROR);
+    mo_sim_arm(w.model->device, MO_SIM_COPY, 0);
+    expect_row(&w, w.sessions[0], 6);
+    mo_sim_arm_row(w.model->device, MO_SIM_COPY, 0, 2);
+    assert_null(mo_session_logits(w.sessions[1]));
+    assert_int_equal(kept(&w), 0);
+    assert_null(mo_session_logits(w.sessions[1]));
+    const mo_feed again = {
+        .size = sizeof again, .session = w.sessions[1], .tokens = w.o->tokens, .count = 6}; /* nothing new */
+    assert_int_equal(mo_session_feed(&again, NULL), MO_OK);
+    expect_row(&w, w.sessions[1], 6);
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    end(&w);
+}
+
+/* The step of one session has to bring the rows of two others, and cannot. */
+static void a_row_that_cannot_be_copied_fails_no_others_step(void **state)
+{
+    (void)state;
+    enum { COPIES = 16 }; /* among the first of a step */
+    world w;
+    int losses = 0;
+    begin(&w, "gpt-oss-mxfp4", "sim", 3);
+    mo_log_set(NULL, NULL, MO_LOG_ERROR);
+    for (int after = 0; after < COPIES; after++) {
+        assert_int_equal(feed_some(&w, 3, 4, 1), MO_OK); /* shorter than what they hold: */
+        assert_int_equal(feed_some(&w, 3, 5, 1), MO_OK); /* these rows are new */
+        assert_int_equal(kept(&w), 3);
+        mo_sim_arm_row(w.model->device, MO_SIM_COPY, after, 2);
+        const mo_status status = feed_some(&w, 1, 6, 1);
+        mo_sim_arm(w.model->device, MO_SIM_NONE, 0);
+        const bool lost = !mo_session_logits(w.sessions[1]) || !mo_session_logits(w.sessions[2]);
+        if (lost) { /* otherwise another copy was hit, maybe one of the step itself */
+            assert_int_equal(status, MO_OK);
+            expect_row(&w, w.sessions[0], 6);
+        }
+        losses += lost;
+    }
+    assert_int_equal(losses, 2);
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    end(&w);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -259,6 +309,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(snapshots_have_the_row),
         cmocka_unit_test(a_row_that_stayed_is_picked_from_later),
         cmocka_unit_test(a_lost_device_loses_the_row_alone),
+        cmocka_unit_test(a_row_that_cannot_be_copied_is_made_again),
+        cmocka_unit_test(a_row_that_cannot_be_copied_fails_no_others_step),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     oracle_free(models, model_count);

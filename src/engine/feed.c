@@ -137,11 +137,11 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
         mo_session_end_conversation(s);
     }
     if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
-        const float *row = f->sampler ? mo_session_row(s) : NULL;
-        if (row) {
+        const float *row = mo_session_row(s); /* NULL: they were lost, and are made again */
+        if (row && f->sampler) {
             mo_pick_run(&s->pick, row, s->engine->spec->vocab);
         }
-        if (row || !f->sampler) {
+        if (row) {
             return MO_OK; /* nothing new: the logits are there */
         }
     }
@@ -189,6 +189,7 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
     if (f->logits) { /* every position has its row */
         count = mo_session_rows(s->engine->spec, count);
     }
+    s->pick.made = false; /* by a step that failed after that: this one makes it */
     *out = (mo_slice){.state = &s->state,
                       .tokens = f->tokens + s->state.length,
                       .count = count,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+#include "base/status.h"
 #include "device/rank.h"
 #include "engine/logits.h"
 
@@ -10,18 +12,40 @@ static mo_daddr row_at(const mo_gpu *gpu, int64_t place)
     return gpu->scratch.logits + (mo_daddr)(place * gpu->core.spec->vocab * (int64_t)sizeof(float));
 }
 
+/* A row that cannot be copied is lost, and with it nothing else: the session makes it again when it is fed. */
 static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
 {
     mo_gpu_session *s = gpu->kept_logits[place];
-    mo_status status = mo_copy_out(gpu->link.main, s->logits, row_at(gpu, place),
-                                   sizeof(float) * (size_t)gpu->core.spec->vocab, err);
+    mo_status status = mo_gpu_link_get(&gpu->link, gpu->link.main, s->logits, row_at(gpu, place),
+                                       sizeof(float) * (size_t)gpu->core.spec->vocab, err);
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
-    if (status == MO_OK) {
+    if (status != MO_EDEVICE) {
+        atomic_store(&s->lost, status != MO_OK); /* first: nobody may find it neither kept nor lost */
         mo_gpu_session_drop_row(gpu, s);
     }
     return status;
+}
+
+/* Of a session that is not in the step: only what happens to the device itself is the step's business. */
+static mo_status bring_of_other(mo_gpu *gpu, int place, mo_error *err)
+{
+    mo_error own = {0};
+    const mo_status status = bring(gpu, place, &own);
+    if (status == MO_EDEVICE && err) {
+        *err = own;
+    } else if (status != MO_OK) {
+        mo_log(MO_LOG_WARN, "device", "the logits of a session are lost: %s", own.detail);
+    }
+    return status == MO_EDEVICE ? status : MO_OK;
+}
+
+/* In a turn. */
+static void forget(mo_gpu *gpu, mo_gpu_session *s)
+{
+    mo_gpu_session_drop_row(gpu, s);
+    atomic_store(&s->lost, false);
 }
 
 mo_status mo_gpu_logits_begin(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
@@ -30,10 +54,10 @@ mo_status mo_gpu_logits_begin(mo_gpu *gpu, const mo_forward *forward, mo_error *
     const bool makes = mo_logits_list(forward, &slices) > 0;
     mo_status status = MO_OK;
     for (int i = 0; i < forward->slice_count; i++) {
-        mo_gpu_session_drop_row(gpu, mo_gpu_session_of(forward->slices[i].state, gpu));
+        forget(gpu, mo_gpu_session_of(forward->slices[i].state, gpu));
     }
     for (int i = 0; i < GPU_LOGITS_KEPT && makes && status == MO_OK; i++) {
-        status = gpu->kept_logits[i] ? bring(gpu, i, err) : MO_OK;
+        status = gpu->kept_logits[i] ? bring_of_other(gpu, i, err) : MO_OK;
     }
     return status;
 }
@@ -78,14 +102,16 @@ mo_status mo_gpu_logits_bring(const mo_state *state, mo_error *err)
     mo_gpu *head = state->accelerator->owner, *gpu = last_of(head);
     const mo_gpu_session *s = mo_gpu_session_of(state, gpu);
     mo_status status = MO_OK;
-    if (!atomic_load(&s->kept)) {
-        return MO_OK;
+    if (atomic_load(&s->kept)) {
+        mo_gpu_turn_begin(&head->turn);
+        for (int i = 0; i < GPU_LOGITS_KEPT && status == MO_OK; i++) {
+            status = gpu->kept_logits[i] == s ? bring(gpu, i, err) : MO_OK;
+        }
+        mo_gpu_turn_end(&head->turn);
     }
-    mo_gpu_turn_begin(&head->turn);
-    for (int i = 0; i < GPU_LOGITS_KEPT && status == MO_OK; i++) {
-        status = gpu->kept_logits[i] == s ? bring(gpu, i, err) : MO_OK;
+    if (status == MO_OK && atomic_load(&s->lost)) {
+        status = mo_fail(err, MO_EIO, "they could not be copied from the device; feed the session again");
     }
-    mo_gpu_turn_end(&head->turn);
     return status;
 }
 
@@ -93,9 +119,9 @@ void mo_gpu_logits_forget(const mo_state *state)
 {
     mo_gpu *head = state->accelerator->owner, *gpu = last_of(head);
     mo_gpu_session *s = mo_gpu_session_of(state, gpu);
-    if (atomic_load(&s->kept)) {
+    if (atomic_load(&s->kept) || atomic_load(&s->lost)) {
         mo_gpu_turn_begin(&head->turn);
-        mo_gpu_session_drop_row(gpu, s);
+        forget(gpu, s);
         mo_gpu_turn_end(&head->turn);
     }
 }

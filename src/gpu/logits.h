@@ -5,7 +5,8 @@
 
 #include "gpu/session.h"
 
-/* In a turn, before a step: rows of its own sessions are of no use any more; if it makes logits, those of others are brought to RAM. */
+/* In a turn, before a step: rows of its own sessions are of no use any more; if it makes logits, those of others are brought to RAM,
+ * or lost where that cannot be. */
 mo_status mo_gpu_logits_begin(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
 
 /* May the row of a token stay, and who picks it? NULL: it has to be copied. `count`: rows of the step. */

@@ -15,6 +15,7 @@ typedef struct mo_gpu_session {
     bool sent;        /* and whether it has arrived */
     float *logits;    /* the session's own row, pinned in place; NULL: it could not be */
     atomic_bool kept; /* what belongs there is on the device still (gpu/logits.h); changes in turns */
+    atomic_bool lost; /* it could not be copied, and its place is another's now; changes in turns */
     /* The layers that the CPU computes have their newest state in RAM, of positions from hosted_from on. */
     bool hosted;
     int64_t hosted_from;
