@@ -349,6 +349,38 @@ static void wrong_guesses_are_not_read(void **state)
     rig_close(&r);
 }
 
+/* The disk is so busy that no wrong guess is ever read: prediction ends all the same. */
+static void guesses_that_were_withdrawn_count_as_wrong(void **state)
+{
+    (void)state;
+    enum { GUESSES = 300 };
+    gate g = {.closed = true};
+    rig r;
+    const oracle *o = find("qwen3moe-nvfp4");
+    rig_open(&r, o->path,
+             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    mo_store_guess(store, layer, (const int32_t[]){0}, 1, INT64_MAX);
+    while (atomic_load(&g.held) == 0) {
+        usleep(100);
+    }
+    for (int i = 0; i < GUESSES; i++) {
+        mo_need none;
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, INT64_MAX);
+        mo_store_pass(store, MO_STORE_GENERATION);
+        mo_store_want(store, layer, &none, 0);
+        mo_store_leave(store);
+    }
+    atomic_store(&g.closed, false);
+    assert_int_equal(mo_store_count(store).withdrawn, GUESSES);
+    assert_true(r.tiers->foresight.on);
+    const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
+    check_status(mo_session_feed(&f, &r.err), &r.err);
+    assert_false(r.tiers->foresight.on);
+    rig_close(&r);
+}
+
 /* Feeds again after the failure: the session must go on as if nothing had happened. With `untold` the failing feed has
  * nowhere to say what is wrong. */
 static void fail_once(const oracle *o, const float *want, const setting *s, trouble *t, bool untold)
@@ -471,6 +503,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(skipping_is_counted),
         cmocka_unit_test(wrong_guesses_are_not_read),
+        cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),
         cmocka_unit_test(warm_bricks_are_hits),
         cmocka_unit_test(exchanges_take_place),
     };

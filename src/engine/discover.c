@@ -53,7 +53,7 @@ static int64_t fetch(mo_tiers *tiers, const choices *c)
     }
     mo_store_settle(tiers->store);
     const mo_store_counters now = mo_store_count(tiers->store);
-    tiers->foresight.judged = now.guessed; /* prediction is judged by its own guesses */
+    tiers->foresight.judged = mo_store_guesses(&now); /* prediction is judged by its own guesses */
     tiers->foresight.proven = now.useful + now.late;
     return (int64_t)(now.guessed - before);
 }

@@ -33,17 +33,17 @@ static bool pays(mo_tiers *tiers)
 {
     mo_foresight *f = &tiers->foresight;
     const mo_store_counters c = mo_store_count(tiers->store);
-    if (c.guessed - f->judged < JUDGED_AT_ONCE) {
+    const uint64_t made = mo_store_guesses(&c), proven = c.useful + c.late;
+    if (made - f->judged < JUDGED_AT_ONCE) {
         return true;
     }
-    const uint64_t proven = c.useful + c.late;
-    const double share = (double)(proven - f->proven) / (double)(c.guessed - f->judged);
-    f->judged = c.guessed;
+    const double share = (double)(proven - f->proven) / (double)(made - f->judged);
+    f->judged = made;
     f->proven = proven;
     if (share < right_share) {
         f->on = false;
-        mo_log(MO_LOG_INFO, "store", "prediction is off: only %.0f %% of the experts read ahead were needed",
-               100.0 * share);
+        mo_log(MO_LOG_INFO, "store",
+               "prediction is off: only %.0f %% of the experts to be read ahead were needed", 100.0 * share);
     }
     return f->on;
 }

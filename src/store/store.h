@@ -169,6 +169,12 @@ typedef struct mo_store_counters {
 
 mo_store_counters mo_store_count(const mo_store *store);
 
+/* All guesses, also those that were wrong before the disk had time for them: what prediction is judged by. */
+static inline uint64_t mo_store_guesses(const mo_store_counters *c)
+{
+    return c->guessed + c->withdrawn;
+}
+
 /* How many slots there are, and how many hold a brick. */
 void mo_store_slots(const mo_store *store, int32_t *slots, int32_t *filled, int64_t *bytes);
 const mo_disk *mo_store_disk(const mo_store *store);
