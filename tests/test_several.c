@@ -312,6 +312,111 @@ static void a_hot_cache_is_divided(void **state)
     free(got);
 }
 
+/* ---- Three tiers ---- */
+
+static mo_plan_report plan_tiers(const mo_plan_options *ask)
+{
+    mo_plan_report r;
+    mo_error err = {.detail = ""};
+    if (mo_plan_file(MO_TEST_MODEL, ask, &r, sizeof r, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return r;
+}
+
+static int64_t slots_of(const mo_plan_report *r)
+{
+    return r->classes[0].slots + r->cards[0].slots + r->cards[1].slots;
+}
+
+/* Ceilings with which RAM and the devices together have a slot for each expert, and a few more for those that cross. */
+static setting full_tiers(int64_t *experts)
+{
+    setting s = {.device = two};
+    mo_plan_options ask = mo_plan_options_default();
+    ask.context = 600;
+    ask.batch = 64;
+    ask.threads = 2;
+    ask.device = two;
+    ask.ram_bytes = (int64_t)64 << 20;
+    mo_plan_report r = plan_tiers(&ask);
+    assert_int_equal(r.card_count, 2);
+    *experts = r.classes[0].experts;
+    for (int i = 0; i < 2; i++) {
+        s.vram_each[i] = r.cards[i].used_bytes - (int64_t)(0.4 * (double)r.cards[i].slot_bytes);
+    }
+    memcpy(ask.vram_each, s.vram_each, sizeof ask.vram_each);
+    ask.ram_bytes = r.least_bytes + (1 << 20);
+    r = plan_tiers(&ask);
+    s.ram = ask.ram_bytes + (*experts * 21 / 20 - slots_of(&r)) * r.classes[0].slot_bytes;
+    return s;
+}
+
+/* As far as RAM has free slots. */
+static void read_what_is_absent(const mo_gpu *gpu)
+{
+    mo_store *store = gpu->experts.store;
+    const mo_model_spec *spec = gpu->core.spec;
+    int32_t slots, filled;
+    int64_t bytes;
+    for (int i = 0; i < spec->layer_count; i++) {
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            mo_store_slots(store, &slots, &filled, &bytes);
+            if (filled < slots && !mo_gpu_holds(gpu, i, e)) {
+                mo_store_ahead(store, i, e, true);
+                mo_store_settle(store);
+            }
+        }
+    }
+}
+
+/* What is in the VRAM of another device is not absent: RAM loses nothing because of it, and nothing is read any more. */
+static void all_tiers_together_need_no_disk(void **state)
+{
+    (void)state;
+    enum { PROMPT = 64, FILLING = 64, MORE = 32 };
+    int32_t tokens[PROMPT + FILLING + MORE];
+    int64_t experts;
+    if (strncmp(device_name, "sim", 3) != 0) {
+        skip(); /* which experts cross is a matter of real speeds there */
+    }
+    const setting s = full_tiers(&experts);
+    mo_error err = {.detail = ""};
+    mo_tier_report before, after;
+    mo_device_report vram;
+    mo_model *model = open_model(MO_TEST_MODEL, &s);
+    mo_session *session = open_session(model, MO_KV_I16);
+    for (int i = 0; i < PROMPT + FILLING + MORE; i++) {
+        tokens[i] = (i * 7919 + i * i * 31 + 11) % 4096;
+    }
+    for (mo_gpu *gpu = model->gpu; gpu; gpu = gpu->next) { /* experts had better cross, and others give way */
+        gpu->lanes.cpu_rate = mo_lane_rate_of(2e7);
+    }
+    mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = PROMPT};
+    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    do {
+        read_what_is_absent(model->gpu);
+        f.step = 1;
+        f.count += 4;
+        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        mo_model_tiers(model, &before, sizeof before);
+        mo_model_device(model, &vram, sizeof vram);
+    } while (f.count < PROMPT + FILLING && before.filled + vram.filled < experts);
+    assert_int_equal(before.filled + vram.filled, experts);
+    for (const mo_gpu *gpu = model->gpu; gpu; gpu = gpu->next) {
+        assert_false(mo_gpu_swap_absent(&gpu->experts));
+    }
+    f.count += MORE;
+    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    mo_model_tiers(model, &after, sizeof after);
+    mo_model_device(model, &vram, sizeof vram);
+    assert_int_equal(after.filled + vram.filled, experts);
+    assert_int_equal(after.disk_bytes, before.disk_bytes);
+    assert_true(after.taken > before.taken);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
 /* ---- Faults ---- */
 
 /* Either device is lost, after so many of its ops and copies: the text goes on with the same bits. */
@@ -415,6 +520,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(states_move_between_devices_and_ram),
         cmocka_unit_test(several_sessions_share_steps),
         cmocka_unit_test(a_hot_cache_is_divided),
+        cmocka_unit_test(all_tiers_together_need_no_disk),
         cmocka_unit_test(a_lost_device_costs_speed_only),
         cmocka_unit_test(a_failed_copy_costs_time_only),
         cmocka_unit_test(names_that_make_no_list_are_refused),

@@ -41,6 +41,8 @@ typedef struct mo_gpu_window_part {
 typedef struct mo_gpu_experts {
     mo_gpu_link *link;
     const mo_gpu_core *core;
+    const struct mo_gpu_experts *first,
+        *next;       /* of the row's devices, which share the store; NULL: no more */
     mo_vram *vram;   /* the slots */
     mo_store *store; /* of experts that are not in RAM for good; NULL: all are */
     bool admits;     /* experts that cross may keep a slot: the policy has them, not the hot cache */

@@ -18,6 +18,7 @@ static void tie(mo_gpu *gpu)
     gpu->layer_buffer.link = &gpu->link;
     gpu->experts.link = &gpu->link;
     gpu->experts.core = &gpu->core;
+    gpu->experts.first = &gpu->experts;
     gpu->start.experts = &gpu->experts;
     gpu->programs.link = &gpu->link;
     gpu->programs.core = &gpu->core;
@@ -254,6 +255,8 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
     }
     gpu->head = head;
     gpu->part = head->parts++;
+    gpu->experts.first = &head->experts;
+    last->experts.next = &gpu->experts;
     last->next = gpu;
     for (int i = gpu->core.first; i < gpu->core.end; i++) {
         head->kinds[i] = (uint8_t)gpu->part;

@@ -10,11 +10,15 @@
 
 bool mo_gpu_swap_absent(const mo_gpu_experts *x)
 {
-    int32_t slots, filled, device_slots, device_filled;
+    int32_t slots, present;
     int64_t bytes;
-    mo_store_slots(x->store, &slots, &filled, &bytes);
-    mo_vram_slots(x->vram, &device_slots, &device_filled, &bytes);
-    return filled + device_filled < mo_store_bricks(x->store)->expert_count;
+    mo_store_slots(x->store, &slots, &present, &bytes);
+    for (const mo_gpu_experts *part = x->first; part; part = part->next) {
+        int32_t filled;
+        mo_vram_slots(part->vram, &slots, &filled, &bytes);
+        present += filled;
+    }
+    return present < mo_store_bricks(x->store)->expert_count;
 }
 
 /* RAM gets the bytes of an expert that will leave its slot; false when it cannot. It evicts another only as long as some
