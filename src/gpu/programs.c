@@ -1,7 +1,6 @@
 #include "gpu/programs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -148,7 +147,11 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
 
 static bool same_adapters(const mo_adapting *a, const mo_adapting *b)
 {
-    return a->count == b->count && memcmp(a->lora, b->lora, sizeof *a->lora * (size_t)a->count) == 0;
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++) {
+        same = a->lora[i] == b->lora[i];
+    }
+    return same;
 }
 
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)

@@ -218,12 +218,12 @@ MO_INLINE uint64_t four_places(int step)
 MO_INLINE __m512i look_up(const uint8_t *table, int entries, __m512i index, const __mmask64 *high)
 {
     __m512i waiting[5]; /* of a tree whose leaves are 128 entries each */
-    int bit = 0;
+    __m512i v = _mm512_setzero_si512();
     MO_UNROLL
     for (int i = 0; i < entries / 128; i++) {
-        __m512i v = _mm512_permutex2var_epi8(_mm512_load_si512(table + 128 * i), index,
-                                             _mm512_load_si512(table + 128 * i + 64));
-        bit = 0;
+        int bit = 0;
+        v = _mm512_permutex2var_epi8(_mm512_load_si512(table + 128 * i), index,
+                                     _mm512_load_si512(table + 128 * i + 64));
         MO_UNROLL
         for (int b = 0; b < 4; b++) {
             if (bit == b && (i >> b & 1)) {
@@ -233,7 +233,7 @@ MO_INLINE __m512i look_up(const uint8_t *table, int entries, __m512i index, cons
         }
         waiting[bit] = v;
     }
-    return waiting[bit];
+    return v;
 }
 
 /* A bit for each value of a group, from the seven of them that are kept. */
