@@ -5,8 +5,9 @@ enum { FIRST_PIECE = 64, LEAST_PIECE = 16, LONE_PIECE = 512 };
 /* What a step of prompts alone may take. It may take longer where the time is not that of its tokens, as when every step reads
  * all experts from disk, and where fewer than LONE_PIECE would fit. */
 #define LONE_S 1.0
-/* A piece may take longer than the bound where a smaller one would be mostly what every step costs (reading experts): up to
- * where a third of it is, so that prompts pass at two thirds of the rate that they have alone, and answers wait no longer than this. */
+/* A piece may take longer than the bound where a smaller one would leave most of its step to what every step costs (the answers' tokens,
+ * reading experts): up to where a third of the step is, so that prompts pass at two thirds of the rate that they have alone, and answers wait
+ * no longer than this. */
 #define PATIENCE_S 0.5
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s)
@@ -56,24 +57,25 @@ static void learn_cost(srv_pace *p, double prompt, double seconds)
             p->rate = 1.0 / cost;
         }
     }
+    if (p->rate <= 0.0) {
+        p->rate = prompt / seconds; /* until there are prompts alone */
+    }
     p->met_tokens = prompt;
     p->met_s = seconds;
 }
 
-/* The tokens that a piece must have to be worth its step, of which `prompt` tokens took `seconds` more than answers alone do.
- * 0: any number is. */
+/* The tokens that a piece must have to be worth its step, which took so long with `prompt` tokens. 0: any number is. */
 static double worthwhile(const srv_pace *p, double prompt, double seconds)
 {
     const double idle = p->rate > 0.0 ? seconds - prompt / p->rate : 0.0; /* does not depend on the piece */
-    const double patience = PATIENCE_S - p->alone_s;
-    if (idle <= 0.0 || patience <= 0.0) {
+    if (idle <= 0.0) {
         return 0.0;
     }
-    const double enough = 2.0 * idle * p->rate, bearable = (patience - idle) * p->rate;
+    const double enough = 2.0 * idle * p->rate, bearable = (PATIENCE_S - idle) * p->rate;
     const double goal = enough < bearable ? enough : bearable;
     /* Part of the way: `idle` is less in a larger piece where most of it is experts. Back at once where it took too long. */
-    const double next = p->piece + (goal - p->piece) / 3.0, most = prompt * patience / seconds;
-    return seconds <= patience || next < most ? next : most;
+    const double next = p->piece + (goal - p->piece) / 3.0, most = prompt * PATIENCE_S / seconds;
+    return seconds <= PATIENCE_S || next < most ? next : most;
 }
 
 /* Do the tokens that this step has more than the last one take less than half of what as many took there? */
@@ -128,7 +130,7 @@ void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
     const double fixed = p->alone_s < 0.9 * seconds ? p->alone_s : 0.9 * seconds;
     const double in_time = (double)prompt * (0.9 * target(p) - fixed) / (seconds - fixed);
     learn_cost(p, (double)prompt, seconds - fixed);
-    const double worth = worthwhile(p, (double)prompt, seconds - fixed);
+    const double worth = worthwhile(p, (double)prompt, seconds);
     const double fits = in_time > worth ? in_time : worth;
     const double most = 2.0 * (double)prompt > p->piece ? 2.0 * (double)prompt : p->piece;
     double next = fits < most ? fits : most; /* a short piece says little about a long one */
