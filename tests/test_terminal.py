@@ -333,7 +333,7 @@ def test_signals_end_a_prompt():
 
 
 def test_json_of_an_interrupted_answer():
-    child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ignore-eos", "--json"], env=environment,
+    child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ctx", "16384", "--ignore-eos", "--json"], env=environment,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(1)
     child.send_signal(signal.SIGINT)
