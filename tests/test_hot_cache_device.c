@@ -1020,6 +1020,37 @@ static void a_lost_device_costs_only_speed(void **state)
     free(rows);
 }
 
+/* Between two requests, where only the exchanges notice it: the end of the request is no failure. */
+static void a_device_lost_between_requests_costs_only_speed(void **state)
+{
+    (void)state;
+    mo_device_report report;
+    mo_error err = {.detail = ""};
+    float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
+    const mo_model_options o = hot_options(1.0, 2);
+    mo_model *model = open_model(&o);
+    mo_session *session = open_session(model);
+    const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 32};
+    check_status(mo_session_feed(&prompt, &err), &err);
+    warnings = 0;
+    faults_arm(model->device, MO_SIM_LOST, 0, 1);
+    check_status(mo_model_request_done(model, &err), &err);
+    faults_arm(model->device, MO_SIM_NONE, 0, 1);
+    mo_model_device(model, &report, sizeof report);
+    assert_true(report.lost);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, "the CPU takes over, more slowly"));
+    mo_session_close(session);
+    session = open_session(model);
+    feed(model, session, 1, 4, rows);
+    expect_plain(rows, "a device lost between requests");
+    assert_int_equal(warnings, 1);
+    mo_session_close(session);
+    mo_model_close(model);
+    warnings = 0;
+    free(rows);
+}
+
 /* ---- The environment ---- */
 
 static void lanes_one_after_the_other(void **state)
@@ -1126,6 +1157,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_copy_that_fails_again_ends_an_apply),
         cmocka_unit_test(a_step_that_failed_is_asked_for_again),
         cmocka_unit_test(a_lost_device_costs_only_speed),
+        cmocka_unit_test(a_device_lost_between_requests_costs_only_speed),
         cmocka_unit_test(lanes_one_after_the_other),
         cmocka_unit_test(toggles_are_explained),
     };

@@ -13,12 +13,19 @@ static mo_gpu *begin_use(const mo_model *model)
     return gpu;
 }
 
-static void end_use(const mo_model *model, mo_gpu *gpu)
+/* A device that turned out to be lost is the engine's to bear, whoever notices it: the next step is the CPU's, and one line
+ * says so. True: that was it. */
+static bool end_use(const mo_model *model, mo_gpu *gpu, mo_status status, const mo_error *err)
 {
+    const bool lost = gpu && status == MO_EDEVICE;
     if (gpu) {
         mo_gpu_leave(gpu);
     }
+    if (lost) {
+        mo_engine_lose_accelerator(model->engine, err);
+    }
     pthread_mutex_unlock(&model->engine->lock);
+    return lost;
 }
 
 /* The devices', where they have any. */
@@ -40,8 +47,7 @@ mo_status mo_model_request_done(mo_model *model, mo_error *err)
     mo_gpu *gpu = begin_use(model);
     const mo_hot_caches hot = caches_of(gpu);
     const mo_status status = mo_learning_request_done(model->learning, &hot, err);
-    end_use(model, gpu);
-    return status;
+    return end_use(model, gpu, status, err) ? MO_OK : status; /* a lost device costs speed, not the request */
 }
 
 mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
@@ -70,7 +76,7 @@ mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_erro
         model->engine->timed = mo_learning_times(model->learning);
     }
     pthread_mutex_unlock(&model->profile_lock);
-    end_use(model, gpu);
+    end_use(model, gpu, status, err);
     return status;
 }
 
@@ -82,7 +88,7 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
     mo_gpu *gpu = begin_use(model);
     const mo_hot_caches hot = caches_of(gpu);
     const mo_status status = mo_learning_apply_json(model->learning, &hot, json, length, &stats, err);
-    end_use(model, gpu);
+    end_use(model, gpu, status, err);
     const mo_profile_report report = {.success = status == MO_OK,
                                       .active = stats.active,
                                       .update_rate = stats.update_rate,
