@@ -122,7 +122,7 @@ static __device__ __forceinline__ void
 mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale<P::FOLD> &rs,
                   const uint8_t *acts, int b, const float *scales, const int32_t magic[4])
 {
-#if MO_PANEL_GROUP
+#if MO_WARP_GROUPS
     if constexpr (mo_tile_halves<P::FOLD>) {
         mo_panel_multiply_halves<P, N>(acc, a, rs, acts + 32 * b, scales);
     } else {
@@ -214,30 +214,6 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
 
 /* ---- All of it ---- */
 
-template <class P>
-static __device__ __forceinline__ void mo_panel_store(const mo_tile_job &job, float (*acc)[4])
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const float scale = job.scale ? *job.scale : 1.0f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int row = job.row + warp * 16 + (lane >> 2) + 8 * (i >> 1);
-        if (row < job.rows) {
-            const float bias = job.bias ? job.bias[row] : 0.0f;
-#pragma unroll
-            for (int n = 0; n < 2 * P::N; n++) {
-                const int token = 8 * n + 2 * (lane & 3) + (i & 1);
-                if (token < job.count) {
-                    float value = acc[n][i];
-                    value = job.scale ? value * scale : value;
-                    value = job.bias ? value + bias : value;
-                    job.y[(int64_t)(job.first + token) * job.stride + row] = value;
-                }
-            }
-        }
-    }
-}
-
 template <class P, int N>
 static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, const mo_dacts &in,
                                                       float (*acc)[4], uint8_t *shared)
@@ -247,7 +223,7 @@ static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, co
     const int32_t magic[4] = {job.magic[0], job.magic[1], job.magic[2], job.magic[3]};
     for (int step = 0; step < steps; step++) {
         mo_async_wait<P::AHEAD - 1>();
-        mo_panel_show();
+        mo_group_show();
         __syncthreads();
         mo_panel_fetch<P>(job, in, step + P::AHEAD, steps, shared);
         mo_panel_step<P, N>(job, acc, step, magic, shared);
@@ -290,7 +266,7 @@ static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, cons
     }
     float acc[2 * P::N][4] = {};
     mo_panel_choose<P, FINE, FINE ? 1 : P::N / 4>(job, in, acc, (job.count + 15) / 16, shared);
-    mo_panel_store<P>(job, acc);
+    mo_sums_store<P::N>(job, acc);
 }
 
 /* ---- Jobs ---- */

@@ -5,30 +5,9 @@
 #define MO_DEVICE_CUDA_PANEL_GROUP_CUH
 
 #include "device/cuda/tile.cuh"
+#include "device/cuda/warp_group.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(MO_CUDA_EMULATED)
-#define MO_PANEL_GROUP 1
-#else
-#define MO_PANEL_GROUP 0
-#endif
-
-/* What copies left in shared memory is seen by the group's products after a barrier. */
-static __device__ __forceinline__ void mo_panel_show(void)
-{
-#if MO_PANEL_GROUP
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-
-#if MO_PANEL_GROUP
-
-/* Where rows of 128 bytes, whose 16-byte chunks change places by row, are in shared memory; eight of them begin at a multiple of 1024. */
-static __device__ __forceinline__ uint64_t mo_panel_matrix(const uint8_t *p)
-{
-    const uint32_t address = (uint32_t)__cvta_generic_to_shared(p);
-    return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
-}
+#if MO_WARP_GROUPS
 
 /* d = a x b: 64 rows, 32 values, 32 or 16 tokens. */
 static __device__ __forceinline__ void mo_panel_send(int32_t (&d)[16], const uint32_t a[4], uint64_t b)
@@ -112,7 +91,7 @@ static __device__ __forceinline__ void mo_panel_multiply_group(float (*acc)[4], 
 {
     constexpr int PAIRS = N / 2;
     constexpr bool ODD = N % 2 != 0;
-    const uint64_t matrix = mo_panel_matrix(acts);
+    const uint64_t matrix = mo_group_matrix(acts);
     int32_t sums[2][16], last[8];
     if constexpr (PAIRS > 0) {
         mo_panel_send(sums[0], a, matrix);
@@ -168,7 +147,7 @@ static __device__ __forceinline__ void mo_panel_multiply_halves(float (*acc)[4],
                                                                 const mo_tile_rows_scale<P::FOLD> &rs,
                                                                 const uint8_t *acts, const float *scales)
 {
-    const uint64_t matrix = mo_panel_matrix(acts);
+    const uint64_t matrix = mo_group_matrix(acts);
     const uint32_t first[4] = {a[0], a[1], 0, 0}, second[4] = {0, 0, a[2], a[3]};
     int32_t sums[3][8]; /* of the first half of a piece, of its second, of the first half of the next */
     mo_panel_send(sums[0], first, matrix);

@@ -161,7 +161,7 @@ template <int N>
 static __device__ __forceinline__ void mo_wide_multiply(float (*acc)[4], const uint8_t *stage, int parts)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-#if MO_WIDE_GROUP
+#if MO_WARP_GROUPS
     (void)lane;
     mo_wide_multiply_group<N>(acc, stage + warp / 4 * (64 * MO_WIDE_K * 2), stage + MO_WIDE_SIDE, parts);
 #else
@@ -185,29 +185,6 @@ static __device__ __forceinline__ void mo_wide_multiply(float (*acc)[4], const u
 #endif
 }
 
-template <int N> static __device__ __forceinline__ void mo_wide_store(const mo_wide_job &job, float (*acc)[4])
-{
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const float scale = job.scale ? *job.scale : 1.0f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int row = job.row + warp * 16 + (lane >> 2) + 8 * (i >> 1);
-        if (row < job.rows) {
-            const float bias = job.bias ? job.bias[row] : 0.0f;
-#pragma unroll
-            for (int n = 0; n < 2 * N; n++) {
-                const int token = 8 * n + 2 * (lane & 3) + (i & 1);
-                if (token < job.count) {
-                    float value = acc[n][i];
-                    value = job.scale ? value * scale : value;
-                    value = job.bias ? value + bias : value;
-                    job.y[(int64_t)(job.first + token) * job.stride + row] = value;
-                }
-            }
-        }
-    }
-}
-
 template <int N>
 static __device__ __forceinline__ void mo_wide_steps(const mo_wide_job &job, const mo_wide_from &from,
                                                      uint8_t *shared)
@@ -216,12 +193,12 @@ static __device__ __forceinline__ void mo_wide_steps(const mo_wide_job &job, con
     float acc[2 * N][4] = {};
     for (int step = 0; step < steps; step++) {
         mo_async_wait<MO_WIDE_AHEAD - 1>();
-        mo_wide_show();
+        mo_group_show();
         __syncthreads();
         mo_wide_fetch(from, cols, step + MO_WIDE_AHEAD, shared);
         mo_wide_multiply<N>(acc, mo_wide_stage(shared, step), min(MO_WIDE_K, cols - step * MO_WIDE_K) / 16);
     }
-    mo_wide_store<N>(job, acc);
+    mo_sums_store<N>(job, acc);
 }
 
 static __device__ __forceinline__ void mo_wide_run(const mo_op_wide &op, uint8_t *shared)

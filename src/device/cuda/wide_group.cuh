@@ -3,32 +3,10 @@
 #ifndef MO_DEVICE_CUDA_WIDE_GROUP_CUH
 #define MO_DEVICE_CUDA_WIDE_GROUP_CUH
 
-#include "device/cuda/common.cuh"
+#include "device/cuda/warp_group.cuh"
 #include "device/cuda/wide.h"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(MO_CUDA_EMULATED)
-#define MO_WIDE_GROUP 1
-#else
-#define MO_WIDE_GROUP 0
-#endif
-
-/* What copies left in shared memory is seen by the group's products after a barrier. */
-static __device__ __forceinline__ void mo_wide_show(void)
-{
-#if MO_WIDE_GROUP
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
-
-#if MO_WIDE_GROUP
-
-/* Rows of 128 bytes whose 16-byte chunks change places by row; eight of them begin at a multiple of 1024. */
-static __device__ __forceinline__ uint64_t mo_wide_matrix(const uint8_t *p)
-{
-    const uint32_t address = (uint32_t)__cvta_generic_to_shared(p);
-    return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
-}
+#if MO_WARP_GROUPS
 
 #define MO_WIDE_SUMS(d) "+f"((d)[0]), "+f"((d)[1]), "+f"((d)[2]), "+f"((d)[3])
 #define MO_WIDE_SUMS_32(d)                                                                                   \
@@ -84,7 +62,7 @@ template <int N>
 static __device__ __forceinline__ void mo_wide_multiply_group(float (*acc)[4], const uint8_t *rows,
                                                               const uint8_t *tokens, int parts)
 {
-    const uint64_t a = mo_wide_matrix(rows), b = mo_wide_matrix(tokens);
+    const uint64_t a = mo_group_matrix(rows), b = mo_group_matrix(tokens);
     if (parts == MO_WIDE_K / 16) {
         mo_wide_send<N, MO_WIDE_K / 16>(acc, a, b);
     } else {
