@@ -115,12 +115,11 @@ void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds)
     if (!answers) {
         learn_rate(p, (double)prompt, seconds);
         learn_alone(p, (double)prompt, seconds);
-        if (!p->met) {
+        if (p->met_tokens == 0.0) {
             guess(p, prompt, seconds);
         }
         return;
     }
-    p->met |= prompt > 0;
     if (!prompt) {
         p->alone_s += p->alone_s > 0.0 ? 0.1 * (seconds - p->alone_s) : seconds;
         return;

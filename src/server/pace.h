@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 typedef struct srv_pace {
-    int64_t batch;            /* most tokens of a step */
-    double bound_s;           /* between two tokens of an answer */
-    double alone_s;           /* what a step without prompts takes now; 0: not known */
-    double piece;             /* tokens that were found to fit */
-    double rate;              /* tokens/s of prompts alone; 0: not known */
-    bool met;                 /* steps with answers and prompts have been measured: */
-    double met_tokens, met_s; /* the last of them, and what the prompt's tokens added to it */
+    int64_t batch;  /* most tokens of a step */
+    double bound_s; /* between two tokens of an answer */
+    double alone_s; /* what a step without prompts takes now; 0: not known */
+    double piece;   /* tokens that were found to fit */
+    double rate;    /* tokens/s of prompts alone; 0: not known */
+    double met_tokens,
+        met_s; /* the last step of answers and a prompt: its tokens (0: none yet), and what they took */
 
     /* Prompts beside which nobody answers: whoever comes meanwhile waits for the step. */
     double lone_piece;          /* tokens of the next step */
