@@ -8,11 +8,8 @@
 #include "plan/placement.h"
 #include "plan/text.h"
 
-/* How many bytes of weights are multiplied with one token's row while one byte is read from memory, where many tokens use
- * it. A GPU: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). A CPU: 5 with AVX2 to
- * 12 with AMX (Qwen3-30B on 16 cores). */
+/* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
 #define DEVICE_REUSE 8.0
-#define CPU_REUSE    6.0
 /* A layer of a batch on a device: some twenty launches, and the choice's way to the host and back. */
 #define BATCH_LAYER_SECONDS 150e-6
 /* A smaller batch is taken when its request takes at most so much longer: memory has other uses. */
@@ -26,8 +23,7 @@ typedef struct batch_bytes {
     double disk;  /* that are read from disk first */
 } batch_bytes;
 
-/* Which share of a layer's experts is chosen by at least one of so many tokens. */
-static double share_used(double used, double experts, double tokens)
+double mo_plan_share_used(double used, double experts, double tokens)
 {
     return experts > used ? -expm1(tokens * log1p(-used / experts)) : 1;
 }
@@ -41,7 +37,7 @@ static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double to
         return;
     }
     const double layers = c->used_per_token / used, experts = layers > 0 ? bricks / layers : bricks;
-    const double bytes = bricks * (double)c->bytes * share_used(used, experts, tokens);
+    const double bytes = bricks * (double)c->bytes * mo_plan_share_used(used, experts, tokens);
     const double here = (double)p->device.class_slots[i] / bricks;
     const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / bricks;
     const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
@@ -77,7 +73,7 @@ static double batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_
     const double cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r);
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
     const double link = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS;
-    const double memory = device ? vram : cpu, reuse = device ? DEVICE_REUSE : CPU_REUSE;
+    const double memory = device ? vram : cpu, reuse = device ? DEVICE_REUSE : MO_PLAN_CPU_REUSE;
     const double products = b.used / memory + tokens * b.token / (reuse * memory);
     const double reads = b.disk / r->disk_bytes_s;
     return device ? mo_rates_layer(products, fmax(b.link / link, reads)) + m->layers * BATCH_LAYER_SECONDS

@@ -10,6 +10,13 @@
  * for at most so many tokens, and an answer of a sixteenth of that. */
 enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
 
+/* How many bytes of weights a CPU multiplies with one token's row while it reads one byte from memory, where many tokens use it: 5
+ * with AVX2 to 12 with AMX (Qwen3-30B on 16 cores). */
+#define MO_PLAN_CPU_REUSE 6.0
+
+/* Which share of a layer's experts is chosen by at least one of so many tokens. */
+double mo_plan_share_used(double used, double experts, double tokens);
+
 /* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
  * evenly spread. It falls when more is in RAM or VRAM. */
 double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,

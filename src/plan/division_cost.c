@@ -1,0 +1,396 @@
+/* What divisions cost, and which is chosen. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "plan/division.h"
+#include "plan/prompt.h"
+#include "plan/rates.h"
+#include "plan/spread.h"
+
+enum {
+    STEP_MESSAGES = 4,   /* of a step from a rank to the next: head, slices, tokens, stream */
+    ANSWER_MESSAGES = 2, /* from the last: result, rows */
+    STEP_BYTES = 128,    /* of a step besides the stream, and 4 for every token */
+    ANSWER_BYTES = 544,
+    ASK_BYTES = 64, /* of a message to experts, or back, besides rows */
+};
+
+/* ---- By layers ---- */
+
+/* What a rank holds, and what a token reads of it. */
+typedef struct part {
+    double bytes, core, experts; /* held; cores; experts, as they are held */
+    double token_core, token_experts;
+    double chosen; /* bytes of experts that a piece of a prompt uses */
+} part;
+
+static part part_of(const mo_division_model *m, int begin, int end, double piece)
+{
+    part p = {0};
+    for (int i = begin; i < end; i++) {
+        const mo_division_layer *l = &m->layers[i];
+        const bool experts = l->experts > 0 && l->used > 0;
+        p.bytes += (double)l->bytes;
+        p.experts += (double)l->expert_bytes;
+        p.token_experts += (double)l->expert_token_bytes;
+        p.token_core += (double)(l->token_bytes - l->expert_token_bytes);
+        p.chosen += experts ? (double)l->expert_bytes * mo_plan_share_used(l->used, l->experts, piece) : 0;
+    }
+    return p;
+}
+
+/* Seconds of a piece of a prompt in a rank that holds so many bytes, uses some of them, and multiplies so many for every token. */
+static double piece_seconds(const mo_division_rank *rank, double bytes, double used, double token,
+                            double piece)
+{
+    double products, disk, nothing;
+    mo_division_seconds(rank, bytes, used + piece * token / MO_PLAN_CPU_REUSE, &products, &nothing);
+    mo_division_seconds(rank, bytes, used, &nothing, &disk);
+    return mo_rates_layer(products, disk);
+}
+
+static double stage_seconds(const mo_division_model *m, const mo_division_rank *rank, int r, const int *first,
+                            double piece)
+{
+    const part p = part_of(m, first[r], first[r + 1], piece);
+    return piece_seconds(rank, p.bytes, p.token_core + p.chosen, p.token_core + p.token_experts, piece) +
+           (r == 0 ? (double)m->end_bytes / rank->ram_bytes_s : 0);
+}
+
+static double hop_seconds(const mo_division_model *m, const mo_network_wire *wire, double tokens, bool back)
+{
+    /* Of a prompt only the last token's stream goes back. */
+    const double bytes =
+        back ? ANSWER_BYTES + (double)m->stream_bytes : STEP_BYTES + tokens * ((double)m->stream_bytes + 4);
+    return mo_network_seconds(wire, back ? ANSWER_MESSAGES : STEP_MESSAGES, bytes);
+}
+
+/* Pieces pass the ranks like a pipeline: the first takes as long as all ranks and messages, and each further one as the slowest of them, or
+ * longer, where only so many are under way. */
+static void prompt_by_layers(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
+                             const int *first, mo_division_cost *c)
+{
+    const double piece = m->piece > 0 && m->piece < m->prompt
+                             ? (double)m->piece
+                             : (double)m->prompt; /* the last may be shorter */
+    const double pieces = piece > 0 ? (double)m->prompt / piece : 0;
+    double all = 0, slowest = 0, wire = 0;
+    for (int r = 0; r < rank_count; r++) {
+        const double stage = stage_seconds(m, &ranks[r], r, first, piece);
+        const mo_network_wire next = mo_network_known(&ranks[r].next);
+        const bool back = r == rank_count - 1;
+        const double hop = rank_count > 1 ? hop_seconds(m, &next, piece, back) : 0;
+        all += stage + hop;
+        wire = fmax(wire, hop);
+        if (stage > slowest) {
+            slowest = stage;
+            c->slowest = r;
+        }
+    }
+    const int window = m->under_way > 0 && m->under_way < rank_count ? m->under_way : rank_count;
+    const double period = fmax(fmax(slowest, wire), all / window);
+    c->prompt_seconds = pieces > 0 ? all + fmax(0, pieces - 1) * period : 0;
+    c->prompt_bound = pieces <= 1 || rank_count == 1      ? "the ranks in turn"
+                      : period > slowest && period > wire ? "the pieces that may be under way"
+                      : wire > slowest                    ? "the network"
+                                                          : "the slowest rank";
+}
+
+/* What most of a token's time goes to. */
+static const char *bound_of(const mo_division_cost *c, const char *core, const char *experts)
+{
+    const double products = c->core_seconds + c->expert_seconds - c->disk_seconds;
+    const double network = c->latency_seconds + c->wire_seconds;
+    if (network >= products && network >= c->disk_seconds) {
+        return c->latency_seconds >= c->wire_seconds ? "the latency of messages" : "the rate of the network";
+    }
+    return c->disk_seconds > products             ? "reading from disk"
+           : c->core_seconds >= c->expert_seconds ? core
+                                                  : experts;
+}
+
+mo_division_cost mo_division_cost_layers(const mo_division_model *m, const mo_division_rank *ranks,
+                                         int rank_count, const int *first)
+{
+    mo_division_cost c = {.possible = true};
+    for (int r = 0; r < rank_count; r++) {
+        const part p = part_of(m, first[r], first[r + 1], 1);
+        const mo_network_wire next = mo_network_known(&ranks[r].next);
+        double core, experts, core_disk, expert_disk;
+        mo_division_seconds(&ranks[r], p.bytes, p.token_core, &core, &core_disk);
+        mo_division_seconds(&ranks[r], p.bytes, p.token_experts, &experts, &expert_disk);
+        c.core_seconds += core + core_disk + (r == 0 ? (double)m->end_bytes / ranks[r].ram_bytes_s : 0);
+        c.expert_seconds += experts + expert_disk;
+        c.disk_seconds += core_disk + expert_disk;
+        if (rank_count > 1) {
+            const bool back = r == rank_count - 1;
+            const double hop = hop_seconds(m, &next, 1, back);
+            const double bytes = (double)m->stream_bytes + (back ? ANSWER_BYTES : STEP_BYTES + 4);
+            c.wire_seconds += bytes / next.bytes_s;
+            c.latency_seconds += hop - bytes / next.bytes_s;
+            c.token_messages += back ? ANSWER_MESSAGES : STEP_MESSAGES;
+            c.token_bytes += bytes;
+        }
+    }
+    c.token_seconds = c.core_seconds + c.expert_seconds + c.latency_seconds + c.wire_seconds;
+    c.bound = bound_of(&c, "the ranks' memory, one after the other: cores",
+                       "the ranks' memory, one after the other: experts");
+    prompt_by_layers(m, ranks, rank_count, first, &c);
+    return c;
+}
+
+/* ---- By experts ---- */
+
+_Static_assert((int)MO_SPREAD_RANKS >= (int)MO_DIVISION_RANKS, "every division can be counted");
+
+/* A layer whose experts are in several ranks. */
+typedef struct fan {
+    const mo_division_model *model;
+    const mo_division_rank *ranks;
+    const double *upto;
+    int rank_count;
+    double core_bytes, expert_bytes; /* of the whole model */
+} fan;
+
+static int experts_of(const fan *f, const mo_division_layer *l, int r)
+{
+    return mo_division_first_expert(f->upto, r + 1, l->experts) -
+           mo_division_first_expert(f->upto, r, l->experts);
+}
+
+/* Seconds of so many bytes of experts in a rank that holds its share of them all. */
+static double expert_seconds(const fan *f, int r, double bytes, double *disk)
+{
+    const double share = f->upto[r] - (r > 0 ? f->upto[r - 1] : 0);
+    const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, f->core_bytes);
+    double products;
+    mo_division_seconds(&rest, f->expert_bytes * share, bytes, &products, disk);
+    return products + *disk;
+}
+
+/* What of messages counts. */
+typedef enum weight { NOTHING, LATENCY, EVERYTHING } weight;
+
+static double layer_seconds(const fan *f, const mo_division_layer *l, weight counted)
+{
+    mo_spread_rank ranks[MO_DIVISION_RANKS];
+    double disk;
+    for (int r = 0; r < f->rank_count; r++) {
+        mo_spread_rank *s = &ranks[r];
+        const mo_network_wire wire = mo_network_known(&f->ranks[r].lead);
+        *s = (mo_spread_rank){.experts = experts_of(f, l, r)};
+        s->each = expert_seconds(f, r, (double)l->expert_token_bytes / l->used, &disk);
+        if (r > 0 && counted >= LATENCY) {
+            s->fixed += 2 * wire.latency_s;
+        }
+        if (r > 0 && counted == EVERYTHING) {
+            s->fixed += (double)(f->model->input_bytes + 2 * ASK_BYTES) / wire.bytes_s;
+            s->each += (double)f->model->output_bytes / wire.bytes_s;
+        }
+    }
+    return mo_spread_longest(ranks, f->rank_count, l->used);
+}
+
+/* What so many tokens send and receive in a layer. */
+typedef struct traffic {
+    double asked;     /* ranks, of the others */
+    double out, back; /* bytes */
+} traffic;
+
+static traffic count_traffic(const fan *f, const mo_division_layer *l, double tokens)
+{
+    traffic t = {0};
+    for (int r = 1; r < f->rank_count; r++) {
+        const int own = experts_of(f, l, r);
+        const double asks = mo_spread_asked(own, l->experts, l->used),
+                     asked = -expm1(tokens * log1p(-fmin(asks, 1 - 1e-12)));
+        t.asked += asked;
+        t.out += asked * ASK_BYTES + tokens * asks * (double)f->model->input_bytes;
+        t.back += asked * ASK_BYTES + tokens * l->used * own / l->experts * (double)f->model->output_bytes;
+    }
+    return t;
+}
+
+/* All of rank 0's messages pass its own port, which is as fast as the fastest of its wires. */
+static mo_network_wire port_of(const fan *f)
+{
+    mo_network_wire port = mo_network_known(&f->ranks[f->rank_count > 1].lead);
+    for (int r = 2; r < f->rank_count; r++) {
+        const mo_network_wire wire = mo_network_known(&f->ranks[r].lead);
+        port.latency_s = fmin(port.latency_s, wire.latency_s);
+        port.bytes_s = fmax(port.bytes_s, wire.bytes_s);
+        port.message_s = fmax(port.message_s, wire.message_s);
+    }
+    return port;
+}
+
+static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost *c)
+{
+    const mo_network_wire port = port_of(f);
+    const traffic t = count_traffic(f, l, 1);
+    const double further = 2 * port.message_s * fmax(0, t.asked - 1);
+    const double products = layer_seconds(f, l, NOTHING), late = layer_seconds(f, l, LATENCY);
+    const double all =
+        fmax(layer_seconds(f, l, EVERYTHING),
+             t.asked > 0 ? 2 * port.latency_s * fmin(t.asked, 1) + (t.out + t.back) / port.bytes_s : 0);
+    double disk, most_disk = 0;
+    for (int r = 0; r < f->rank_count; r++) { /* what the slowest disk adds */
+        expert_seconds(f, r, (double)l->expert_token_bytes * experts_of(f, l, r) / l->experts, &disk);
+        most_disk = fmax(most_disk, disk);
+    }
+    c->expert_seconds += products;
+    c->disk_seconds += fmin(most_disk, products);
+    c->latency_seconds += late - products + further;
+    c->wire_seconds += fmax(0, all - late);
+    c->token_messages += 2 * t.asked;
+    c->token_bytes += t.out + t.back;
+}
+
+/* A layer's experts for a piece of a prompt: of the ranks the one that takes longest, by the mean. */
+static double piece_experts(const fan *f, const mo_division_layer *l, double piece, int *slowest,
+                            double *wire)
+{
+    const mo_network_wire port = port_of(f);
+    const traffic t = count_traffic(f, l, piece);
+    double longest = 0;
+    *wire = (t.out + t.back) / port.bytes_s + (t.asked > 0 ? 2 * port.latency_s : 0);
+    for (int r = 0; r < f->rank_count; r++) {
+        const double share = (double)experts_of(f, l, r) / l->experts;
+        const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, f->core_bytes);
+        const double held = f->expert_bytes * (f->upto[r] - (r > 0 ? f->upto[r - 1] : 0));
+        const double used = share * (double)l->expert_bytes * mo_plan_share_used(l->used, l->experts, piece);
+        const double seconds = piece_seconds(&rest, held, used, share * (double)l->expert_token_bytes, piece);
+        if (seconds > longest) {
+            longest = seconds;
+            *slowest = r;
+        }
+    }
+    return longest;
+}
+
+static void prompt_by_experts(const fan *f, mo_division_cost *c)
+{
+    const mo_division_model *m = f->model;
+    const double piece = m->piece > 0 && m->piece < m->prompt ? (double)m->piece : (double)m->prompt;
+    const double pieces = piece > 0 ? (double)m->prompt / piece : 0;
+    double core = 0, experts = 0, wires = 0;
+    for (int i = 0; i < m->count; i++) {
+        const mo_division_layer *l = &m->layers[i];
+        const double bytes = (double)(l->token_bytes - l->expert_token_bytes);
+        core += piece_seconds(&f->ranks[0], f->core_bytes, bytes, bytes, piece);
+        if (l->experts > 0 && l->used > 0) {
+            double wire;
+            experts += piece_experts(f, l, piece, &c->slowest, &wire);
+            wires += wire;
+        }
+    }
+    core += (double)m->end_bytes / f->ranks[0].ram_bytes_s;
+    c->prompt_seconds = pieces * (core + experts + wires);
+    c->prompt_bound = wires >= core && wires >= experts ? "the network"
+                      : core >= experts                 ? "rank 0, which has the cores"
+                                                        : "the experts' products";
+}
+
+mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_division_rank *ranks,
+                                          int rank_count, const double *upto)
+{
+    mo_division_cost c = {.possible = true};
+    fan f = {.model = m, .ranks = ranks, .upto = upto, .rank_count = rank_count};
+    double products, disk, token = 0;
+    for (int i = 0; i < m->count; i++) {
+        const mo_division_layer *l = &m->layers[i];
+        f.core_bytes += (double)(l->bytes - l->expert_bytes);
+        f.expert_bytes += (double)l->expert_bytes;
+        token += (double)(l->token_bytes - l->expert_token_bytes);
+    }
+    mo_division_seconds(&ranks[0], f.core_bytes, token, &products, &disk);
+    c.core_seconds = products + disk + (double)m->end_bytes / ranks[0].ram_bytes_s;
+    c.disk_seconds = disk;
+    for (int i = 0; i < m->count;) { /* equal layers are counted once */
+        const mo_division_layer *l = &m->layers[i];
+        mo_division_cost one = {0};
+        int same = 1;
+        while (i + same < m->count && l[same].experts == l->experts && l[same].used == l->used &&
+               l[same].expert_token_bytes == l->expert_token_bytes) {
+            same++;
+        }
+        if (l->experts > 0 && l->used > 0) {
+            add_layer(&f, l, &one);
+        }
+        c.expert_seconds += same * one.expert_seconds;
+        c.disk_seconds += same * one.disk_seconds;
+        c.latency_seconds += same * one.latency_seconds;
+        c.wire_seconds += same * one.wire_seconds;
+        c.token_messages += same * one.token_messages;
+        c.token_bytes += same * one.token_bytes;
+        i += same;
+    }
+    c.token_seconds = c.core_seconds + c.expert_seconds + c.latency_seconds + c.wire_seconds;
+    c.bound =
+        bound_of(&c, "rank 0's memory, which has the cores", "the memory of the rank with most of the picks");
+    prompt_by_experts(&f, &c);
+    return c;
+}
+
+/* ---- The choice ---- */
+
+/* Seconds of the request that ways are compared by. */
+static double request_seconds(const mo_division_model *m, const mo_division_cost *c)
+{
+    return c->prompt_seconds + (double)m->prompt / MO_PLAN_PROMPT_PER_ANSWER * c->token_seconds;
+}
+
+static void explain(const mo_division_model *m, mo_division_choice *c, mo_division_way asked)
+{
+    const mo_division_cost *best = c->way == MO_DIVISION_LAYERS ? &c->layers : &c->experts;
+    const mo_division_cost *other = c->way == MO_DIVISION_LAYERS ? &c->experts : &c->layers;
+    if (asked != MO_DIVISION_AUTO) {
+        snprintf(c->why, sizeof c->why, "as asked for");
+    } else if (!other->possible) {
+        snprintf(c->why, sizeof c->why, "%s",
+                 c->way == MO_DIVISION_LAYERS ? "the model has no experts to divide"
+                                              : "there are more ranks than layers");
+    } else {
+        snprintf(c->why, sizeof c->why,
+                 "a prompt of %lld tokens and an answer of %lld take %.3g s by %s and %.3g s by %s",
+                 (long long)m->prompt, (long long)(m->prompt / MO_PLAN_PROMPT_PER_ANSWER),
+                 request_seconds(m, best), c->way == MO_DIVISION_LAYERS ? "layers" : "experts",
+                 request_seconds(m, other), c->way == MO_DIVISION_LAYERS ? "experts" : "layers");
+    }
+}
+
+mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
+                             mo_division_way asked, int *first, double *upto, mo_division_choice *out,
+                             mo_error *err)
+{
+    mo_error no_layers = {0}, no_experts = {0};
+    *out = (mo_division_choice){.way = asked};
+    if (rank_count < 1 || rank_count > MO_DIVISION_RANKS) {
+        return mo_fail(err, MO_EINVAL, "a model can be divided among 1 to %d ranks, not %d",
+                       MO_DIVISION_RANKS, rank_count);
+    }
+    const mo_status by_layers = mo_division_make(m->layers, m->count, ranks, rank_count, first, &no_layers);
+    if (by_layers == MO_OK) {
+        out->layers = mo_division_cost_layers(m, ranks, rank_count, first);
+    }
+    const mo_status by_experts = mo_division_make_experts(m, ranks, rank_count, upto, &no_experts);
+    if (by_experts == MO_OK) {
+        out->experts = mo_division_cost_experts(m, ranks, rank_count, upto);
+    }
+    if (asked == MO_DIVISION_AUTO) {
+        const bool experts =
+            by_experts == MO_OK &&
+            (by_layers != MO_OK || request_seconds(m, &out->experts) < request_seconds(m, &out->layers));
+        out->way = experts ? MO_DIVISION_EXPERTS : MO_DIVISION_LAYERS;
+    }
+    const mo_status status = out->way == MO_DIVISION_LAYERS ? by_layers : by_experts;
+    if (status != MO_OK) {
+        if (err) {
+            *err = out->way == MO_DIVISION_LAYERS ? no_layers : no_experts;
+        }
+        return status;
+    }
+    explain(m, out, asked);
+    return MO_OK;
+}
