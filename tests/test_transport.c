@@ -284,6 +284,23 @@ static void a_peer_that_does_not_receive(void **state)
     close_ranks(l, 2);
 }
 
+/* Who gives a message up knows why; to the other it is a failure, whatever the one calls it. */
+static void a_peer_that_gives_up(void **state)
+{
+    (void)state;
+    uint8_t data[64] = {0}, other[64];
+    mo_loopback *l = open_ranks(2, 4, NULL, NULL);
+    mo_net_message in = {.peer = 0, .data = other, .bytes = sizeof other};
+    mo_transport_receive(mo_loopback_rank(l, 1), &in);
+    mo_transport_abandon(mo_loopback_rank(l, 1), &in);
+    assert_int_equal(in.error.status, MO_ECANCELLED);
+    mo_net_message out = {.peer = 1, .data = data, .bytes = sizeof data};
+    mo_transport_send(mo_loopback_rank(l, 0), &out);
+    assert_int_equal(mo_transport_wait(mo_loopback_rank(l, 0), &out), MO_EIO);
+    check_says(&out.error, "rank 1 cannot be reached");
+    close_ranks(l, 2);
+}
+
 static void impossible_messages(void **state)
 {
     (void)state;
@@ -310,6 +327,7 @@ int main(void)
         cmocka_unit_test(every_message_is_lost_once),   cmocka_unit_test(every_message_is_truncated_once),
         cmocka_unit_test(every_message_is_late_once),   cmocka_unit_test(a_rank_that_leaves),
         cmocka_unit_test(a_peer_that_does_not_receive), cmocka_unit_test(impossible_messages),
+        cmocka_unit_test(a_peer_that_gives_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ typedef struct wire {
     uint64_t begun[2];                  /* messages: to receive, to send */
     mo_net_message *first[2], *last[2]; /* those under way, in order; each list is its rank's alone */
     uint64_t put, taken;                /* packets: those that were not lost */
-    mo_error broken;                    /* status MO_OK: it is not */
+    bool broken;                        /* a message failed */
     packet *packets;                    /* [depth] */
     uint8_t *data;                      /* [depth][limit] */
 } wire;
@@ -51,9 +51,7 @@ static void fail(wire *w, mo_net_message *m, mo_status status, const char *what)
     m->state = MO_NET_FAILED;
     mo_fail(&m->error, status, "rank %d %s (message %llu, %zu bytes)", m->peer, what,
             (unsigned long long)m->number, m->bytes);
-    if (w->broken.status == MO_OK) {
-        w->broken = m->error;
-    }
+    w->broken = true;
 }
 
 static void put(const end *e, wire *w, mo_net_message *m)
@@ -100,8 +98,8 @@ static bool try_end(const end *e, wire *w, mo_net_message *m, int64_t *until)
     const packet *next = w->taken < w->put ? &w->packets[w->taken % depth] : NULL;
     const int64_t now = mo_clock_ns();
     int64_t wake = m->deadline_ns;
-    if (w->broken.status != MO_OK) {
-        fail(w, m, w->broken.status, "cannot be reached any more, after an earlier message failed");
+    if (w->broken) {
+        fail(w, m, MO_EIO, "cannot be reached any more, after an earlier message failed");
     } else if (m->sends && !left && w->put - w->taken < depth) {
         put(e, w, m);
     } else if (!m->sends && next && next->there_ns <= now) {
@@ -124,8 +122,7 @@ static int64_t progress(const end *e, mo_net_message *m)
     wire *w = wire_of(e, m);
     int64_t until = m->deadline_ns;
     bool any = false;
-    if (m->deadline_ns && mo_clock_ns() >= m->deadline_ns && w->broken.status == MO_OK &&
-        w->first[m->sends] != m) {
+    if (m->deadline_ns && mo_clock_ns() >= m->deadline_ns && !w->broken && w->first[m->sends] != m) {
         fail(w, m, MO_EIO, "holds up the messages before this one");
     }
     for (mo_net_message *first; (first = w->first[m->sends]) && try_end(e, w, first, &until);) {
