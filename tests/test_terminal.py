@@ -434,6 +434,18 @@ def test_chat_ctrl_c_while_the_prompt_is_written():
     leave(t)
 
 
+def test_chat_ctrl_c_leaves_a_prompt():
+    """Also one that comes while the prompt is written, or just before the program waits for keys."""
+    t = chat("-n", "4")
+    for i in range(100):
+        for _ in range(2):
+            os.kill(t.child.pid, signal.SIGINT)
+            time.sleep(0.00002 * (i % 10))
+        time.sleep(0.002)
+        t.child.expect(r"\(Ctrl-D leaves\)\r\n\x1b\[\?2004h> $")
+    leave(t)
+
+
 def test_chat_ctrl_c_gives_up_a_line():
     t = chat("-n", "4")
     t.type("this is not")

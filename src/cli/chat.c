@@ -58,7 +58,7 @@ static void answer(dialog *chat)
     const bool answered = cli_generate(g, chat->limit, false, CLI_CHAT) == CLI_OK;
     printf("\n");
     cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
-    chat->leave = cli_interrupted();
+    chat->leave = cli_interrupt_is_final();
     const bool nothing = g->finish == CLI_FINISH_INTERRUPTED && g->answer.length == 0;
     if (!answered || nothing ||
         !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {

@@ -1,8 +1,10 @@
 #include "lines.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ struct cli_lines {
     const char *prompt;
     EditLine *edit;   /* NULL: stdin is no terminal */
     History *history; /* with edit */
+    FILE *plain;      /* stdin without edit */
     bool brackets;    /* the terminal can tell what is pasted */
     bool begun;       /* something has been read */
     char *line;
@@ -28,6 +31,89 @@ static char *prompt_text(EditLine *edit)
     void *user = NULL;
     el_get(edit, EL_CLIENTDATA, &user);
     return (char *)((cli_lines *)user)->prompt;
+}
+
+/* ---- Signals while a line is read ---- */
+
+/* A handler's byte in the pipe wakes who waits for input, also one who only begins to wait. The writes of the editor are not cut short:
+ * what stdio had for a write that fails is lost, the prompt for one. */
+static int wake[2] = {-1, -1};
+static volatile sig_atomic_t caught; /* the last signal while a line was read */
+
+static void on_signal(int number)
+{
+    const int before = errno;
+    caught = number;
+    const ssize_t written = write(wake[1], "", 1);
+    (void)written; /* a full pipe wakes as well */
+    errno = before;
+}
+
+static bool make_wake(void)
+{
+    if (wake[0] < 0 && pipe(wake) != 0) {
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        fcntl(wake[i], F_SETFL, O_NONBLOCK);
+        fcntl(wake[i], F_SETFD, FD_CLOEXEC);
+    }
+    return true;
+}
+
+static void forget_signals(void)
+{
+    char bytes[64];
+    caught = 0;
+    while (read(wake[0], bytes, sizeof bytes) > 0) {
+    }
+}
+
+/* Bytes of stdin, as read(); EINTR after a signal. */
+static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
+{
+    struct pollfd ways[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
+    (void)cookie;
+    for (;;) {
+        const int ready = poll(ways, 2, -1);
+        if (caught) {
+            errno = EINTR;
+            return -1;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return -1;
+        }
+        if (ready > 0 && ways[0].revents) {
+            return read(STDIN_FILENO, bytes, most);
+        }
+    }
+}
+
+/* For the editor: the next character. Bytes that are none are left out. */
+static int next_character(EditLine *edit, wchar_t *out)
+{
+    mbstate_t state = {0};
+    bool begun = false; /* some bytes of a character are there */
+    char byte;
+    (void)edit;
+    for (;;) {
+        const ssize_t got = read_stdin(NULL, &byte, 1);
+        if (got <= 0) {
+            return (int)got;
+        }
+        size_t used = mbrtowc(out, &byte, 1, &state);
+        if (used == (size_t)-1) {
+            state = (mbstate_t){0};
+            used = begun ? mbrtowc(out, &byte, 1, &state) : used; /* it may begin another */
+        }
+        if (used <= 1) {
+            return 1;
+        }
+        begun = used == (size_t)-2;
+        if (!begun) {
+            state = (mbstate_t){0};
+        }
+    }
 }
 
 /* ---- Pasting ---- */
@@ -86,6 +172,10 @@ cli_lines *cli_lines_open(void)
     if (!l) {
         return NULL;
     }
+    if (!make_wake()) {
+        free(l);
+        return NULL;
+    }
     l->prompt = "";
     if (isatty(STDIN_FILENO)) {
         /* Of the locale this alone: numbers and messages stay as they are. */
@@ -105,8 +195,15 @@ cli_lines *cli_lines_open(void)
         el_set(l->edit, EL_EDITOR, "emacs");
         el_set(l->edit, EL_HIST, history, l->history);
         el_set(l->edit, EL_SIGNAL, 0);
+        el_set(l->edit, EL_GETCFN, next_character);
         el_set(l->edit, EL_ADDFN, "paste", "Insert what is pasted", on_paste);
         el_set(l->edit, EL_BIND, PASTE_BEGIN, "paste", NULL);
+    } else {
+        l->plain = fopencookie(NULL, "r", (cookie_io_functions_t){.read = read_stdin});
+        if (!l->plain) {
+            cli_lines_close(l);
+            return NULL;
+        }
     }
     return l;
 }
@@ -119,6 +216,9 @@ void cli_lines_close(cli_lines *lines)
         }
         if (lines->edit) {
             el_end(lines->edit);
+        }
+        if (lines->plain) {
+            fclose(lines->plain);
         }
         free(lines->line);
         free(lines);
@@ -140,13 +240,6 @@ void cli_lines_remember(cli_lines *lines, const char *text)
 
 /* ---- Reading ---- */
 
-static volatile sig_atomic_t caught; /* the last signal while a line was read */
-
-static void on_signal(int number)
-{
-    caught = number;
-}
-
 enum { SIGNALS = 3 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -154,13 +247,9 @@ static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 static const char *edit_line(cli_lines *l)
 {
     int count = 0;
-    const bool failed = ferror(stdout) != 0;
     tell_brackets(l, true);
     const char *line = el_gets(l->edit, &count);
     tell_brackets(l, false);
-    if (!failed) { /* a signal that ends reading may cut a write of the editor's short, which is no lost result */
-        clearerr(stdout);
-    }
     free(l->line);
     l->line = line && count > 0 && !caught ? strdup(line) : NULL;
     return l->line;
@@ -169,7 +258,7 @@ static const char *edit_line(cli_lines *l)
 /* One line of a file or pipe, or NULL. */
 static const char *plain_line(cli_lines *l)
 {
-    const ssize_t got = getline(&l->line, &l->space, stdin);
+    const ssize_t got = getline(&l->line, &l->space, l->plain);
     if (got < 0) {
         return NULL;
     }
@@ -196,23 +285,24 @@ static void cut_end(char *line)
 
 cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
 {
-    struct sigaction mine = {.sa_handler = on_signal}, before[SIGNALS]; /* no SA_RESTART: reading ends */
+    struct sigaction mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[SIGNALS];
     l->prompt = prompt;
-    caught = 0;
-    if (l->edit) { /* a Ctrl-C between two lines had nothing to end */
-        cli_interrupt_forget();
-    }
+    forget_signals();
     for (int i = 0; i < SIGNALS; i++) {
         if (sigaction(signals[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) {
             sigaction(signals[i], &mine, NULL);
         }
     }
-    *line = l->edit ? edit_line(l) : plain_line(l);
+    if (!l->plain) { /* a Ctrl-C between two lines had nothing to end */
+        cli_interrupt_forget();
+    }
+    const bool ending = cli_interrupted(); /* by a signal that came before these handlers */
+    *line = ending ? NULL : l->plain ? plain_line(l) : edit_line(l);
     for (int i = 0; i < SIGNALS; i++) {
         sigaction(signals[i], &before[i], NULL);
     }
     l->begun = true;
-    if (caught == SIGINT && l->edit) {
+    if (caught == SIGINT && !l->plain) {
         fputs("^C (Ctrl-D leaves)\n", stdout);
         el_reset(l->edit);
         return CLI_LINE_GIVEN_UP;

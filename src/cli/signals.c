@@ -126,10 +126,21 @@ void cli_interrupt_note(int number)
 
 void cli_interrupt_forget(void)
 {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all,
+                    &before); /* another signal that comes just now is not forgotten with it */
     if (caught == SIGINT) {
         caught = 0;
         asked = 0;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+bool cli_interrupt_is_final(void)
+{
+    const int number = caught;
+    return number != 0 && (number != SIGINT || asked);
 }
 
 void cli_interrupt_catch(void)

@@ -21,6 +21,9 @@ void cli_interrupt_note(int number);
 /* A Ctrl-C has had its effect: the command goes on. */
 void cli_interrupt_forget(void);
 
+/* Is the command to end, and not what it does alone? */
+bool cli_interrupt_is_final(void);
+
 /* Around every answer of a command that stays, and all the time where it talks to a terminal: Ctrl-C between them,
  * however often, ends the answer alone, unless that does not end within seconds. Earlier ones are forgotten, and those of the answer when it is released. */
 void cli_interrupt_catch(void);
