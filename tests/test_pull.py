@@ -131,6 +131,8 @@ def test_the_one_that_is_meant_is_chosen_or_asked_for():
         bad(pull(hub), "several models", NAME + ":BF16")
         hub.files = {"README.md": b"x" * 10}
         bad(pull(hub), "no GGUF file")
+        listed = pull(hub, NAME, "--list")
+        assert listed.returncode == 0 and not listed.stdout and "has no model" in listed.stderr, listed
 
 
 def test_split_models_come_whole():

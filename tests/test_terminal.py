@@ -150,6 +150,14 @@ def test_empty_prompts():
         assert ended.returncode == 1 and ended.out == "" and "prompt is empty" in ended.err, (arguments, ended)
 
 
+def test_a_device_picks_what_the_cpu_picks():
+    """The likeliest token is found where the logits are; what is biased or under a grammar is not."""
+    with open(path("any.schema"), "w") as f:
+        f.write('{"enum": ["a fox", "a hen"]}')
+    for words in (["-n", "12"], ["-n", "0"], ["-n", "8", "--logit-bias", "300:2"], ["-n", "20", "--schema", path("any.schema")]):
+        assert answer("-p", FOX, *words) == answer("-p", FOX, "--device", "sim", *words), words
+
+
 def test_line_ends_and_byte_order_mark():
     plain = answer("-p", "One\ntwo", "-n", "12")
     assert plain == answer("-n", "12", text="One\ntwo")

@@ -22,9 +22,11 @@ static bool on_feed(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-bool cli_feed_tokens(const char *command, mo_session *session, const int32_t *tokens, int64_t count, bool bar)
+bool cli_feed_tokens(const char *command, mo_session *session, const int32_t *tokens, int64_t count, bool bar,
+                     mo_sampler *sampler, int32_t *next)
 {
     mo_error err;
+    mo_feed_report report = {.token = -1};
     feeding f = {.bar = bar && count - mo_session_length(session) >= BAR_TOKENS};
     if (f.bar) {
         cli_progress_begin(&f.progress, "prompt", (uint64_t)count);
@@ -35,7 +37,10 @@ bool cli_feed_tokens(const char *command, mo_session *session, const int32_t *to
                           .tokens = tokens,
                           .count = count,
                           .progress = on_feed,
-                          .user = &f};
+                          .user = &f,
+                          .report = &report,
+                          .report_size = sizeof report,
+                          .sampler = sampler};
     const mo_status status = cli_feed(&feed, &err);
     if (f.bar) {
         cli_progress_end(&f.progress);
@@ -43,6 +48,7 @@ bool cli_feed_tokens(const char *command, mo_session *session, const int32_t *to
     if (status != MO_OK && status != MO_ECANCELLED) {
         cli_say_error(command, &err);
     }
+    *next = report.token;
     return status == MO_OK;
 }
 

@@ -353,13 +353,20 @@ const char *cli_finish_text(cli_finish finish)
     return names[finish];
 }
 
+/* Feeds the tokens. The next one is picked there, unless a grammar's mask is to be made first, or none is wanted. */
+static bool feed(cli_generation *g, bool prompt, bool wanted)
+{
+    return cli_feed_tokens(g->command, g->session, g->tokens, g->count, prompt,
+                           wanted && !g->constraint ? g->sampler : NULL, &g->next);
+}
+
 /* Feeds the prompt. False when that failed or was interrupted. */
-static bool feed_prompt(cli_generation *g)
+static bool feed_prompt(cli_generation *g, bool wanted)
 {
     const double start = now();
     bool ok =
         cli_feed_discover(g->command, g->session, g->tokens, g->discover < g->count ? g->discover : g->count);
-    ok = ok && cli_feed_tokens(g->command, g->session, g->tokens, g->count, true);
+    ok = ok && feed(g, true, wanted);
     g->prompt_tokens = mo_session_computed(g->session);
     g->prompt_seconds = now() - start;
     return ok;
@@ -395,7 +402,7 @@ static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go
         if (g->answer_tokens == limit) {
             return CLI_FINISH_LENGTH;
         }
-        const int32_t token = cli_pick(g, g->tokens, g->count);
+        const int32_t token = g->next >= 0 ? g->next : cli_pick(g, g->tokens, g->count);
         if (token < 0) {
             return CLI_FINISH_FAILED;
         }
@@ -415,8 +422,7 @@ static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go
         if (g->count > info.context) {
             return CLI_FINISH_CONTEXT;
         }
-        fed =
-            g->answer_tokens == limit || cli_feed_tokens(g->command, g->session, g->tokens, g->count, false);
+        fed = g->answer_tokens == limit || feed(g, false, true);
     }
     return cli_interrupted() ? CLI_FINISH_INTERRUPTED : CLI_FINISH_FAILED;
 }
@@ -431,7 +437,7 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     g->stop = NULL;
     empty(&g->answer);
     empty(&g->reasoning);
-    const bool fed = feed_prompt(g);
+    const bool fed = feed_prompt(g, limit != 0);
     const double begun = now();
     g->finish = fed                 ? answer(g, &out, limit, go_on)
                 : cli_interrupted() ? CLI_FINISH_INTERRUPTED

@@ -113,6 +113,7 @@ typedef struct cli_generation {
     uint64_t seed;
     int32_t *tokens;
     int64_t count, capacity;
+    int32_t next;              /* the token that follows, if the last feed picked it; otherwise negative */
     int64_t discover;          /* tokens of a new text that look for its experts first; 0: none */
     const cli_texts *stops;    /* strings that end an answer and are not part of it; NULL: none */
     bool silent;               /* print nothing of the answer */

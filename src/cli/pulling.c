@@ -61,6 +61,12 @@ static int print_listing(const hub_reference *r, const hub_listing *l)
         printf("%s/%s:%s  %s in %d %s\n", r->owner, r->repo, c->label, cli_bytes_text((uint64_t)c->bytes, a),
                c->count, c->count == 1 ? "file" : "files");
     }
+    if (l->count == 0) {
+        fprintf(stderr,
+                "moraine pull: %s/%s has no model: no GGUF file that is whole; models for Moraine are in "
+                "repositories whose names end in -GGUF\n",
+                r->owner, r->repo);
+    }
     return CLI_OK;
 }
 
