@@ -12,6 +12,7 @@
 #include "store/disk/choice.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -956,6 +957,27 @@ static void probe_measures(void **state)
     assert_true(report.disk_bytes_s > 0 && report.disk_reason[0]);
 }
 
+/* What a copy takes beside its bytes shows in how much slower small ones are. */
+static void finds_what_each_copy_costs(void **state)
+{
+    (void)state;
+    const double link = 50e9, each = 5e-6;
+    mo_probe_report r = {.ram_bytes_s = 1e10, .disk_bytes_s = 1e9};
+    r.device = (mo_probe_device_report){.name = "a gpu", .link_bytes_s = link, .copy_count = 3};
+    for (int i = 0; i < 3; i++) {
+        const int64_t bytes = (int64_t)1 << (18 + 2 * i);
+        r.device.copies[i].bytes = bytes;
+        r.device.copies[i].in_bytes_s = (double)bytes / ((double)bytes / link + each);
+    }
+    assert_true(fabs(mo_probe_rates(&r).link_copy_s - each) < 1e-9);
+    r.device.copies[0].in_bytes_s /= 2; /* others had the machine */
+    assert_true(fabs(mo_probe_rates(&r).link_copy_s - each) < 1e-9);
+    r.device.copies[1].in_bytes_s = link;
+    assert_true(mo_probe_rates(&r).link_copy_s == 0);
+    r.device.copy_count = 0;
+    assert_true(mo_probe_rates(&r).link_copy_s == 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -969,7 +991,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(close_under_way),    cmocka_unit_test(many_submitters),
         cmocka_unit_test(busy_time),          cmocka_unit_test(chooses_by_itself),
         cmocka_unit_test(refused_direct),     cmocka_unit_test(bad_requests),
-        cmocka_unit_test(probe_measures),
+        cmocka_unit_test(probe_measures),     cmocka_unit_test(finds_what_each_copy_costs),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -1,5 +1,7 @@
 /* Three tiers: experts in VRAM, in RAM and on disk. What lies in VRAM leaves its place in RAM, and both are filled beside the
  * first steps. */
+#include <math.h>
+
 #include "tier_case.h"
 
 static void read_prompt(mo_session *session)
@@ -129,6 +131,30 @@ static void no_expert_lies_in_both_tiers(void **state)
     }
 }
 
+/* Copies that each take a while beside their bytes: what the lane finds is what plans count with. */
+static void small_copies_cross_as_planned(void **state)
+{
+    (void)state;
+    const mo_rates rates = {.link_bytes_s = 5e7, .link_copy_s = 300e-6};
+    rig r;
+    rig_open(&r, &(rigged){.set = tiers_of(0.1, 1),
+                           .link_bytes_s = rates.link_bytes_s,
+                           .link_copy_s = rates.link_copy_s});
+    mo_gpu_lanes *lanes = &r.gpu->lanes;
+    const double bytes = (double)lanes->core->layers[lanes->core->spec->layer_count - 1].brick_bytes;
+    const double planned = mo_rates_link(&rates, bytes, MO_RATES_EXPERT_COPIES);
+    double found = 0;
+    assert_true(planned < 0.9 * rates.link_bytes_s);
+    lanes->fetch_rate = mo_lane_rate_of(rates.link_bytes_s);
+    for (int i = 0; i < PROMPT && fabs(found / planned - 1) > 0.05; i++) {
+        lanes->cpu_rate = mo_lane_rate_of(1e6); /* everything crosses */
+        decode(r.session, i, i + 1);
+        found = 1 / lanes->fetch_rate.s_per_byte; /* a machine that stands still now and then is found slow */
+    }
+    assert_true(fabs(found / planned - 1) <= 0.05);
+    rig_close(&r);
+}
+
 static void prediction_reads_ahead_beside_a_device(void **state)
 {
     (void)state;
@@ -178,6 +204,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prompts_fill_vram_where_ram_is_tiny),
         cmocka_unit_test(both_tiers_together_need_no_disk),
         cmocka_unit_test(no_expert_lies_in_both_tiers),
+        cmocka_unit_test(small_copies_cross_as_planned),
         cmocka_unit_test(prediction_reads_ahead_beside_a_device),
         cmocka_unit_test(wherever_experts_are_the_bits_are_the_same),
     };

@@ -642,6 +642,7 @@ static void rates_round_trip(void **state)
                         .link_pageable_bytes_s = 4,
                         .host_bytes_s = 5,
                         .round_trip_s = 1e-5,
+                        .link_copy_s = 5e-6,
                         .device = "a gpu",
                         .measured = true};
     char path[PATH_MAX];
@@ -657,11 +658,14 @@ static void rates_round_trip(void **state)
                 back.disk_bytes_s == 4.5e9);
     assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2 && back.measured);
     assert_true(back.link_pageable_bytes_s == 4 && back.host_bytes_s == 5 && back.round_trip_s == 1e-5);
+    assert_true(back.link_copy_s == 5e-6);
     assert_string_equal(back.device, "a gpu");
-    assert_true(mo_rates_for_device(&back, "a gpu", 7, 8)); /* as measured on this one */
-    assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2);
-    assert_false(mo_rates_for_device(&back, "another gpu", 7, 0)); /* as it says itself, or as guessed */
+    assert_true(mo_rates_for_device(&back, "a gpu", 7, 0, 8)); /* as measured on this one */
+    assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2 && back.link_copy_s == 5e-6);
+    assert_false(
+        mo_rates_for_device(&back, "another gpu", 7, 3e-6, 0)); /* as it says itself, or as guessed */
     assert_true(back.link_bytes_s == 7 && back.vram_bytes_s == MO_RATES_VRAM_GUESS && back.host_bytes_s == 0);
+    assert_true(back.link_copy_s == 3e-6);
     assert_string_equal(back.device, "another gpu");
     const mo_rates modest = mo_rates_default();
     assert_false(modest.measured);

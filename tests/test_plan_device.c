@@ -335,6 +335,32 @@ static void fetch_lane_by_cost(void **state)
     assert_true(p.tokens_per_second > 0);
 }
 
+/* An expert crosses in three copies. Of 1.9 MB with 5 us for each of them, that is 37 GB/s of a link that has 53 (Qwen3-Next on an
+ * H200); one of 13 MB hardly notices. */
+static void small_experts_cross_more_slowly(void **state)
+{
+    (void)state;
+    mo_rates r = gpu;
+    mo_plan_model m = gpt_oss_120b(8192);
+    r.link_bytes_s = 53e9;
+    r.host_bytes_s = 200e9;
+    const mo_plan large = planned_with(&m, 80 * GB, 34 * GB, &r);
+    r.link_copy_s = 5.1e-6;
+    const mo_plan later = planned_with(&m, 80 * GB, 34 * GB, &r);
+    assert_true(later.tokens_per_second < large.tokens_per_second);
+    assert_true(later.tokens_per_second > 0.97 * large.tokens_per_second);
+    m.classes[0] = (mo_plan_class){
+        .bytes = 1900000, .slot_bytes = 1900544, .bricks = 24576, .used_per_token = 480, .used = 10};
+    m.layers = m.routed_layers = m.dense_layers = 48;
+    m.dense_bytes = 48 * (int64_t)20000000;
+    const mo_plan p = planned_with(&m, 80 * GB, 12 * GB, &r);
+    const double link = 1.9e6 / (1.9e6 / 53e9 + 3 * 5.1e-6), missing = (1 - p.device.hit_rate) * 480 * 1.9e6;
+    assert_true(link > 37e9 && link < 37.3e9);
+    assert_true(p.device.fetch && fabs(p.device.fetch_share - link / (45e9 + link)) < 1e-9);
+    assert_true(fabs(p.device.miss_seconds - (missing / (45e9 + link) + 48 * 20e-6)) < 1e-9);
+    assert_non_null(strstr(p.device.lane, "crosses at 37."));
+}
+
 static void refuses_a_small_device(void **state)
 {
     (void)state;
@@ -615,6 +641,7 @@ int main(void)
         cmocka_unit_test(no_ceiling_that_rises_costs_speed),
         cmocka_unit_test(three_tiers_add_up),
         cmocka_unit_test(fetch_lane_by_cost),
+        cmocka_unit_test(small_experts_cross_more_slowly),
         cmocka_unit_test(refuses_a_small_device),
         cmocka_unit_test(device_degrades_without_a_cliff),
         cmocka_unit_test(random_devices),

@@ -190,11 +190,11 @@ static void simulated(void **state)
     assert_string_equal(info.kind, "sim");
     assert_int_equal(info.total_bytes, (int64_t)1 << 30);
     mo_device_close(device);
-    setenv("MORAINE_SIM", "memory=3M,link=1.5G,hang=20,", 1);
+    setenv("MORAINE_SIM", "memory=3M,link=1.5G,latency=4,hang=20,", 1);
     assert_int_equal(mo_device_choose("sim", &device, NULL, 0, &err), MO_OK);
     mo_device_describe(device, &info);
     assert_int_equal(info.total_bytes, 3 * MIB);
-    assert_true(info.link_bytes_s == 1.5e9);
+    assert_true(info.link_bytes_s == 1.5e9 && info.link_copy_s == 4e-6);
     mo_device_close(device);
     for (int count = 1; count <= 3; count++) {
         char text[64];

@@ -69,7 +69,7 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
     if (m->rates.vram_bytes > 0 && !none) {
         char name[sizeof m->rates.device];
         snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
-        m->device_measured = mo_rates_for_device(&m->rates, name, 0, 0);
+        m->device_measured = mo_rates_for_device(&m->rates, name, 0, 0, 0);
         limit_device(ask, 0, 0, m->rates.vram_bytes, m, &m->limits);
     } else if (!none) {
         snprintf(m->why, sizeof m->why, "the machine described has none");
@@ -103,8 +103,8 @@ static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_
         mo_plan_card *c = &m->cards[i];
         mo_device_describe(m->devices[i], &info);
         c->rates = m->rates;
-        m->card_measured[i] =
-            mo_rates_for_device(&c->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
+        m->card_measured[i] = mo_rates_for_device(&c->rates, info.name, info.link_bytes_s, info.link_copy_s,
+                                                  info.memory_bytes_s);
         limit_device(ask, i, info.index, info.free_bytes / times_named(m->devices, count, &info), m,
                      &c->limits);
         m->device_bytes += info.total_bytes;
@@ -147,8 +147,8 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
         m->card_count = 0;
         mo_device_describe(m->device, &info);
         m->device_bytes = info.total_bytes;
-        m->device_measured =
-            mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.memory_bytes_s);
+        m->device_measured = mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.link_copy_s,
+                                                 info.memory_bytes_s);
         limit_device(ask, 0, info.index, info.free_bytes, m, &m->limits);
         m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
     }

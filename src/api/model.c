@@ -125,6 +125,19 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
+/* How fast experts cross: the rate with which the lanes begin, as the plan has it. */
+static double experts_rate(const mo_plan_model *needs, const mo_rates *rates)
+{
+    double bytes = 0, seconds = 0;
+    for (int i = 0; i < needs->class_count; i++) {
+        const mo_plan_class *c = &needs->classes[i];
+        const double used = c->used_per_token * (double)c->bytes;
+        bytes += used;
+        seconds += used / mo_rates_link(rates, (double)c->bytes, MO_RATES_EXPERT_COPIES);
+    }
+    return seconds > 0 ? bytes / seconds : rates->link_bytes_s;
+}
+
 static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
                                   const mo_means *means)
 {
@@ -143,7 +156,7 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
         .serial = means->serial,
         .postfetch = &means->postfetch,
         .cpu_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0,
-        .link_bytes_s = means->device_measured ? rates->link_bytes_s : 0,
+        .link_bytes_s = means->device_measured ? experts_rate(needs, rates) : 0,
         .round_trip_s = means->device_measured ? rates->round_trip_s : 0,
         .precision = means->precision,
         .progress = o->progress,
@@ -173,7 +186,7 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
     o->end = run->end;
     o->placement.plan = plan;
     o->hot = hot;
-    o->link_bytes_s = measured ? rates->link_bytes_s : 0;
+    o->link_bytes_s = measured ? experts_rate(&placed->needs.model, rates) : 0;
     o->round_trip_s = measured ? rates->round_trip_s : 0;
 }
 

@@ -91,6 +91,10 @@ static void print_device(const mo_probe_device_report *d)
     printf("its memory         %.1f GB/s, read by products\n", d->memory_bytes_s * 1e-9);
     printf("link               %.2f GB/s to it, %.2f from it; %.2f from ordinary memory\n",
            d->link_bytes_s * 1e-9, d->link_out_bytes_s * 1e-9, d->pageable_bytes_s * 1e-9);
+    if (d->copy_count > 1) {
+        printf("                   %.2f GB/s in copies of %s\n", d->copies[1].in_bytes_s * 1e-9,
+               cli_bytes_text((uint64_t)d->copies[1].bytes, a));
+    }
     if (!d->pinned) {
         printf("                   the system refuses to pin memory, so everything crosses as ordinary "
                "memory\n");

@@ -96,16 +96,22 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
             return bad_sim(text, length, "a rate such as link=10G (bytes per second)", err);
         }
         o->link_bytes_s = amount;
+    } else if (is_word(text, word, "latency")) {
+        if (!read_amount(value, rest, 1000, &amount) || amount > 1e6) {
+            return bad_sim(text, length, "microseconds of each copy such as latency=5", err);
+        }
+        o->link_copy_s = amount * 1e-6;
     } else if (is_word(text, word, "hang")) {
         if (!read_amount(value, rest, 1000, &amount) || amount > 600000) {
             return bad_sim(text, length, "milliseconds such as hang=500", err);
         }
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
-        return bad_sim(text, length,
-                       "memory=SIZE, link=RATE, hang=MS, or fault=alloc, pin, copy, make, hang or lost with "
-                       ":AFTER, and but for lost with :COUNT behind that",
-                       err);
+        return bad_sim(
+            text, length,
+            "memory=SIZE, link=RATE, latency=US, hang=MS, or fault=alloc, pin, copy, make, hang or lost with "
+            ":AFTER, and but for lost with :COUNT behind that",
+            err);
     }
     return MO_OK;
 }

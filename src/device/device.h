@@ -24,6 +24,7 @@ typedef struct mo_device_info {
     int index;                       /* among devices of its kind */
     int64_t total_bytes, free_bytes; /* memory of the device now */
     double link_bytes_s;             /* what is known about the wire; 0: to be measured */
+    double link_copy_s;              /* and of what a copy takes beside its bytes */
     double memory_bytes_s;           /* 0: unknown */
     int compute;                     /* cuda: capability, 90 for 9.0; otherwise 0 */
     bool own_memory;                 /* copies are needed: false for host */

@@ -301,11 +301,20 @@ typedef struct wires {
 static wires wires_of(const mo_rates *r, const mo_plan *p)
 {
     wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
-               .link = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS,
+               .link = mo_rates_link(r, 0, 0), /* of what is large */
                .vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS,
                .disk = r->disk_bytes_s,
                .host = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s};
     w.both = fmax(w.cpu, fmin(w.cpu + w.link, w.host)); /* copies read the same memory as the CPU */
+    return w;
+}
+
+/* For experts of a class: small ones cross more slowly. */
+static wires wires_for(const wires *all, const mo_rates *r, const mo_plan_class *c)
+{
+    wires w = *all;
+    w.link = mo_rates_link(r, (double)c->bytes, MO_RATES_EXPERT_COPIES);
+    w.both = fmax(w.cpu, fmin(w.cpu + w.link, w.host));
     return w;
 }
 
@@ -314,6 +323,8 @@ typedef struct lane {
     double asked, missing, absent, fetched; /* bytes: of a token; not in VRAM; nor in RAM; over the link */
     double hit_s, miss_s, trip_s, disk_s;
     double layer_bytes, layer_alone_s, layer_fetch_s; /* missing, of one layer; by the CPU, with fetches */
+    double brick_bytes;
+    wires wires;
 } lane;
 
 /* What a layer's missing bytes take when some of them cross the link, and which share does. Whole experts are split so
@@ -337,7 +348,7 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
                            const double *hits, const wires *w, double trip)
 {
     const mo_plan_class *c = &m->classes[i];
-    lane n = {0};
+    lane n = {.brick_bytes = (double)c->bytes, .wires = *w};
     if (c->bricks == 0) {
         return n;
     }
@@ -367,11 +378,13 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
 }
 
 /* One sentence about the class that misses most. */
-static void explain_lane(const mo_plan_limits *l, const lane *most, const wires *w, char *text, size_t size)
+static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, size_t size)
 {
-    char bytes[32];
+    const wires *w = &most->wires;
+    char bytes[32], brick[32];
     const double saved = most->layer_alone_s + MO_PLAN_FETCH_SECONDS - most->layer_fetch_s;
     mo_plan_size_text((int64_t)most->layer_bytes, bytes);
+    mo_plan_size_text((int64_t)most->brick_bytes, brick);
     if (most->asked == 0) {
         snprintf(text, size, "off: there are no experts");
     } else if (most->missing == 0) {
@@ -379,11 +392,13 @@ static void explain_lane(const mo_plan_limits *l, const lane *most, const wires 
     } else if (l->postfetch == MO_POSTFETCH_OFF) {
         snprintf(text, size, "off: as `postfetch` or the environment says");
     } else if (most->fetched > 0) {
-        snprintf(text, size, "on%s: the %s that a layer misses take %.0f us, with the CPU alone %.0f us",
+        snprintf(text, size,
+                 "on%s: the %s that a layer misses take %.0f us, with the CPU alone %.0f us; an expert of %s "
+                 "crosses at %.1f GB/s",
                  l->postfetch == MO_POSTFETCH_DOWN     ? ", for down matrices"
                  : l->postfetch == MO_POSTFETCH_EXPERT ? ", as `postfetch` says"
                                                        : "",
-                 bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6);
+                 bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6, brick, w->link / 1e9);
     } else if (w->both <= w->cpu) {
         snprintf(text, size, "off: the CPU alone reads memory as fast as CPU and link together, %.1f GB/s",
                  w->cpu / 1e9);
@@ -446,7 +461,8 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
     d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes) +
                       (double)d->cold_bytes / 2 / w.link; /* contexts are half full */
     for (int i = 0; i < m->class_count; i++) {
-        const lane n = estimate_class(m, l, p, i, hits, &w, trip);
+        const wires own = wires_for(&w, r, &m->classes[i]);
+        const lane n = estimate_class(m, l, p, i, hits, &own, trip);
         layers += fmax(n.hit_s + n.miss_s + n.trip_s, n.disk_s);
         all.asked += n.asked;
         all.missing += n.missing;
@@ -470,7 +486,7 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
     d->hit_seconds = all.hit_s;
     d->miss_seconds = all.miss_s;
     d->overhead_seconds = m->layers * MO_PLAN_LAYER_SECONDS + all.trip_s;
-    explain_lane(l, &most, &w, d->lane, sizeof d->lane);
+    explain_lane(l, &most, d->lane, sizeof d->lane);
     p->expert_seconds = all.hit_s + all.miss_s;
     p->disk_seconds = (all.absent + disk_bytes) / w.disk;
     p->hit_rate = all.asked > 0 ? 1 - all.absent / all.asked : 1;

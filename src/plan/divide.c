@@ -269,6 +269,7 @@ mo_plan_card mo_plan_cards_sum(const mo_plan_model *m, const mo_plan_card *cards
         seconds += (double)l->vram_bytes /
                    (cards[i].rates.vram_bytes_s > 0 ? cards[i].rates.vram_bytes_s : MO_RATES_VRAM_GUESS);
         sum.rates.link_bytes_s = fmin(sum.rates.link_bytes_s, cards[i].rates.link_bytes_s);
+        sum.rates.link_copy_s = fmax(sum.rates.link_copy_s, cards[i].rates.link_copy_s);
     }
     sum.rates.vram_bytes_s = seconds > 0 ? (double)sum.limits.vram_bytes / seconds : 0;
     snprintf(sum.limits.vram_why, sizeof sum.limits.vram_why, "%d devices share the layers", count);

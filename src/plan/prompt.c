@@ -12,15 +12,18 @@
 #define DEVICE_REUSE 8.0
 /* A layer of a batch on a device: some twenty launches, and the choice's way to the host and back. */
 #define BATCH_LAYER_SECONDS 150e-6
+/* Experts that cross together at most, as gpu/windows.c has it. */
+#define WINDOW 16
 /* A smaller batch is taken when its request takes at most so much longer: memory has other uses. */
 #define NEARLY 1.01
 
 /* Bytes of a batch, by where they are found. */
 typedef struct batch_bytes {
-    double used;  /* read by products, each once: the core and the experts that somebody chose */
-    double token; /* multiplied, for one token */
-    double link;  /* that cross to the device */
-    double disk;  /* that are read from disk first */
+    double used;   /* read by products, each once: the core and the experts that somebody chose */
+    double token;  /* multiplied, for one token */
+    double link;   /* that cross to the device, */
+    double copies; /* and in how many copies */
+    double disk;   /* that are read from disk first */
 } batch_bytes;
 
 double mo_plan_share_used(double used, double experts, double tokens)
@@ -41,6 +44,11 @@ static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double to
     const double here = (double)p->device.class_slots[i] / bricks;
     const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / bricks;
     const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
+    /* Experts that are neighbours in RAM and cross together are one copy for each of their matrices; what comes from disk
+     * crosses by itself. */
+    const double crossing = mo_plan_share_used(used, experts, tokens) * (1 - here);
+    const double apart = in_ram < 1 ? 1 : fmax(1 - crossing, 1.0 / WINDOW);
+    b->copies += p->device.ceiling ? bricks * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
     b->used += bytes;
     b->token += c->used_per_token * (double)c->bytes;
     b->link += p->device.ceiling ? bytes * (1 - here) : 0;
@@ -72,7 +80,7 @@ static double batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_
     const bool device = p->device.ceiling > 0;
     const double cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r);
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
-    const double link = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS;
+    const double link = mo_rates_link(r, b.link, b.copies);
     const double memory = device ? vram : cpu, reuse = device ? DEVICE_REUSE : MO_PLAN_CPU_REUSE;
     const double products = b.used / memory + tokens * b.token / (reuse * memory);
     const double reads = b.disk / r->disk_bytes_s;

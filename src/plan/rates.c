@@ -46,6 +46,7 @@ static const struct field {
     {"vram_bytes_s", KIND_REAL, offsetof(mo_rates, vram_bytes_s), 0, RATE_MOST, false},
     {"host_bytes_s", KIND_REAL, offsetof(mo_rates, host_bytes_s), 0, RATE_MOST, false},
     {"round_trip_s", KIND_REAL, offsetof(mo_rates, round_trip_s), 0, 1, false},
+    {"link_copy_s", KIND_REAL, offsetof(mo_rates, link_copy_s), 0, 1, false},
     {"device", KIND_TEXT, offsetof(mo_rates, device), 0, sizeof(((mo_rates *)0)->device) - 1, false},
 };
 
@@ -57,14 +58,17 @@ mo_rates mo_rates_default(void)
     return (mo_rates){.ram_bytes_s = 20e9, .compute_share = 0.6, .disk_bytes_s = 0.5e9};
 }
 
-bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, double memory_bytes_s)
+bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, double link_copy_s,
+                         double memory_bytes_s)
 {
     if (r->device[0] && strcmp(r->device, name) != 0) {
         r->link_bytes_s = r->link_pageable_bytes_s = r->vram_bytes_s = r->host_bytes_s = r->round_trip_s = 0;
+        r->link_copy_s = 0;
     }
     const bool known = r->measured && r->link_bytes_s > 0 && r->vram_bytes_s > 0;
     if (!(r->link_bytes_s > 0)) {
         r->link_bytes_s = link_bytes_s > 0 ? link_bytes_s : MO_RATES_LINK_GUESS;
+        r->link_copy_s = r->link_copy_s > 0 ? r->link_copy_s : link_copy_s;
     }
     if (!(r->vram_bytes_s > 0)) {
         r->vram_bytes_s = memory_bytes_s > 0 ? memory_bytes_s : MO_RATES_VRAM_GUESS;

@@ -18,6 +18,7 @@ typedef struct mo_rates {
     double vram_bytes_s;          /* products reading the device's memory */
     double host_bytes_s;          /* of memory, threads and copies reading it at once; 0: as ram_bytes_s */
     double round_trip_s;          /* the device asks and the host answers; 0: not known */
+    double link_copy_s;           /* of each copy to the device, beside its bytes; 0: none that shows */
     char device[128];             /* the name of the device that was measured; "": none */
     bool measured;                /* false: modest defaults, and the plan says so */
 } mo_rates;
@@ -25,6 +26,8 @@ typedef struct mo_rates {
 /* What plans take for a device that nobody has measured: a small GPU in a slot of eight old lanes. */
 #define MO_RATES_LINK_GUESS 6e9
 #define MO_RATES_VRAM_GUESS 200e9
+/* Copies in which an expert crosses: gate, up, down. */
+#define MO_RATES_EXPERT_COPIES 3
 
 /* Bytes a second of products: with weights that stay in RAM, and with experts that stay as the file has them. */
 static inline double mo_rates_products(const mo_rates *r)
@@ -36,6 +39,13 @@ static inline double mo_rates_slots(const mo_rates *r)
     const double share =
         r->slot_share > 0 && r->slot_share < r->compute_share ? r->slot_share : r->compute_share;
     return r->ram_bytes_s * share;
+}
+
+/* Bytes a second over the link, of something that crosses in so many copies. Small ones keep it less busy. */
+static inline double mo_rates_link(const mo_rates *r, double bytes, double copies)
+{
+    const double rate = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS;
+    return bytes > 0 && r->link_copy_s > 0 ? bytes / (bytes / rate + copies * r->link_copy_s) : rate;
 }
 
 /* Seconds of a layer's experts, of which some are read while others are multiplied. A quarter of the shorter part is not
@@ -53,7 +63,8 @@ mo_rates mo_rates_default(void);
 mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err);
 /* Fits the rates to a device: those measured on another one are dropped, and what is not known is what the device says
  * of itself (0: nothing), or the guess above. True when link and memory were measured on this very device. */
-bool mo_rates_for_device(mo_rates *rates, const char *name, double link_bytes_s, double memory_bytes_s);
+bool mo_rates_for_device(mo_rates *rates, const char *name, double link_bytes_s, double link_copy_s,
+                         double memory_bytes_s);
 /* Makes the directories above the file; an older file stays until the new one is complete. */
 mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err);
 /* Where this machine's rates are kept; fails as mo_cachedir_path() does. */

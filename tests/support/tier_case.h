@@ -93,7 +93,7 @@ typedef struct rigged {
     setting set;
     bool least_slots; /* RAM has as few as a token needs */
     bool known;       /* a profile has seen every expert, the last ones most */
-    double link_bytes_s;
+    double link_bytes_s, link_copy_s;
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
     void *fault_user;
 } rigged;
@@ -162,9 +162,8 @@ static inline void rig_open(rig *r, const rigged *how)
                  &r->err);
     if (how->link_bytes_s > 0) {
         mo_device_close(r->means.device);
-        check_status(
-            mo_sim_open(&(mo_sim_options){.link_bytes_s = how->link_bytes_s}, &r->means.device, &r->err),
-            &r->err);
+        const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};
+        check_status(mo_sim_open(&sim, &r->means.device, &r->err), &r->err);
     }
     const mo_needs_options needs = {
         .batch = 64, .context = 600, .sessions = 1, .threads = 2, .interleave = kernels->interleave};

@@ -30,6 +30,7 @@ static void describe(mo_device *device, mo_device_info *out)
                             .total_bytes = sim->options.memory_bytes,
                             .free_bytes = sim->options.memory_bytes - now,
                             .link_bytes_s = sim->options.link_bytes_s,
+                            .link_copy_s = sim->options.link_copy_s,
                             .own_memory = true,
                             .wide = true};
     snprintf(out->name, sizeof out->name, "simulated GPU (%s)", sim->runner.kernels->name);
@@ -78,8 +79,8 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
 {
     const mo_kernels *kernels = options->kernels;
     *out = NULL;
-    if (options->memory_bytes < 0 || options->link_bytes_s < 0.0 || options->after < 0 ||
-        options->count < 0 || options->hang_ms < 0) {
+    if (options->memory_bytes < 0 || options->link_bytes_s < 0.0 || options->link_copy_s < 0.0 ||
+        options->after < 0 || options->count < 0 || options->hang_ms < 0) {
         return mo_fail(err, MO_EINVAL,
                        "a simulated GPU needs sizes, rates, counts and times that are not negative");
     }

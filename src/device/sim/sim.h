@@ -21,6 +21,7 @@ typedef enum mo_sim_fault {
 typedef struct mo_sim_options {
     int64_t memory_bytes;      /* 0: 1 GiB */
     double link_bytes_s;       /* of each direction; 0: not throttled */
+    double link_copy_s;        /* that it is busy with each copy, beside its bytes */
     const mo_kernels *kernels; /* NULL: the best */
     mo_sim_fault fault;
     int64_t

@@ -27,13 +27,14 @@ typedef struct mo_sim_program {
  */
 static int64_t reserve_link(mo_sim *sim, int direction, size_t bytes, int64_t ready_ns)
 {
-    const double rate = sim->options.link_bytes_s;
-    if (rate <= 0.0) {
+    const double rate = sim->options.link_bytes_s, each = sim->options.link_copy_s;
+    if (rate <= 0.0 && each <= 0.0) {
         return 0;
     }
+    const double seconds = each + (rate > 0.0 ? (double)bytes / rate : 0.0);
     pthread_mutex_lock(&sim->lock);
     int64_t *free_ns = &sim->link_free_ns[direction];
-    *free_ns = (*free_ns > ready_ns ? *free_ns : ready_ns) + (int64_t)((double)bytes / rate * 1e9);
+    *free_ns = (*free_ns > ready_ns ? *free_ns : ready_ns) + (int64_t)(seconds * 1e9);
     const int64_t end = *free_ns;
     pthread_mutex_unlock(&sim->lock);
     return end;

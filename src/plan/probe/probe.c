@@ -25,6 +25,7 @@
 /* Of a token's time that goes into products, at least: the rest is attention, norms, choices, and threads that wait for each
  * other. */
 #define TOKEN_SHARE 0.9
+#define COPY_MOST   1e-3 /* seconds; what takes longer is no link, but a machine that others have */
 /* A layer's misses: eight experts of three matrices. */
 #define ENGINE_IN_FLIGHT 24
 #define ENGINE_BLOCK     ((int64_t)1 << 20)
@@ -363,6 +364,20 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
 
 _Static_assert(sizeof(((mo_rates *)0)->device) == sizeof(((mo_probe_device_report *)0)->name), "names fit");
 
+/* What a copy takes beside its bytes: of the two smallest sizes, for which it matters most, the one that others on the
+ * machine disturbed less. */
+static double copy_seconds(const mo_probe_device_report *d)
+{
+    double least = 0;
+    for (int i = 0; i < d->copy_count && i < 2; i++) {
+        const struct mo_probe_copy *c = &d->copies[i];
+        const double beside =
+            c->in_bytes_s > 0 ? (double)c->bytes * (1 / c->in_bytes_s - 1 / d->link_bytes_s) : 0;
+        least = i == 0 ? beside : fmin(least, beside);
+    }
+    return d->link_bytes_s > 0 ? fmin(fmax(least, 0), COPY_MOST) : 0;
+}
+
 mo_rates mo_probe_rates(const mo_probe_report *report)
 {
     mo_rates rates = mo_rates_default();
@@ -383,6 +398,7 @@ mo_rates mo_probe_rates(const mo_probe_report *report)
         rates.vram_bytes_s = d->memory_bytes_s;
         rates.host_bytes_s = d->both_ram_bytes_s + d->both_link_bytes_s;
         rates.round_trip_s = d->round_trip_seconds;
+        rates.link_copy_s = copy_seconds(d);
     }
     rates.measured = true;
     return rates;
