@@ -78,6 +78,29 @@ static void prompts_fill_vram_where_ram_is_tiny(void **state)
     rig_close(&r);
 }
 
+/* Of one step the first layers leave as much in free slots as the last ones, and what more tokens chose. */
+static void prompts_leave_as_much_in_every_layer(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, &(rigged){.set = tiers_of(0.3, 0), .least_slots = true});
+    const mo_model_spec *spec = mo_checkpoint_spec(r.opened.model);
+    const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = 64};
+    check_status(mo_session_feed(&f, &r.err), &r.err);
+    int least = EXPERTS, most = 0;
+    for (int i = 0; i < spec->layer_count; i++) {
+        int held = 0;
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            held += mo_gpu_holds(r.gpu, i, e);
+        }
+        least = spec->layers[i].routed && held < least ? held : least;
+        most = held > most ? held : most;
+    }
+    assert_true(least > 10);
+    assert_in_range(most - least, 0, 1);
+    rig_close(&r);
+}
+
 /* ---- The sum ----------------------------------------------------------------------------------- */
 
 static void both_tiers_together_need_no_disk(void **state)
@@ -202,6 +225,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_first_start_fills_both_tiers),
         cmocka_unit_test(tokens_fill_both_tiers),
         cmocka_unit_test(prompts_fill_vram_where_ram_is_tiny),
+        cmocka_unit_test(prompts_leave_as_much_in_every_layer),
         cmocka_unit_test(both_tiers_together_need_no_disk),
         cmocka_unit_test(no_expert_lies_in_both_tiers),
         cmocka_unit_test(small_copies_cross_as_planned),

@@ -320,6 +320,30 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     return status;
 }
 
+/* Which of the experts from number o->hot on may stay on the device: of the slots that are free as many as are this layer's, when
+ * every layer that follows gets as many, for those that most tokens have chosen. What a layer leaves, others get, now or in the
+ * next step. */
+static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int layer, const mo_gpu_order *o,
+                           bool *stays)
+{
+    const mo_vram *vram = gpu->experts.vram;
+    const mo_need *needs = forward->w->needs + o->hot;
+    const int count = o->count - o->hot;
+    memset(stays, 0, MO_EXPERTS_MAX * sizeof *stays);
+    if (!mo_gpu_start_leaves(&gpu->start) || !mo_vram_has(vram, layer)) {
+        return;
+    }
+    const int32_t sharers = mo_vram_sharers(vram, layer, gpu->core.end);
+    const int32_t share = (mo_vram_free(vram, layer) + sharers - 1) / sharers;
+    for (int32_t left = share < count ? share : count; left > 0; left--) {
+        int best = -1;
+        for (int i = 0; i < count; i++) {
+            best = !stays[i] && (best < 0 || needs[i].picks > needs[best].picks) ? i : best;
+        }
+        stays[best] = true;
+    }
+}
+
 /* Experts that come from the disk: what has landed in RAM crosses, round by round. What finds a free slot on the device
  * stays there and leaves RAM to others. */
 static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
@@ -328,10 +352,10 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     mo_store *store = forward->engine->tiers->store;
     mo_need *needs = forward->w->needs + o->hot;
     const int count = o->count - o->hot;
-    const bool stay = mo_gpu_start_leaves(&gpu->start);
     mo_status status = MO_OK;
-    bool wait = false;
+    bool wait = false, stays[MO_EXPERTS_MAX];
     int left = count;
+    choose_staying(gpu, forward, layer, o, stays);
     mo_store_want(store, layer, needs, count);
     while (left > 0 && status == MO_OK) {
         status = mo_store_look(store, wait, err);
@@ -340,9 +364,8 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
             if (!needs[i].in || !needs[i].down || needs[i].down_done) {
                 continue;
             }
-            const mo_daddr to = stay && mo_vram_has(gpu->experts.vram, layer)
-                                    ? mo_vram_acquire_free(gpu->experts.vram, layer, needs[i].expert)
-                                    : 0;
+            const mo_daddr to =
+                stays[i] ? mo_vram_acquire_free(gpu->experts.vram, layer, needs[i].expert) : 0;
             status = to ? compute_staying(gpu, forward, p, layer, o, o->hot + i, to, err)
                         : compute_passing(gpu, forward, p, layer, o, o->hot + i, err);
             needs[i].in_done = needs[i].down_done = true;

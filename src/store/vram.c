@@ -340,6 +340,15 @@ mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
     return MO_OK;
 }
 
+int mo_vram_sharers(const mo_vram *v, int layer, int end)
+{
+    int count = 0;
+    for (int i = layer; i < end; i++) {
+        count += v->layers[i].of == v->layers[layer].of;
+    }
+    return count;
+}
+
 int32_t mo_vram_free(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];

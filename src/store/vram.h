@@ -70,6 +70,8 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert);
  * read. */
 mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err);
 
+/* How many of layers `layer` to `end` - 1 share that layer's slots, itself included. */
+int mo_vram_sharers(const mo_vram *v, int layer, int end);
 /* Free slots for experts of the layer; and who would leave if one of them took a slot while none is: false when nobody
  * can. */
 int32_t mo_vram_free(const mo_vram *v, int layer);
