@@ -417,6 +417,7 @@ typedef struct mo_plan_report {
     /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
     int card_count;
     mo_plan_report_card cards[MO_DEVICES_MAX];
+    bool disk_learned; /* disk_bytes_s is what models found that ran from the same file system */
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

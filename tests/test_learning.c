@@ -22,6 +22,7 @@
 #include "check.h"
 #include "folder.h"
 #include "gguf/fingerprint.h"
+#include "plan/disk_rate.h"
 #include "profile/file.h"
 #include "sanitized.h"
 #include "store/warm.h"
@@ -854,6 +855,72 @@ static void killed_while_saving(void **state)
     }
 }
 
+/* ---- What the disk gives ------------------------------------------------------------------------ */
+
+static void rates_of_disks_are_kept(void **state)
+{
+    (void)state;
+    mo_error err = {0};
+    const uint64_t gib = (uint64_t)1 << 30, second = 1000000000;
+    const char *file = in_folder("moraine/disks.json");
+    remove(file);
+    assert_true(mo_disk_rate_known(model_path) == 0);
+    assert_int_equal(mo_disk_rate_note(model_path, gib / 32, second, 0, &err), MO_OK);  /* too little */
+    assert_int_equal(mo_disk_rate_note(model_path, gib, second / 200, 0, &err), MO_OK); /* that was memory */
+    assert_int_equal(mo_disk_rate_note("/no/such/file", gib, second, 0, &err), MO_OK);
+    assert_true(mo_disk_rate_known(model_path) == 0);
+    assert_int_equal(mo_disk_rate_note(model_path, gib, second, 0, &err), MO_OK);
+    assert_true(fabs(mo_disk_rate_known(model_path) / (double)gib - 1) < 1e-5);
+    /* Something was believed before: 4 GiB at 4 GiB/s and 4 at 1 GiB/s. */
+    assert_int_equal(mo_disk_rate_note(model_path, 4 * gib, 4 * second, 4 * (double)gib, &err), MO_OK);
+    assert_true(fabs(mo_disk_rate_known(model_path) / (double)gib - 1.6) < 1e-5);
+    static const char *const bad[] = {"", "[1]", "{\"a\":", "[[[[[[[[[[", "{}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        FILE *f = fopen(file, "wb");
+        assert_true(f && fputs(bad[i], f) >= 0 && fclose(f) == 0);
+        assert_true(mo_disk_rate_known(model_path) == 0);
+        assert_int_equal(mo_disk_rate_note(model_path, gib, second, 0, &err), MO_OK); /* made anew */
+        assert_true(mo_disk_rate_known(model_path) > 0);
+    }
+    remove(file);
+}
+
+/* The file system's own answer is what a run gets, past the page cache: a plan that is made later counts with it. */
+static void plans_know_what_a_run_found(void **state)
+{
+    (void)state;
+    mo_error err = {0};
+    mo_tier_report tiers;
+    mo_session *session = NULL;
+    mo_model *model = NULL;
+    int32_t tokens[CONTEXT];
+    mo_plan_report plan;
+    const mo_plan_options ask = mo_plan_options_default();
+    mo_model_options o = some_options(0.1);
+    o.io = MO_IO_DIRECT;
+    o.no_prediction = true; /* nothing is under way when the counters are looked at */
+    for (int i = 0; i < CONTEXT; i++) {
+        tokens[i] = (i * 7919 + i * i * 31 + 11) % 4096;
+    }
+    for (int learns = 0; learns < 2; learns++) {
+        o.learning.profile = learns ? NULL : "off";
+        if (mo_model_open(model_path, &o, &model, &err) == MO_EUNSUPPORTED) {
+            skip(); /* no direct reads here */
+        }
+        check_status(mo_session_open(model, NULL, &session, &err), &err);
+        const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = CONTEXT};
+        check_status(mo_session_feed(&f, &err), &err);
+        mo_model_tiers(model, &tiers, sizeof tiers);
+        mo_session_close(session);
+        mo_model_close(model);
+        check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+        assert_int_equal(plan.disk_learned, learns);
+    }
+    const double found = (double)tiers.disk_bytes * 1e9 / (double)tiers.disk_busy_ns;
+    assert_true(tiers.disk_bytes > MO_DISK_RATE_BYTES);
+    assert_true(fabs(plan.disk_bytes_s / found - 1) < 1e-3);
+}
+
 /* ---- Program ------------------------------------------------------------------------------------- */
 
 static int make_folder(void **state)
@@ -885,6 +952,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(warm_files, forget_warnings),
         cmocka_unit_test_setup(full_disk_keeps_the_old_file, forget_warnings),
         cmocka_unit_test_setup(killed_while_saving, forget_warnings),
+        cmocka_unit_test_setup(rates_of_disks_are_kept, forget_warnings),
+        cmocka_unit_test_setup(plans_know_what_a_run_found, forget_warnings),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "hotcache/toggles.h"
+#include "plan/disk_rate.h"
 #include "plan/limits.h"
 
 /* ---- Settings ---- */
@@ -212,6 +213,18 @@ void mo_means_use_card(mo_means *m, int card)
 
 /* ---- Together ---- */
 
+void mo_means_know_disk(mo_means *m, const char *path)
+{
+    const double found = m->elsewhere ? 0 : mo_disk_rate_known(path);
+    if (found > 0) {
+        m->rates.disk_bytes_s = found;
+        m->disk_learned = true;
+    }
+    for (int i = 0; i < m->card_count; i++) {
+        m->cards[i].rates.disk_bytes_s = m->rates.disk_bytes_s;
+    }
+}
+
 void mo_means_count_held(mo_means *m)
 {
     mo_plan_limits *l = &m->limits;
@@ -270,6 +283,7 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
     } else {
         m.rates = mo_rates_here();
     }
+    m.probed_disk_bytes_s = m.rates.measured ? m.rates.disk_bytes_s : 0;
     if (status == MO_OK) {
         status = ask->machine ? describe_device(ask, &m, err) : find_device(ask, &m, err);
     }

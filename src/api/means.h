@@ -37,17 +37,22 @@ typedef struct mo_means {
     mo_device *devices[MO_DEVICES];
     mo_plan_card *cards; /* [card_count] */
     bool card_measured[MO_DEVICES];
-    bool ram_given;          /* the ceiling of RAM was asked for, not found */
-    bool vram_given;         /* likewise */
-    bool elsewhere;          /* another machine, where the models of this process hold nothing */
-    bool any_device;         /* nobody asked for this one: where it is too small, the model runs without */
-    bool device_measured;    /* its rates */
-    int64_t device_bytes;    /* that it has */
-    char why[MO_DEVICE_WHY]; /* there is no device */
+    bool ram_given;             /* the ceiling of RAM was asked for, not found */
+    bool vram_given;            /* likewise */
+    bool elsewhere;             /* another machine, where the models of this process hold nothing */
+    bool any_device;            /* nobody asked for this one: where it is too small, the model runs without */
+    bool device_measured;       /* its rates */
+    int64_t device_bytes;       /* that it has */
+    char why[MO_DEVICE_WHY];    /* there is no device */
+    double probed_disk_bytes_s; /* of the rates, as probed; 0: nobody has */
+    bool disk_learned;          /* the disk's is what models ran with */
 } mo_means;
 
 /* On failure *out holds nothing. Any thread. */
 mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err);
+
+/* The disk of the model's file, where models have run from it on this machine, is as fast as they found it. */
+void mo_means_know_disk(mo_means *means, const char *path);
 
 /* Counts what models of this process hold under ceilings that were given; what is found free already lacks it. Who then holds
  * what is planned keeps others from planning between. */

@@ -116,6 +116,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     }
     const char *hot = means->hot.file;
     const bool device = means->device != NULL;
+    mo_means_know_disk(means, path);
     const mo_status status = mo_opened_make(path, &options, &m->opened, err);
     m->checkpoint = m->opened.model;
     m->mapped = o->map;
@@ -420,6 +421,8 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
         return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
     }
     m->range = range;
+    const char *profile = o.learning.profile;
+    m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
     pthread_mutex_init(&m->profile_lock, NULL);
     sigset_t before;
     if (o.map) {
@@ -476,6 +479,10 @@ void mo_model_close(mo_model *model)
             mo_device_close(model->others[i]);
         }
         mo_learning_close(model->learning);
+        if (model->disk_path) {
+            mo_opened_learn_disk(&model->opened, model->disk_path);
+            free(model->disk_path);
+        }
         mo_opened_drop(&model->opened);
         mo_pool_destroy(model->pool);
         free(model);

@@ -19,8 +19,9 @@ struct mo_model {
     mo_opened opened;
     mo_checkpoint *checkpoint; /* that of `opened` */
     bool mapped;
-    char disk_method[96];              /* written when the model is opened */
-    mo_device *device;                 /* NULL: none; the first of several */
+    char *disk_path;      /* its file, where what its disk gives is to be learned; NULL: nothing is learned */
+    char disk_method[96]; /* written when the model is opened */
+    mo_device *device;    /* NULL: none; the first of several */
     mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
     mo_gpu *gpu;                  /* the model on it; the engine stops using it when the device is lost */
     char device_name[256];        /* of several, all names */

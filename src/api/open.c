@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "plan/disk_rate.h"
 #include "plan/prompt.h"
 
 /* ---- Planning ---- */
@@ -347,9 +348,10 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
 {
     const mo_rates *rates = &options->means->rates;
     uint64_t hot_bytes = 0;
-    *out =
-        (mo_opened){.probed_disk_bytes_s = rates->measured ? rates->disk_bytes_s : 0.0,
-                    .probed_ram_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0.0};
+    *out = (mo_opened){
+        .probed_disk_bytes_s = options->means->probed_disk_bytes_s,
+        .disk_bytes_s = rates->measured || options->means->disk_learned ? rates->disk_bytes_s : 0.0,
+        .probed_ram_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0.0};
     mo_status status = plan_and_hold(path, options, out, err);
     if (status == MO_OK) {
         status = plan_hot_set(options, out, &hot_bytes, err);
@@ -367,6 +369,27 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
         mo_opened_drop(out);
     }
     return status;
+}
+
+static void add_reads(const mo_disk *disk, mo_disk_counters *sum)
+{
+    const mo_disk_counters c =
+        disk && mo_disk_io(disk) == MO_IO_DIRECT ? mo_disk_count(disk) : (mo_disk_counters){0};
+    sum->bytes += c.bytes;
+    sum->busy_ns += c.busy_ns;
+}
+
+void mo_opened_learn_disk(const mo_opened *o, const char *path)
+{
+    mo_error err = {0};
+    mo_disk_counters sum = {0};
+    if (o->tiers) {
+        add_reads(o->tiers->store ? mo_store_disk(o->tiers->store) : NULL, &sum);
+        add_reads(o->tiers->layers ? mo_layer_buffer_disk(o->tiers->layers) : NULL, &sum);
+    }
+    if (mo_disk_rate_note(path, sum.bytes, sum.busy_ns, o->disk_bytes_s, &err) != MO_OK) {
+        mo_log(MO_LOG_WARN, "learning", "how fast the disk was is not kept: %s", err.detail);
+    }
 }
 
 void mo_opened_drop(mo_opened *o)

@@ -44,11 +44,15 @@ typedef struct mo_opened {
     int64_t run_held[MO_PLAN_CARDS];      /* and what is taken there */
     /* As probed; 0: nobody has measured. RAM: as products read it. */
     double probed_disk_bytes_s, probed_ram_bytes_s;
+    double disk_bytes_s; /* with what it was planned, as probed or found before; 0: a guess */
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */
 } mo_opened;
 
 /* Carries the plan out in RAM. On failure *out holds nothing. */
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err);
 void mo_opened_drop(mo_opened *opened); /* a zeroed one is allowed */
+
+/* Keeps what the disk of the model's file was found to give, for plans to come: of reads past the page cache. */
+void mo_opened_learn_disk(const mo_opened *opened, const char *path);
 
 #endif

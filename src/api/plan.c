@@ -242,6 +242,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     if (status != MO_OK) {
         return status;
     }
+    mo_means_know_disk(&m, path);
     status = make(path, &needs, &m, &placed, &hot, err);
     if (status != MO_OK) {
         mo_means_close(&m);
@@ -266,6 +267,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     out->kept_bytes = model->kept_bytes;
     out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);
+    out->disk_learned = m.disk_learned;
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;

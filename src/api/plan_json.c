@@ -123,9 +123,9 @@ static json_t *plan_json(const mo_plan_report *r)
 {
     json_t *disk = json_pack("{s:I, s:I, s:I}", "layers", (json_int_t)r->disk_core_bytes, "experts",
                              (json_int_t)r->disk_expert_bytes, "embedding", (json_int_t)r->disk_table_bytes);
-    json_t *rates =
-        json_pack("{s:f, s:f, s:f, s:b}", "ram_bytes_s", r->ram_bytes_s, "compute_share", r->compute_share,
-                  "disk_bytes_s", r->disk_bytes_s, "measured", (int)r->measured);
+    json_t *rates = json_pack("{s:f, s:f, s:f, s:b, s:b}", "ram_bytes_s", r->ram_bytes_s, "compute_share",
+                              r->compute_share, "disk_bytes_s", r->disk_bytes_s, "measured", (int)r->measured,
+                              "disk_learned", (int)r->disk_learned);
     return json_pack(
         "{s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:o, "
         "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",

@@ -258,8 +258,9 @@ static void print_reasons(const mo_plan_report *r)
     cli_terminal_wrap(r->why, 20);
     printf("  %-18s%s to run at all, %s for everything\n", "needed",
            cli_bytes_text((uint64_t)r->least_bytes, a), cli_bytes_text((uint64_t)r->whole_bytes, b));
-    printf("  %-18smemory %.1f GB/s, of which products reach %.0f %%; disk %.2f GB/s\n", "rates",
-           r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9);
+    printf("  %-18smemory %.1f GB/s, of which products reach %.0f %%; disk %.2f GB/s%s\n", "rates",
+           r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9,
+           r->disk_learned ? ", as found while models ran" : "");
     if (!r->measured) {
         printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
     }
