@@ -50,6 +50,7 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
                      .at = now,
                      .token = r->token,
                      .ends = ends,
+                     .soon = s->generated == 0 || task->options.stop_count > 0,
                      .logprob = r->logprob,
                      .top_count = r->top_count};
     memcpy(m.top, r->top, sizeof *m.top * (size_t)r->top_count);

@@ -1,5 +1,6 @@
 /* Teller: the thread that calls the sinks. What the scheduler has found out comes as messages, in order; taking text apart and
- * writing it to clients happens here, beside the next step of the model. */
+ * writing it to clients happens here, beside the next step of the model. Tokens that come faster than anybody reads are told several
+ * at a time. */
 #ifndef SRV_TELLER_H
 #define SRV_TELLER_H
 
@@ -25,6 +26,7 @@ typedef struct srv_message {
     int64_t done;   /* and that are held now */
     int32_t token;
     bool ends; /* the token ends the answer */
+    bool soon; /* it does not wait for others */
     float logprob;
     int top_count;
     mo_logprob top[MO_TOP_MAX];
