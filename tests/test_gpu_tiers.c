@@ -191,6 +191,30 @@ static void prediction_reads_ahead_beside_a_device(void **state)
     mo_model_close(model);
 }
 
+/* Steps of some tens of tokens, when VRAM is full: of what is in RAM or comes from disk, the CPU computes some while others
+ * cross. */
+static void cpu_and_device_share_what_comes_from_disk(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, &(rigged){.set = tiers_of(0.3, 0.2)});
+    mo_gpu_lanes *lanes = &r.gpu->lanes;
+    const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = PROMPT};
+    for (int i = 0; i < 2; i++) {
+        const uint64_t by_cpu = lanes->by_cpu, read = mo_store_count(r.gpu->experts.store).disk.bytes;
+        mo_feed part = f;
+        part.count = (i + 1) * PROMPT / 2;
+        /* A slow CPU leaves all to the device; one as fast as the link does not. */
+        lanes->fetch_rate = mo_lane_rate_of(1e9);
+        lanes->cpu_rate = mo_lane_rate_of(i ? 1e9 : 2e7);
+        lanes->cpu_rate.start = lanes->cpu_rate.s_per_byte;
+        check_status(mo_session_feed(&part, &r.err), &r.err);
+        assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > read);
+        assert_int_equal(lanes->by_cpu > by_cpu, i);
+    }
+    rig_close(&r);
+}
+
 /* ---- Bits -------------------------------------------------------------------------------------- */
 
 static void wherever_experts_are_the_bits_are_the_same(void **state)
@@ -230,6 +254,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_expert_lies_in_both_tiers),
         cmocka_unit_test(small_copies_cross_as_planned),
         cmocka_unit_test(prediction_reads_ahead_beside_a_device),
+        cmocka_unit_test(cpu_and_device_share_what_comes_from_disk),
         cmocka_unit_test(wherever_experts_are_the_bits_are_the_same),
     };
     if (argc > 1) {

@@ -268,6 +268,16 @@ static void run_crossing(void *ctx)
     c->status = compute_crossing(c->gpu, c->forward, c->p, c->layer, &c->gpu->order, c->ahead, &c->error);
 }
 
+static mo_status compute_shared(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, int ahead,
+                                mo_error *err)
+{
+    crossing c = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .ahead = ahead};
+    mo_gpu_share_begin(gpu, forward);
+    mo_gpu_share_round(gpu, forward, layer, &gpu->order, NULL, (mo_side_task){.fn = run_crossing, .ctx = &c});
+    return c.status == MO_OK ? mo_gpu_share_end(gpu, forward, &gpu->order, err)
+                             : mo_fail(err, c.status, "%s", c.error.detail);
+}
+
 /* An expert that has landed in RAM goes through a window: expert `number` of the order. When this returns its place in RAM
  * may be filled anew. */
 static mo_status compute_passing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
@@ -328,7 +338,7 @@ static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int lay
 {
     const mo_vram *vram = gpu->experts.vram;
     const mo_need *needs = forward->w->needs + o->hot;
-    const int count = o->count - o->hot;
+    const int count = o->cpu_first - o->hot;
     memset(stays, 0, MO_EXPERTS_MAX * sizeof *stays);
     if (!mo_gpu_start_leaves(&gpu->start) || !mo_vram_has(vram, layer)) {
         return;
@@ -344,44 +354,103 @@ static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int lay
     }
 }
 
-/* Experts that come from the disk: what has landed in RAM crosses, round by round. What finds a free slot on the device
- * stays there and leaves RAM to others. */
+/* Experts that have landed in RAM and are not the CPU's. */
+typedef struct landing {
+    mo_gpu *gpu;
+    mo_forward *forward;
+    mo_gpu_ops *p;
+    int layer;
+    const mo_gpu_order *o;
+    bool stays[MO_EXPERTS_MAX]; /* by number from o->hot on: may take a slot, */
+    bool ready[MO_EXPERTS_MAX]; /* by number: has landed now, */
+    bool kept[MO_EXPERTS_MAX];  /* and is in a slot */
+    mo_status status;
+    mo_error error;
+} landing;
+
+/* Those that are ready cross. What finds a free slot on the device stays there. */
+static void run_landing(void *ctx)
+{
+    landing *l = ctx;
+    mo_gpu *gpu = l->gpu;
+    for (int i = l->o->hot; i < l->o->cpu_first && l->status == MO_OK; i++) {
+        if (!l->ready[i]) {
+            continue;
+        }
+        const mo_daddr to = l->stays[i - l->o->hot] ? mo_vram_acquire_free(gpu->experts.vram, l->layer,
+                                                                           l->forward->w->needs[i].expert)
+                                                    : 0;
+        l->status = to ? compute_staying(gpu, l->forward, l->p, l->layer, l->o, i, to, &l->error)
+                       : compute_passing(gpu, l->forward, l->p, l->layer, l->o, i, &l->error);
+        l->kept[i] = to && l->status == MO_OK;
+    }
+}
+
+/* Marks what has landed since; how many of it the CPU has, and how many there are. */
+static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
+{
+    int count = 0;
+    *by_cpu = 0;
+    for (int i = l->o->hot; i < l->o->count; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        l->ready[i] = n->in && n->down && !n->down_done;
+        count += l->ready[i];
+        *by_cpu += l->ready[i] && i >= l->o->cpu_first;
+    }
+    return count;
+}
+
+/* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
+static void release_landed(mo_store *store, int layer, mo_forward *forward, const landing *l)
+{
+    for (int i = l->o->hot; i < l->o->count; i++) {
+        mo_need *n = &forward->w->needs[i];
+        if (!l->ready[i]) {
+            continue;
+        }
+        n->in_done = n->down_done = n->released = true;
+        mo_store_release(store, n);
+        if (l->kept[i]) {
+            mo_store_yield(store, layer, n->expert);
+        }
+    }
+}
+
+/* Experts that come from the disk: what has landed in RAM crosses, or is the CPU's, round by round. */
 static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, mo_error *err)
 {
     mo_store *store = forward->engine->tiers->store;
-    mo_need *needs = forward->w->needs + o->hot;
-    const int count = o->count - o->hot;
+    landing l = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .o = o};
+    const bool shared = o->cpu_first < o->count;
     mo_status status = MO_OK;
-    bool wait = false, stays[MO_EXPERTS_MAX];
-    int left = count;
-    choose_staying(gpu, forward, layer, o, stays);
-    mo_store_want(store, layer, needs, count);
-    while (left > 0 && status == MO_OK) {
+    bool wait = false;
+    choose_staying(gpu, forward, layer, o, l.stays);
+    if (shared) {
+        mo_gpu_share_begin(gpu, forward);
+    }
+    mo_store_want(store, layer, forward->w->needs + o->hot, o->count - o->hot);
+    for (int left = o->count - o->hot; left > 0 && status == MO_OK;) {
+        int by_cpu;
         status = mo_store_look(store, wait, err);
-        wait = true;
-        for (int i = 0; i < count && status == MO_OK; i++) {
-            if (!needs[i].in || !needs[i].down || needs[i].down_done) {
-                continue;
-            }
-            const mo_daddr to =
-                stays[i] ? mo_vram_acquire_free(gpu->experts.vram, layer, needs[i].expert) : 0;
-            status = to ? compute_staying(gpu, forward, p, layer, o, o->hot + i, to, err)
-                        : compute_passing(gpu, forward, p, layer, o, o->hot + i, err);
-            needs[i].in_done = needs[i].down_done = true;
-            if (status == MO_OK) {
-                mo_store_release(store, &needs[i]);
-                needs[i].released = true;
-            }
-            if (status == MO_OK && to) {
-                mo_store_yield(store, layer, needs[i].expert);
-            }
-            left--;
-            wait = false;
+        if (status != MO_OK) {
+            break;
         }
+        const int landed = mark_landed(forward, &l, &by_cpu);
+        if (by_cpu > 0) {
+            mo_gpu_share_round(gpu, forward, layer, o, l.ready, (mo_side_task){.fn = run_landing, .ctx = &l});
+        } else {
+            run_landing(&l);
+        }
+        status = l.status == MO_OK ? MO_OK : mo_fail(err, l.status, "%s", l.error.detail);
+        if (status == MO_OK) {
+            release_landed(store, layer, forward, &l);
+        }
+        left -= landed;
+        wait = landed == 0;
     }
     mo_store_leave(store);
-    return status;
+    return status == MO_OK && shared ? mo_gpu_share_end(gpu, forward, o, err) : status;
 }
 
 /* ---- The layer -------------------------------------------------------------------------------- */
@@ -519,13 +588,11 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     if (status != MO_OK || (stored && o->count == o->hot)) {
         return status;
     }
-    if (o->cpu_first < o->count) {
-        crossing c = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .ahead = ahead};
-        status = mo_gpu_share_run(gpu, forward, layer, o, (mo_side_task){.fn = run_crossing, .ctx = &c}, err);
-        return c.status == MO_OK ? status : mo_fail(err, c.status, "%s", c.error.detail);
+    if (stored) {
+        return compute_landing(gpu, forward, p, layer, o, err);
     }
-    return stored ? compute_landing(gpu, forward, p, layer, o, err)
-                  : compute_crossing(gpu, forward, p, layer, o, ahead, err);
+    return o->cpu_first < o->count ? compute_shared(gpu, forward, p, layer, ahead, err)
+                                   : compute_crossing(gpu, forward, p, layer, o, ahead, err);
 }
 
 /* ---- What the device arranged by itself -------------------------------------------------------- */

@@ -9,8 +9,7 @@
 
 bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 {
-    const bool stored = forward->engine->tiers && forward->engine->tiers->store;
-    return !stored && !gpu->lanes.serial && !forward->w->adapting.count && forward->tokens <= GPU_SHARED &&
+    return !gpu->lanes.serial && !forward->w->adapting.count && forward->tokens <= GPU_SHARED &&
            gpu->lanes.cpu_rate.s_per_byte < SLOW_CPU * gpu->lanes.fetch_rate.s_per_byte;
 }
 
@@ -31,12 +30,22 @@ static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
     return bricks;
 }
 
+/* What comes from disk while slots are free fills them on its way. */
+static bool fills_slots(const mo_gpu *gpu, const mo_forward *forward, int layer)
+{
+    return forward->engine->tiers && forward->engine->tiers->store && mo_gpu_start_leaves(&gpu->start) &&
+           mo_vram_free(gpu->experts.vram, layer) > 0;
+}
+
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o)
 {
     const int experts = forward->layer->moe.experts;
     int32_t rows[MO_EXPERTS_MAX];
     int count = 0;
+    if (fills_slots(gpu, forward, layer)) {
+        return 0;
+    }
     for (int e = 0; e < experts; e++) {
         if (left[e] > 0) {
             rows[count++] = left[e];
@@ -55,30 +64,37 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
 
 /* ---- The CPU's ---------------------------------------------------------------------------------- */
 
-/* What the experts are multiplied with: it came with the choice. */
-static void take_input(const mo_gpu *gpu, mo_forward *forward)
+void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward)
 {
     const int64_t n = gpu->core.spec->width;
+    const mo_moe *moe = &forward->layer->moe;
     memcpy(forward->in.x, gpu->scratch.pinned.shared_in, sizeof(float) * (size_t)(forward->tokens * n));
     for (int64_t t = 0; t < forward->tokens; t++) {
         mo_forward_quantize(forward->k, &forward->in, t);
     }
+    forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * moe->used, moe->width);
 }
 
-/* Bytes that would take as long with one row each. */
-static int64_t add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
+/* Returns how many there are; *bytes: that would take as long with one row each. */
+static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
+                       int64_t *bytes)
 {
-    const int64_t bytes = gpu->core.layers[layer].brick_bytes;
     double sum = 0;
+    int count = 0;
     mo_forward_begin_round(forward);
     for (int i = o->cpu_first; i < o->count; i++) {
         const mo_need *n = &forward->w->needs[i];
         const int64_t row = forward->w->first[n->expert];
+        if (ready && !ready[i]) {
+            continue;
+        }
         mo_forward_add_in(forward, n->expert, row, n->picks);
         mo_forward_add_down(forward, n->expert, row, n->picks);
-        sum += (double)bytes * mo_lane_rows_cost((int32_t)n->picks);
+        sum += (double)gpu->core.layers[layer].brick_bytes * mo_lane_rows_cost((int32_t)n->picks);
+        count++;
     }
-    return (int64_t)sum;
+    *bytes = (int64_t)sum;
+    return count;
 }
 
 /* What is done beside it, timed: a copy from memory that is not pinned keeps its caller. */
@@ -95,19 +111,15 @@ static void run_timed(void *ctx)
     t->took_ns = mo_clock_ns() - began;
 }
 
-mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o,
-                           mo_side_task beside, mo_error *err)
+void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
+                        mo_side_task beside)
 {
-    const mo_moe *moe = &forward->layer->moe;
-    const int64_t n = gpu->core.spec->width, rows = forward->tokens * moe->used;
-    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
     mo_workspace *w = forward->w;
     float *const down = w->down;
     timed_task timed = {.task = beside};
-    take_input(gpu, forward);
-    forward->hidden = mo_acts_lay(w->hidden, rows, moe->width);
+    int64_t bytes;
     w->down = gpu->scratch.pinned.shared_rows; /* the copy leaves from there */
-    const int64_t bytes = add_experts(gpu, forward, layer, o);
+    const int count = add_experts(gpu, forward, layer, o, ready, &bytes);
     forward->side_task = (mo_side_task){.fn = run_timed, .ctx = &timed};
     const int64_t began = mo_clock_ns();
     mo_forward_run_round(forward, false);
@@ -116,8 +128,14 @@ mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo
     mo_lane_rate_observe(&gpu->lanes.cpu_rate, mo_lane_products((double)took, (double)timed.took_ns) * 1e-9,
                          bytes);
     gpu->lanes.cpu_ns += (uint64_t)took;
-    gpu->lanes.cpu_bytes += (uint64_t)((o->count - o->cpu_first) * gpu->core.layers[layer].brick_bytes);
-    gpu->lanes.by_cpu += (uint64_t)(o->count - o->cpu_first);
+    gpu->lanes.cpu_bytes += (uint64_t)(count * gpu->core.layers[layer].brick_bytes);
+    gpu->lanes.by_cpu += (uint64_t)count;
+}
+
+mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
+{
+    const int64_t n = gpu->core.spec->width, rows = forward->tokens * forward->layer->moe.used;
+    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
     return mo_gpu_link_put(
         &gpu->link, gpu->link.main, gpu->scratch.down + (mo_daddr)(first * n) * sizeof(float),
         gpu->scratch.pinned.shared_rows + first * n, sizeof(float) * (size_t)((rows - first) * n), err);

@@ -6,18 +6,21 @@
 
 #include "gpu/objects.h"
 
-/* May the CPU have some of this step's experts? They are in RAM, the tokens are few and without adapters, and it is not
- * much slower than the link. The choice of a layer then brings the experts' input with it, to pinned.shared_in. */
+/* May the CPU have some of this step's experts? The tokens are few and without adapters, and it is not much slower than the link.
+ * The choice of a layer then brings the experts' input with it, to pinned.shared_in. */
 bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward);
 
 /* Of the experts with picks left, which no slot and no window holds: marks those that the CPU should compute, by the measured
- * rates of both lanes, in o->by_cpu. Returns how many. */
+ * rates of both lanes, in o->by_cpu. Returns how many: none while what comes from disk fills free slots on its way. */
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o);
 
-/* Computes the experts from o->cpu_first on, which are the last of the order, and sends their rows to the device. Meanwhile
- * one thread runs `beside`, which makes the calls for the others. */
-mo_status mo_gpu_share_run(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o,
-                           mo_side_task beside, mo_error *err);
+/* The CPU's experts are those from o->cpu_first on, the last of the order. First what they are multiplied with is made; then
+ * rounds compute those whose number among the needs is in `ready` (NULL: all of them), while one thread runs `beside`, which
+ * makes the calls for the others; at the end their rows are sent to the device. */
+void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward);
+void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
+                        mo_side_task beside);
+mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err);
 
 #endif
