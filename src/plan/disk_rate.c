@@ -78,23 +78,31 @@ double mo_disk_rate_known(const char *path)
     return is_rate(rate) ? rate : 0;
 }
 
-static mo_status write_all(const json_t *all, mo_error *err)
+static mo_status write_text(const char *text, mo_error *err)
 {
     char path[PATH_MAX];
     mo_output *output = NULL;
-    char *text = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    mo_status status = text ? mo_cachedir_path("disks.json", path, sizeof path, err)
-                            : mo_fail(err, MO_ENOMEM, "no memory to keep the rate of a disk");
+    mo_status status = mo_cachedir_path("disks.json", path, sizeof path, err);
     status = status == MO_OK ? mo_cachedir_make(path, err) : status;
     status = status == MO_OK ? mo_output_create(path, 0, &output, err) : status;
-    if (status == MO_OK) {
-        status = mo_output_append(output, text, strlen(text), err);
-        if (status == MO_OK) {
-            status = mo_output_commit(output, err);
-        } else {
-            mo_output_abort(output);
-        }
+    if (status != MO_OK) {
+        return status;
     }
+    status = mo_output_append(output, text, strlen(text), err);
+    if (status != MO_OK) {
+        mo_output_abort(output);
+        return status;
+    }
+    return mo_output_commit(output, err);
+}
+
+static mo_status write_all(const json_t *all, mo_error *err)
+{
+    char *text = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    if (!text) {
+        return mo_fail(err, MO_ENOMEM, "no memory to keep the rate of a disk");
+    }
+    const mo_status status = write_text(text, err);
     free(text);
     return status;
 }
