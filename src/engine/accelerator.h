@@ -1,6 +1,6 @@
 /* Accelerator: what the engine knows of a device that computes whole steps in its stead. Who implements it (gpu/gpu.c)
- * stands above the engine; the engine calls it through these functions alone, and stops calling step, open, settle and copy
- * once step or open has answered MO_EDEVICE. */
+ * stands above the engine; the engine calls it through these functions alone. When step or open has answered MO_EDEVICE it
+ * asks what is left (lose), and stops calling step, open, settle and copy where nothing is. */
 #ifndef MO_ENGINE_ACCELERATOR_H
 #define MO_ENGINE_ACCELERATOR_H
 
@@ -23,8 +23,10 @@ typedef struct mo_accelerator {
      * placed and embedded in the workspace. MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
 
-    /* The device is lost, and the CPU computes the steps that follow. Called once, under the engine's lock. */
-    void (*lose)(void *owner);
+    /* A device is lost, as the error says. True: others go on, and what the lost one held is computed by the CPU in the steps
+     * that follow; states are to be made again from their tokens, and what snapshots kept on devices is gone. One line in
+     * the log says so. False: nothing is left, and the CPU computes the steps that follow. Under the engine's lock. */
+    bool (*lose)(void *owner, const mo_error *why);
 
     /* The state of a session on the device: state->gpu_session. open and close may be called by any thread, also while a
      * step runs that does not use this state; close also after the device was lost. */

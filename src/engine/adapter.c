@@ -74,11 +74,13 @@ static mo_status enlist(mo_adapter *a, mo_error *err)
     e->adapters[e->adapter_count++] = a;
     status = make_space(e, err);
     const mo_accelerator *accelerator = atomic_load(&e->accelerator);
-    if (status == MO_OK && accelerator) {
+    while (status == MO_OK && accelerator) {
         status = accelerator->open_adapter(accelerator->owner, &a->lora, err);
-    }
-    if (status == MO_EDEVICE) {
-        mo_engine_lose_accelerator(e, err); /* the CPU computes with it */
+        if (status != MO_EDEVICE) {
+            break;
+        }
+        mo_engine_lose_accelerator(e, err); /* the CPU computes with it, or what is left */
+        accelerator = atomic_load(&e->accelerator);
         status = MO_OK;
     }
     e->adapter_count -= status != MO_OK;

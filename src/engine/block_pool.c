@@ -540,6 +540,47 @@ void mo_block_pool_sweep(mo_block_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Blocks of a kind in a piece, and its chunks, have moved by so many bytes. */
+static void move_blocks(mo_block_pool *p, int index, int kind, uint64_t by)
+{
+    const piece *e = &p->pieces[index];
+    for (int32_t i = e->first; i < e->first + e->count; i++) {
+        block *b = &p->blocks[i];
+        if (b->address && p->classes[b->size_class].kind == kind) {
+            b->address += by;
+        }
+    }
+    for (int32_t i = 0; i < p->chunk_count; i++) {
+        chunk *k = &p->chunks[i];
+        if (k->kind == kind && p->blocks[k->first].piece == index) {
+            k->address += by;
+        }
+    }
+}
+
+mo_status mo_block_pool_renew(mo_block_pool *p, int kind, mo_error *err)
+{
+    mo_status status = MO_OK;
+    pthread_mutex_lock(&p->lock);
+    assert(p->source.apart);
+    for (int i = 0; i < p->piece_count && status == MO_OK; i++) {
+        piece *e = &p->pieces[i];
+        const uint64_t old = e->address[kind];
+        uint64_t fresh = 0;
+        if (!e->there || !old) {
+            continue;
+        }
+        status = p->source.take(p->source.owner, kind, e->bytes[kind], &fresh, err);
+        if (status == MO_OK) {
+            p->source.give(p->source.owner, kind, old, e->bytes[kind]);
+            move_blocks(p, i, kind, fresh - old);
+            e->address[kind] = fresh;
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return status;
+}
+
 mo_block_counts mo_block_pool_count(mo_block_pool *p)
 {
     pthread_mutex_lock(&p->lock);

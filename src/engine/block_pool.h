@@ -51,6 +51,9 @@ mo_status mo_block_pool_enter(mo_block_pool *pool, const mo_block_need *needs, i
 void mo_block_pool_leave(mo_block_pool *pool, int home); /* it holds nothing any more */
 /* Gives back what states beyond the plan brought and nobody uses. */
 void mo_block_pool_sweep(mo_block_pool *pool);
+/* Memory of this kind is lost: the source gives other memory for it, and blocks keep their numbers. What was in them is gone. Only
+ * where kinds are apart. On failure some of it is as it was. */
+mo_status mo_block_pool_renew(mo_block_pool *pool, int kind, mo_error *err);
 
 typedef struct mo_block_counts {
     int64_t total, free;    /* bytes of blocks; of those that nobody holds */

@@ -125,12 +125,13 @@ void mo_engine_count_blocks(mo_engine *engine, mo_block_counts *out, mo_block_co
 void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why)
 {
     const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
-    if (accelerator) {
+    if (accelerator && accelerator->lose(accelerator->owner, why)) {
+        atomic_fetch_add(&engine->losses, 1);
+    } else if (accelerator) {
         mo_log(
             MO_LOG_WARN, "device",
             "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
             why->detail);
-        accelerator->lose(accelerator->owner);
         atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
     }
 }

@@ -42,6 +42,9 @@ typedef struct mo_engine {
     mo_pool *pool;
     mo_tiers *tiers;                             /* NULL: everything is in RAM */
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
+    atomic_uint
+        losses; /* devices that were lost while others went on: states and snapshots from before have lost theirs. Written
+                           under lock, read by anyone */
     mo_precision precision;    /* the accelerator's, also when it is lost: states are from before */
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
     const mo_relay
@@ -72,7 +75,8 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
                            mo_error *err);
 void mo_engine_destroy(mo_engine *engine); /* NULL is allowed */
 
-/* The device is lost, as the error says: from now on the CPU computes. Logs it, unless that is known already. Under lock. */
+/* A device is lost, as the error says: from now on the CPU computes, or its share where others go on. Logs it, unless that is
+ * known already. Under lock. */
 void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why);
 
 /* The blocks in RAM of sessions of a format; any thread. */

@@ -302,7 +302,7 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
     return used;
 }
 
-/* A step that was not done. The device is lost: the CPU goes on, from the first token. Several sessions: each tries alone,
+/* A step that was not done. The device is lost: the CPU or the others go on, from the first token. Several sessions: each tries alone,
  * so that the failure is only its own, to the end of the slice that failed: a recurrent state is empty now, and would
  * otherwise meet the others there again and again. One session: it has failed. All were cancelled: nothing is to be
  * done; a step that says so of a session that nobody cancelled has failed, or it would be tried for ever. */
@@ -313,7 +313,7 @@ static void bear_failure(feeding *all, mo_session **of, const mo_slice *slices, 
         if (status == MO_ECANCELLED && atomic_load(&of[i]->cancel)) {
             continue;
         }
-        if (status == MO_EDEVICE && of[i]->state.gpu_session && !atomic_load(&of[i]->engine->accelerator)) {
+        if (status == MO_EDEVICE && mo_session_lost_device(of[i])) {
             mo_session_leave_lost_device(of[i]);
         } else if (used > 1) {
             of[i]->alone_until = slices[i].tokens - of[i]->feed.tokens + slices[i].count;
@@ -466,10 +466,10 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
     mo_status status;
     bool lost;
     atomic_store(&session->cancel, false);
-    do { /* again on the CPU, where the device is lost meanwhile */
+    do { /* again without the device that is lost meanwhile */
         mo_session_leave_lost_device(session);
         status = mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);
-        lost = session->state.gpu_session && !atomic_load(&session->engine->accelerator);
+        lost = mo_session_lost_device(session);
     } while (status == MO_EDEVICE && lost);
     return status;
 }

@@ -46,6 +46,7 @@ typedef struct mo_forward {
     bool stoppable;
     bool
         forget; /* the step failed, and what other ranks had of its states is lost: nothing of them is of use */
+    bool stale;           /* not done: a state is from before a device was lost */
     bool begun;           /* states are being written: a recurrent one is lost if the step fails */
     atomic_bool overflow; /* a key or value does not fit the KV format */
     atomic_bool infinite; /* the residual stream is not finite */

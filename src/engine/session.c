@@ -21,18 +21,25 @@ int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool a
     return rows * spec->vocab * (int64_t)sizeof(float);
 }
 
-/* On the device, where there is one. One that turns out to be lost costs the session only speed: it stays in RAM. */
+/* On the device, where there is one. One that turns out to be lost costs the session only speed: it stays in RAM, or has the
+ * others. */
 static mo_status place_state(mo_engine *engine, mo_state *state, mo_error *err)
 {
-    const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
+    const mo_accelerator *accelerator;
+    mo_status status = MO_OK;
     mo_error why = {0};
-    const mo_status status = accelerator ? accelerator->open_session(accelerator->owner, state, &why) : MO_OK;
-    if (status == MO_EDEVICE) {
-        pthread_mutex_lock(&engine->lock);
-        mo_engine_lose_accelerator(engine, &why);
-        pthread_mutex_unlock(&engine->lock);
-        return MO_OK;
-    }
+    do { /* again, where a device was lost and others go on */
+        state->losses = atomic_load(&engine->losses);
+        accelerator = atomic_load(&engine->accelerator);
+        status = accelerator ? accelerator->open_session(accelerator->owner, state, &why) : MO_OK;
+        if (status == MO_EDEVICE) {
+            pthread_mutex_lock(&engine->lock);
+            if (state->losses == atomic_load(&engine->losses)) { /* otherwise that is known meanwhile */
+                mo_engine_lose_accelerator(engine, &why);
+            }
+            pthread_mutex_unlock(&engine->lock);
+        }
+    } while (status == MO_EDEVICE);
     if (status != MO_OK) {
         *err = why;
     }
@@ -208,11 +215,21 @@ void mo_session_cancel(mo_session *session)
     atomic_store(&session->cancel, true);
 }
 
+bool mo_session_lost_device(const mo_session *s)
+{
+    return s->state.gpu_session &&
+           (!atomic_load(&s->engine->accelerator) || s->state.losses != atomic_load(&s->engine->losses));
+}
+
 void mo_session_leave_lost_device(mo_session *s)
 {
-    if (s->state.gpu_session && !atomic_load(&s->engine->accelerator)) {
-        s->state.accelerator->close_session(&s->state);
-        mo_state_reset(&s->state);
-        s->has_logits = false;
+    if (!mo_session_lost_device(s)) {
+        return;
     }
+    s->state.losses = atomic_load(&s->engine->losses);
+    if (!atomic_load(&s->engine->accelerator)) {
+        s->state.accelerator->close_session(&s->state);
+    }
+    mo_state_reset(&s->state);
+    s->has_logits = false;
 }

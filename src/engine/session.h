@@ -51,7 +51,8 @@ const float *mo_session_row(const mo_session *s);
 /* Another text begins, or none: what this one touched is recorded as one prompt. */
 void mo_session_end_conversation(mo_session *s);
 
-/* A state whose device is lost begins anew, in RAM. */
+/* Is what the state held on a device lost? Then it begins anew: in RAM, or with the devices that are left. */
+bool mo_session_lost_device(const mo_session *s);
 void mo_session_leave_lost_device(mo_session *s);
 
 #endif

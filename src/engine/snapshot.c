@@ -52,9 +52,10 @@ static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
     if (!state->gpu_session) {
         return MO_OK;
     }
-    return accelerator ? accelerator->settle(state, err)
-                       : mo_fail(err, MO_EDEVICE,
-                                 "the device was lost, and the session's state with it; feed it again");
+    return accelerator && state->losses == atomic_load(&engine->losses)
+               ? accelerator->settle(state, err)
+               : mo_fail(err, MO_EDEVICE,
+                         "the device was lost, and the session's state with it; feed it again");
 }
 
 mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
@@ -93,6 +94,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     s->least = mo_state_least(state, s->mark);
     s->engine = engine;
     s->on_device = state->gpu_session != NULL;
+    s->losses = state->losses;
     s->context = state->context;
     memcpy(s->tokens, session->tokens, sizeof(int32_t) * (size_t)state->length);
     if (s->logits && row) {
@@ -111,6 +113,14 @@ static mo_status copy_blocks(const mo_engine *engine, mo_blocks *to, const mo_bl
     const mo_accelerator *accelerator = atomic_load(&((mo_engine *)engine)->accelerator);
     return accelerator ? accelerator->copy(accelerator->owner, to, from, length, to_device, err)
                        : mo_fail(err, MO_EDEVICE, "the device was lost, and with it what was kept there");
+}
+
+/* What it keeps on the engine's devices is there, or was lost with one of them. */
+static mo_status check_there(const mo_snapshot *s, mo_error *err)
+{
+    return !s->on_device || s->losses == atomic_load(&s->engine->losses)
+               ? MO_OK
+               : mo_fail(err, MO_EDEVICE, "a device was lost, and with it what was kept there");
 }
 
 /* What the ranks behind this one hold of the snapshot; at most until they are lost. */
@@ -166,7 +176,10 @@ mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size,
         return save(s, &s->blocks, bytes, size, err);
     }
     mo_blocks copy;
-    mo_status status = mo_blocks_init_alone(&copy, &s->blocks, err);
+    mo_status status = check_there(s, err);
+    if (status == MO_OK) {
+        status = mo_blocks_init_alone(&copy, &s->blocks, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -235,6 +248,10 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
     mo_state *state = &session->state;
     mo_blocks *blocks = (mo_blocks *)&s->blocks; /* it still has what it had, but shares it */
     const mo_state_mark mark = {length, s->mark.written, s->mark.restored};
+    const mo_status there = check_there(s, err);
+    if (there != MO_OK) {
+        return there;
+    }
     if (s->engine == session->engine && blocks->pool == mo_state_place(state)->pool) {
         const mo_relay *relay = s->engine->relay;
         const mo_status told =
@@ -356,7 +373,10 @@ mo_status mo_snapshot_spill(mo_snapshot *s, mo_error *err)
     if (!s->on_device) {
         return MO_OK;
     }
-    mo_status status = mo_engine_pool(s->engine, s->kv, &pool, err);
+    mo_status status = check_there(s, err);
+    if (status == MO_OK) {
+        status = mo_engine_pool(s->engine, s->kv, &pool, err);
+    }
     if (status == MO_OK) {
         status = mo_blocks_init(&ram, pool, MO_KEEPS, s->blocks.layer, s->blocks.layers, err);
     }

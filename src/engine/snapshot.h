@@ -19,6 +19,7 @@ struct mo_snapshot {
     mo_engine *engine; /* whose they are; NULL: it is bytes */
     mo_blocks blocks;
     bool on_device;  /* so are they */
+    unsigned losses; /* then, of the engine when they were written: with more since then, they are gone */
     int64_t context; /* of the session's tables */
     int64_t number;  /* by which other ranks know it; 0: none does */
     /* As bytes: */

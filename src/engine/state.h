@@ -49,6 +49,7 @@ typedef struct mo_state {
     mo_blocks there;  /* on the device; its pool is NULL where the state is in RAM */
     struct mo_gpu_session *gpu_session;       /* its part on the device; NULL: it is in RAM */
     const struct mo_accelerator *accelerator; /* whose gpu_session it is */
+    unsigned losses; /* of the engine when it began there: with more since then, what it holds is gone */
     mo_state_layer *layers;
     uint8_t **tables; /* of all layers */
     int64_t number;   /* by which other ranks know it (engine/relay.h); 0: none does */

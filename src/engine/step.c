@@ -182,13 +182,15 @@ static mo_status run(mo_forward *forward, mo_error *err)
                       forward->slices[0].prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
     const mo_accelerator *accelerator = atomic_load(&forward->engine->accelerator);
-    if (accelerator) {
-        return accelerator->step(accelerator->owner, forward, err);
-    }
     for (int i = 0; i < forward->slice_count; i++) { /* lost in a step of others, after this feed began */
-        if (forward->slices[i].state->gpu_session) {
+        const mo_state *s = forward->slices[i].state;
+        if (s->gpu_session && (!accelerator || s->losses != atomic_load(&forward->engine->losses))) {
+            forward->stale = true;
             return mo_fail(err, MO_EDEVICE, "the device that had the session's state is lost");
         }
+    }
+    if (accelerator) {
+        return accelerator->step(accelerator->owner, forward, err);
     }
     mo_forward_begin(forward);
     forward->stoppable = forward->tokens > SMALL_STEP;
@@ -286,7 +288,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
         split.total_ns = mo_clock_ns() - began;
         mo_split_add(&engine->split, &split);
     }
-    if (status == MO_EDEVICE) {
+    if (status == MO_EDEVICE && !forward.stale) {
         mo_engine_lose_accelerator(engine, err);
     }
     for (int i = 0; i < count; i++) {

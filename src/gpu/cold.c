@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
 
@@ -33,14 +34,37 @@ mo_status mo_gpu_cold_open(mo_gpu_cold *cold, mo_device *device, const mo_model_
     return MO_OK;
 }
 
+static void free_area(const mo_gpu_cold *cold, const mo_gpu_cold_area *a)
+{
+    if (a->plain) {
+        mo_host_free_huge(a->memory, (size_t)a->bytes);
+    } else {
+        mo_device_unpin(cold->device, a->memory);
+    }
+}
+
 void mo_gpu_cold_close(mo_gpu_cold *cold)
 {
     for (int i = 0; i < cold->count; i++) {
-        mo_device_unpin(cold->device, cold->areas[i].memory);
+        free_area(cold, &cold->areas[i]);
     }
     free(cold->areas);
     free(cold->layers);
     *cold = (mo_gpu_cold){0};
+}
+
+static mo_status make_area(const mo_gpu_cold *cold, mo_gpu_cold_area *a, mo_error *err)
+{
+    void *memory = NULL;
+    a->plain = cold->lost;
+    if (!cold->lost) {
+        const mo_status status = mo_device_pin(cold->device, (size_t)a->bytes, &memory, &a->seen, err);
+        a->memory = memory;
+        return status;
+    }
+    a->memory = mo_host_alloc_huge((size_t)a->bytes);
+    a->seen = (mo_daddr)(uintptr_t)a->memory;
+    return a->memory ? MO_OK : mo_fail(err, MO_ENOMEM, "there is no more RAM");
 }
 
 mo_status mo_gpu_cold_take(mo_gpu_cold *cold, int64_t bytes, mo_daddr *out, mo_error *err)
@@ -50,16 +74,15 @@ mo_status mo_gpu_cold_take(mo_gpu_cold *cold, int64_t bytes, mo_daddr *out, mo_e
         return mo_fail(err, MO_ENOMEM, "no memory for a list of pinned memory");
     }
     cold->areas = areas;
-    void *memory = NULL;
-    mo_daddr seen = 0;
-    const mo_status status = mo_device_pin(cold->device, (size_t)bytes, &memory, &seen, err);
+    mo_gpu_cold_area made = {.bytes = bytes};
+    const mo_status status = make_area(cold, &made, err);
     if (status != MO_OK) {
         return mo_fail_prefix(err, status,
                               "%.1f MiB of RAM for keys and values that the device has no space for",
                               (double)bytes / (1 << 20));
     }
-    areas[cold->count++] = (mo_gpu_cold_area){.memory = memory, .seen = seen, .bytes = bytes};
-    *out = seen;
+    areas[cold->count++] = made;
+    *out = made.seen;
     return MO_OK;
 }
 
@@ -78,7 +101,7 @@ void mo_gpu_cold_give(mo_gpu_cold *cold, mo_daddr at)
 {
     const mo_gpu_cold_area *a = area_of(cold, at);
     if (a) {
-        mo_device_unpin(cold->device, a->memory);
+        free_area(cold, a);
         cold->areas[a - cold->areas] = cold->areas[--cold->count];
     }
 }
@@ -97,9 +120,10 @@ bool mo_gpu_cold_same(const mo_gpu_cold *cold, mo_daddr a, mo_daddr b)
 /* ---- Copies ------------------------------------------------------------------------------------ */
 
 /* By the host itself, after all that the stream has to do. */
-static mo_status copy_here(mo_dstream *stream, void *to, const void *from, int64_t bytes, mo_error *err)
+static mo_status copy_here(const mo_gpu_cold *cold, mo_dstream *stream, void *to, const void *from,
+                           int64_t bytes, mo_error *err)
 {
-    const mo_status status = mo_dstream_wait(stream, err);
+    const mo_status status = cold->lost ? MO_OK : mo_dstream_wait(stream, err);
     if (status == MO_OK) {
         memcpy(to, from, (size_t)bytes);
     }
@@ -110,7 +134,7 @@ mo_status mo_gpu_cold_copy_in(const mo_gpu_cold *cold, mo_dstream *stream, mo_da
                               int64_t bytes, mo_error *err)
 {
     uint8_t *here = mo_gpu_cold_find(cold, to);
-    return here ? copy_here(stream, here, from, bytes, err)
+    return here ? copy_here(cold, stream, here, from, bytes, err)
                 : mo_copy_in(stream, to, from, (size_t)bytes, err);
 }
 
@@ -118,7 +142,8 @@ mo_status mo_gpu_cold_copy_out(const mo_gpu_cold *cold, mo_dstream *stream, void
                                int64_t bytes, mo_error *err)
 {
     const uint8_t *here = mo_gpu_cold_find(cold, from);
-    return here ? copy_here(stream, to, here, bytes, err) : mo_copy_out(stream, to, from, (size_t)bytes, err);
+    return here ? copy_here(cold, stream, to, here, bytes, err)
+                : mo_copy_out(stream, to, from, (size_t)bytes, err);
 }
 
 mo_status mo_gpu_cold_copy_within(const mo_gpu_cold *cold, mo_dstream *stream, mo_daddr to, mo_daddr from,
@@ -140,7 +165,7 @@ mo_status mo_gpu_cold_clear(const mo_gpu_cold *cold, mo_dstream *stream, mo_dadd
     if (!here) {
         return mo_device_clear(stream, to, (size_t)bytes, err);
     }
-    const mo_status status = mo_dstream_wait(stream, err);
+    const mo_status status = cold->lost ? MO_OK : mo_dstream_wait(stream, err);
     if (status == MO_OK) {
         memset(here, 0, (size_t)bytes);
     }

@@ -1,6 +1,6 @@
 /* Cold layers: those whose keys and values lie in RAM, pinned, because a device's memory is too small for all. The device's ops
- * reach them over the link by their addresses, like any others; copies by the host have to tell them apart. Used in turns.
- * Private to the gpu's files. */
+ * reach them over the link by their addresses, like any others; copies by the host have to tell them apart. Of a device that is
+ * lost all layers are cold, and their memory is not pinned. Used in turns. Private to the gpu's files. */
 #ifndef MO_GPU_COLD_H
 #define MO_GPU_COLD_H
 
@@ -12,6 +12,7 @@ typedef struct mo_gpu_cold_area {
     uint8_t *memory;
     mo_daddr seen; /* its address on the device */
     int64_t bytes;
+    bool plain; /* not pinned */
 } mo_gpu_cold_area;
 
 typedef struct mo_gpu_cold {
@@ -19,6 +20,7 @@ typedef struct mo_gpu_cold {
     bool *layers;      /* [layers] are they cold? NULL: none is */
     mo_gpu_cold_area *areas;
     int count;
+    bool lost; /* the device is: it is asked for nothing any more */
 } mo_gpu_cold;
 
 /* The last `count` layers of those that can be apart (mo_state_layer_bytes()), as the plan counts them. */

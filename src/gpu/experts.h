@@ -45,6 +45,7 @@ typedef struct mo_gpu_experts {
         *next;       /* of the row's devices, which share the store; NULL: no more */
     mo_vram *vram;   /* the slots */
     mo_store *store; /* of experts that are not in RAM for good; NULL: all are */
+    bool lost;       /* so is what the slots hold */
     bool admits;     /* experts that cross may keep a slot: the policy has them, not the hot cache */
     mo_gpu_stage stages[GPU_STAGES];
     int stage_count;

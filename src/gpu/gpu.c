@@ -166,8 +166,10 @@ static mo_status open_adapter(void *owner, const mo_lora *lora, mo_error *err)
     mo_status status = MO_OK;
     mo_gpu_turn_begin(&gpu->turn);
     for (mo_gpu *g = gpu; g && status == MO_OK; g = g->next) {
-        mo_gpu_programs_forget_adapters(&g->programs);
-        status = mo_gpu_adapters_add(&g->adapters, lora, err);
+        if (!g->lost) {
+            mo_gpu_programs_forget_adapters(&g->programs);
+            status = mo_gpu_adapters_add(&g->adapters, lora, err);
+        }
     }
     for (mo_gpu *g = gpu; g && status != MO_OK; g = g->next) {
         mo_gpu_adapters_remove(&g->adapters, lora);
@@ -323,7 +325,8 @@ void mo_gpu_leave(mo_gpu *gpu)
 
 bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert)
 {
-    return mo_vram_find(mo_gpu_with_layer(gpu, layer)->experts.vram, layer, expert) != 0;
+    const mo_gpu *part = mo_gpu_with_layer(gpu, layer);
+    return !part->lost && mo_vram_find(part->experts.vram, layer, expert) != 0;
 }
 
 int mo_gpu_parts(const mo_gpu *gpu)
@@ -336,7 +339,7 @@ mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part)
     while (gpu && gpu->part < part) {
         gpu = gpu->next;
     }
-    return gpu ? mo_gpu_hot_updates(&gpu->hot) : NULL;
+    return gpu && !gpu->lost ? mo_gpu_hot_updates(&gpu->hot) : NULL;
 }
 
 void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)

@@ -7,7 +7,7 @@
  * from the tokens.
  *
  * Several devices share a model by its layers: each has a run of them, with their cores, states and experts, and the stream
- * crosses from one to the next through pinned memory. */
+ * crosses from one to the next through pinned memory. Where one of them is lost the CPU computes its run, and the others theirs. */
 #ifndef MO_GPU_GPU_H
 #define MO_GPU_GPU_H
 
@@ -62,7 +62,7 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 
 /* ---- The hot cache ---- */
 
-/* Exchanges between RAM and the slots of device number `part`, from 0 on; NULL where there are no slots. The gpu's own. */
+/* Exchanges between RAM and the slots of device number `part`, from 0 on; NULL where there are no slots, or no more. The gpu's own. */
 mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part);
 int mo_gpu_parts(const mo_gpu *gpu); /* how many devices there are */
 

@@ -64,7 +64,10 @@ typedef struct mo_gpu {
     struct mo_gpu *head,
         *next;       /* the device with the first layers; the one with those that follow, NULL: none */
     int part, parts; /* its number in the row; of the head, how many there are */
-    uint8_t *kinds;  /* of the head, [layers]: the kind of memory of each layer's blocks (session.c) */
+    bool
+        lost; /* the device is, and others go on: the CPU computes its layers (gpu/lost.h); changes in turns */
+    bool failed;    /* its part of a step said that it is lost */
+    uint8_t *kinds; /* of the head, [layers]: the kind of memory of each layer's blocks (session.c) */
     mo_device_report report; /* as of the last step; under report_lock */
     pthread_mutex_t report_lock;
 } mo_gpu;

@@ -11,7 +11,7 @@ static mo_device_report gather(const mo_gpu *gpu)
         .limit_bytes = gpu->memory.limit,
         .core_bytes = gpu->core.bytes,
         .work_bytes = gpu->scratch.bytes,
-        .streamed_layers = gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
+        .streamed_layers = gpu->lost ? 0 : gpu->layer_buffer.count - gpu->layer_buffer.cpu.count,
         .host_layers = gpu->layer_buffer.cpu.count,
         .layer_buffer_bytes =
             gpu->layer_buffer.count ? gpu->layer_buffer.buffers * gpu->layer_buffer.slot_bytes : 0,
@@ -39,6 +39,10 @@ static mo_device_report gather(const mo_gpu *gpu)
         .exchange_failed = hot.failed,
     };
     mo_vram_slots(gpu->experts.vram, &r.slots, &r.filled, &r.slot_bytes);
+    if (gpu->lost) {
+        r.core_bytes = r.slot_bytes = 0;
+        r.slots = r.filled = 0;
+    }
     return r;
 }
 

@@ -7,26 +7,30 @@
 
 /* ---- Blocks ------------------------------------------------------------------------------------ */
 
-/* Kinds of blocks: with one device 0 is its memory and 1 is RAM, for cold layers; with several the number of each. */
-static mo_status take(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err)
+/* Kinds of blocks: with one device 0 is its memory and 1 is RAM, for cold layers; with several the number of each, and RAM for
+ * one that is lost. */
+static mo_gpu *of_kind(mo_gpu *head, int kind)
 {
-    mo_gpu *head = owner, *gpu = head;
+    mo_gpu *gpu = head;
     while (head->parts > 1 && gpu->part < kind) {
         gpu = gpu->next;
     }
-    return head->parts == 1 && kind
-               ? mo_gpu_cold_take(&head->cold, bytes, address, err)
+    return gpu;
+}
+
+static mo_status take(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err)
+{
+    mo_gpu *head = owner, *gpu = of_kind(head, kind);
+    return (head->parts == 1 && kind) || gpu->lost
+               ? mo_gpu_cold_take(&gpu->cold, bytes, address, err)
                : mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of sessions", address, err);
 }
 
 static void give(void *owner, int kind, uint64_t address, int64_t bytes)
 {
-    mo_gpu *head = owner, *gpu = head;
-    while (head->parts > 1 && gpu->part < kind) {
-        gpu = gpu->next;
-    }
-    if (head->parts == 1 && kind) {
-        mo_gpu_cold_give(&head->cold, address);
+    mo_gpu *head = owner, *gpu = of_kind(head, kind);
+    if ((head->parts == 1 && kind) || (gpu->lost && mo_gpu_cold_find(&gpu->cold, address))) {
+        mo_gpu_cold_give(&gpu->cold, address);
     } else {
         mo_gpu_memory_free(&gpu->memory, address, bytes);
     }
@@ -116,12 +120,15 @@ static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
 
-/* A table on every device. */
+/* A table on every device that is there. */
 static mo_status open_tables(mo_gpu *head, mo_state *state, mo_error *err)
 {
     mo_status status = MO_OK;
     for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
         mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+        if (gpu->lost) {
+            continue;
+        }
         status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the table of a session", &s->table, err);
         if (status == MO_OK) { /* a lost device is noticed here, and not when the session has begun */
             status = send_table(gpu, state, s, err);
@@ -208,7 +215,7 @@ void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
     const mo_gpu *last = mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
     mo_error refused = {0};
     mo_gpu_turn_begin(&head->turn);
-    if (mo_device_adopt(last->memory.device, logits, bytes, &refused) == MO_OK) {
+    if (!last->lost && mo_device_adopt(last->memory.device, logits, bytes, &refused) == MO_OK) {
         mo_gpu_session_of(state, last)->logits = logits;
     }
     mo_gpu_turn_end(&head->turn);
@@ -250,12 +257,17 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
                : mo_gpu_cold_copy_within(&gpu->cold, gpu->link.main, c->to_at, c->from_at, l->bytes, err);
 }
 
-/* Until all devices have done what they were given. */
+/* Until the device, or all of them, have done what they were given. */
+static mo_status wait_for(mo_gpu *gpu, mo_error *err)
+{
+    return gpu->lost ? MO_OK : mo_dstream_wait(gpu->link.main, err);
+}
+
 static mo_status wait_for_all(mo_gpu *head, mo_error *err)
 {
     mo_status status = MO_OK;
     for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
-        status = mo_dstream_wait(gpu->link.main, err);
+        status = wait_for(gpu, err);
     }
     return status;
 }
@@ -384,7 +396,7 @@ static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, m
                                : copy_layer(gpu, &s->here, &s->there, i, begin, s->length, false, err);
         }
     }
-    return status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
+    return status == MO_OK ? wait_for(gpu, err) : status;
 }
 
 /* What is newer in RAM goes to the device. */

@@ -7,6 +7,7 @@
 #include "gpu/batch.h"
 #include "gpu/finish.h"
 #include "gpu/logits.h"
+#include "gpu/lost.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
 #include "gpu/share.h"
@@ -191,8 +192,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 /* ---- Given up -------------------------------------------------------------------------------- */
 
-/* Whoever waits on the device need not any more; nothing is under way afterwards. */
-static void give_up(mo_gpu *gpu)
+void mo_gpu_give_up(mo_gpu *gpu)
 {
     const int layers = gpu->core.spec->layer_count;
     mo_error ignored = {0};
@@ -271,14 +271,15 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
         status = mo_gpu_finish(gpu, forward, small, err);
     }
     if (status != MO_OK) {
-        give_up(gpu);
+        mo_gpu_give_up(gpu);
     } else {
         gpu->steps++;
     }
     return status;
 }
 
-/* One device after the other: each goes on with the stream that the one before has left in the workspace. */
+/* One device after the other: each goes on with the stream that the one before has left in the workspace. The CPU has the part of
+ * one that is lost. */
 static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
 {
     const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
@@ -292,11 +293,16 @@ static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
     }
     mo_status status = MO_OK;
     for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        if (gpu->lost) {
+            status = mo_gpu_lost_run(gpu, forward, err);
+            continue;
+        }
         status = mo_gpu_split_begin(gpu, forward->split, err);
         if (status == MO_OK) {
             status = run_part(gpu, forward, small, err);
         }
         status = mo_gpu_split_end(gpu, forward->split, status, err);
+        gpu->failed = status == MO_EDEVICE;
     }
     if (status != MO_OK) {
         mo_gpu_session_doubt(head, forward);
@@ -322,14 +328,16 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
     return status;
 }
 
-void mo_gpu_lose(void *owner)
+bool mo_gpu_lose(void *owner, const mo_error *why)
 {
     mo_gpu *gpu = owner;
     mo_gpu_turn_begin(&gpu->turn);
-    for (mo_gpu *g = gpu; g; g = g->next) {
-        give_up(g); /* layers may be on their way for a step that will not come */
+    const bool goes_on = mo_gpu_lost_find(gpu, why);
+    for (mo_gpu *g = gpu; g && !goes_on; g = g->next) {
+        mo_gpu_give_up(g); /* layers may be on their way for a step that will not come */
         mo_gpu_layer_buffer_end(&g->layer_buffer);
     }
     publish_all(gpu);
     mo_gpu_turn_end(&gpu->turn);
+    return goes_on;
 }

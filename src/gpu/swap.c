@@ -16,7 +16,7 @@ bool mo_gpu_swap_absent(const mo_gpu_experts *x)
     for (const mo_gpu_experts *part = x->first; part; part = part->next) {
         int32_t filled;
         mo_vram_slots(part->vram, &slots, &filled, &bytes);
-        present += filled;
+        present += part->lost ? 0 : filled;
     }
     return present < mo_store_bricks(x->store)->expert_count;
 }
