@@ -87,14 +87,15 @@ static int times_named(mo_device *const *devices, int count, const mo_device_inf
         mo_device_describe(devices[i], &info);
         times += strcmp(info.kind, of->kind) == 0 && info.index == of->index;
     }
-    /* Each that is simulated has memory of its own. */
-    return strcmp(of->kind, "sim") == 0 || times < 1 ? 1 : times;
+    return times < 1 ? 1 : times;
 }
 
 static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_error *err)
 {
+    bool wide = false;
     m->cards = calloc((size_t)count, sizeof *m->cards);
-    if (!m->cards) {
+    m->alone = calloc((size_t)count, sizeof *m->alone);
+    if (!m->cards || !m->alone) {
         return mo_fail(err, MO_ENOMEM, "no memory for a list of devices");
     }
     m->card_count = count;
@@ -108,10 +109,14 @@ static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_
                                                   info.memory_bytes_s);
         limit_device(ask, i, info.index, info.free_bytes / times_named(m->devices, count, &info), m,
                      &c->limits);
+        m->alone[i].rates = c->rates;
+        limit_device(ask, i, info.index, info.free_bytes, m, &m->alone[i].limits);
         m->device_bytes += info.total_bytes;
-        m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
+        m->card_wide[i] = info.wide;
+        wide |= info.wide;
         m->limits.vram_bytes += c->limits.vram_bytes; /* until the model is known */
     }
+    m->precision.precision = wide ? m->precision.precision : MO_PRECISION_EXACT;
     m->rates = m->cards[0].rates;
     m->device_measured = m->card_measured[0];
     m->limits.vram_place = m->cards[0].limits.vram_place;
@@ -157,10 +162,10 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
 }
 
 /* Cards have what all of the process share, and their own ceilings. */
-static void share_limits(mo_means *m)
+static void share_limits(const mo_means *m, mo_plan_card *cards)
 {
     for (int i = 0; i < m->card_count; i++) {
-        mo_plan_limits *own = &m->cards[i].limits, all = m->limits;
+        mo_plan_limits *own = &cards[i].limits, all = m->limits;
         all.vram_bytes = own->vram_bytes;
         all.vram_held = own->vram_held;
         all.vram_lacking = own->vram_lacking;
@@ -171,16 +176,22 @@ static void share_limits(mo_means *m)
     }
 }
 
+static void free_cards(mo_means *m)
+{
+    free(m->cards);
+    free(m->alone);
+    m->cards = m->alone = NULL;
+    m->card_count = 0;
+}
+
 void mo_means_close(mo_means *m)
 {
     for (int i = 1; i < m->card_count; i++) {
         mo_device_close(m->devices[i]);
     }
     mo_device_close(m->device);
-    free(m->cards);
     m->device = NULL;
-    m->cards = NULL;
-    m->card_count = 0;
+    free_cards(m);
 }
 
 void mo_means_drop_device(mo_means *m, const char *why)
@@ -201,13 +212,16 @@ void mo_means_use_card(mo_means *m, int card)
         }
     }
     mo_device_describe(device, &info);
-    m->limits = m->cards[card].limits;
-    m->rates = m->cards[card].rates;
+    m->limits = m->alone[card].limits;
+    m->rates = m->alone[card].rates;
     m->device_measured = m->card_measured[card];
     m->device_bytes = info.total_bytes;
-    free(m->cards);
-    m->cards = NULL;
-    m->card_count = 0;
+    if (!m->card_wide[card] && m->precision.precision != MO_PRECISION_EXACT) {
+        mo_log(MO_LOG_WARN, "device", "%s has no products in bfloat16: prompts are computed exactly",
+               info.name);
+        m->precision.precision = MO_PRECISION_EXACT;
+    }
+    free_cards(m);
     m->device = m->devices[0] = device;
 }
 
@@ -230,8 +244,9 @@ void mo_means_count_held(mo_means *m)
     mo_plan_limits *l = &m->limits;
     l->ram_held = m->ram_given && !m->elsewhere ? mo_place_held(mo_place_here(MO_TIER_RAM, 0)) : 0;
     l->vram_held = m->vram_given && !m->elsewhere ? mo_place_held(l->vram_place) : 0;
-    for (int i = 0; i < m->card_count; i++) {
-        mo_plan_limits *own = &m->cards[i].limits;
+    for (int i = 0; i < 2 * m->card_count; i++) {
+        const int card = i / 2;
+        mo_plan_limits *own = i % 2 ? &m->alone[card].limits : &m->cards[card].limits;
         own->ram_held = l->ram_held;
         own->vram_held = m->vram_given && own->vram_margin == 0 ? mo_place_held(own->vram_place) : 0;
     }
@@ -300,7 +315,8 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
         mo_means_close(&m);
         return status;
     }
-    share_limits(&m);
+    share_limits(&m, m.cards);
+    share_limits(&m, m.alone);
     *out = m;
     return MO_OK;
 }

@@ -30,13 +30,16 @@ typedef struct mo_means {
     mo_hot_request hot; /* with what the environment says */
     bool serial;        /* likewise */
     mo_postfetch postfetch;
-    mo_precision_rule precision; /* as it was asked for; where the device cannot: exact */
+    mo_precision_rule precision; /* as it was asked for; where no device can: exact */
     mo_device *device; /* this machine's, the caller's to close; NULL: none, or described in a file */
     /* Several devices: `device` is the first of them, and limits and rates count them together. The caller's to close, too. */
     int card_count; /* 0: there are not several */
     mo_device *devices[MO_DEVICES];
     mo_plan_card *cards; /* [card_count] */
+    mo_plan_card
+        *alone; /* [card_count] each without the others: one that is named twice has all of its memory then */
     bool card_measured[MO_DEVICES];
+    bool card_wide[MO_DEVICES]; /* it has products in bfloat16 */
     bool ram_given;             /* the ceiling of RAM was asked for, not found */
     bool vram_given;            /* likewise */
     bool elsewhere;             /* another machine, where the models of this process hold nothing */

@@ -189,6 +189,13 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
     o->hot = hot;
     o->link_bytes_s = measured ? experts_rate(&placed->needs.model, rates) : 0;
     o->round_trip_s = measured ? rates->round_trip_s : 0;
+    o->precision = means->precision;
+    if (!means->card_wide[run->card] && means->precision.precision != MO_PRECISION_EXACT) {
+        mo_log(MO_LOG_WARN, "device",
+               "%s has no products in bfloat16: its layers, %d to %d, are computed exactly in prompts, too",
+               rates->device, run->first, run->end - 1);
+        o->precision.precision = MO_PRECISION_EXACT;
+    }
 }
 
 /* On several devices, each with its run of layers. */

@@ -112,7 +112,7 @@ static int fastest_card(const char *path, const mo_needs_options *needs, const m
     *speed = 0;
     for (int i = 0; i < means->card_count; i++) {
         mo_error ignored = {0};
-        const mo_plan_card *c = &means->cards[i];
+        const mo_plan_card *c = &means->alone[i];
         if (place_on(path, needs, &c->limits, &c->rates, alone, &ignored) == MO_OK &&
             alone->plan.tokens_per_second > *speed) {
             *speed = alone->plan.tokens_per_second;

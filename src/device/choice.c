@@ -67,7 +67,8 @@ static bool read_fault(const char *text, size_t length, mo_sim_options *o)
         const char *name;
         mo_sim_fault fault;
     } faults[] = {{"alloc", MO_SIM_ALLOC}, {"pin", MO_SIM_PIN},   {"copy", MO_SIM_COPY},
-                  {"make", MO_SIM_MAKE},   {"hang", MO_SIM_HANG}, {"lost", MO_SIM_LOST}};
+                  {"make", MO_SIM_MAKE},   {"hang", MO_SIM_HANG}, {"lost", MO_SIM_LOST},
+                  {"open", MO_SIM_OPEN}};
     const char *colon = memchr(text, ':', length);
     const size_t word = colon ? (size_t)(colon - text) : length;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -101,17 +102,23 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
             return bad_sim(text, length, "microseconds of each copy such as latency=5", err);
         }
         o->link_copy_s = amount * 1e-6;
+    } else if (is_word(text, word, "rate")) {
+        if (!read_amount(value, rest, 1000, &amount)) {
+            return bad_sim(text, length, "a rate such as rate=900G (bytes per second)", err);
+        }
+        o->memory_bytes_s = amount;
+    } else if (is_word(text, length, "exact")) {
+        o->exact = true;
     } else if (is_word(text, word, "hang")) {
         if (!read_amount(value, rest, 1000, &amount) || amount > 600000) {
             return bad_sim(text, length, "milliseconds such as hang=500", err);
         }
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
-        return bad_sim(
-            text, length,
-            "memory=SIZE, link=RATE, latency=US, hang=MS, or fault=alloc, pin, copy, make, hang or lost with "
-            ":AFTER, and but for lost with :COUNT behind that",
-            err);
+        return bad_sim(text, length,
+                       "memory=SIZE, link=RATE, latency=US, rate=RATE, exact, hang=MS, or fault=open, alloc, "
+                       "pin, copy, make, hang or lost with :AFTER, and but for lost with :COUNT behind that",
+                       err);
     }
     return MO_OK;
 }
@@ -173,21 +180,61 @@ static bool gpu_expected(void)
     return access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0;
 }
 
+/* What "auto" chooses from: the machine's GPUs, or so many simulated ones as developers say. */
+typedef struct found_gpus {
+    int count;
+    mo_status (*open)(int index, mo_device **out, mo_error *err);
+} found_gpus;
+
+static mo_status find_gpus(found_gpus *out, mo_error *no, mo_error *err)
+{
+    const char *text = getenv("MORAINE_SIM_COUNT");
+    if (!text) {
+        *out = (found_gpus){.count = mo_cuda_count(no), .open = open_cuda};
+        return MO_OK;
+    }
+    if (strlen(text) != 1 || *text < '0' || *text > '0' + MO_DEVICES) {
+        return mo_fail(err, MO_EINVAL, "MORAINE_SIM_COUNT: \"%.60s\" is not understood: 0 to %d is needed",
+                       text, MO_DEVICES);
+    }
+    *out = (found_gpus){.count = *text - '0', .open = open_sim};
+    return MO_OK;
+}
+
+/* Opens those that can be used, at most `most`; *no: why the first that cannot be is left out. */
+static mo_status open_found(bool told, int most, mo_device **out, int *count, mo_error *no, mo_error *err)
+{
+    found_gpus found = {0};
+    mo_status status = find_gpus(&found, no, err);
+    *count = 0;
+    for (int i = 0; i < found.count && *count < most && status == MO_OK; i++) {
+        mo_error own = {0};
+        const mo_status opened = found.open(i, &out[*count], &own);
+        *count += opened == MO_OK;
+        if (opened == MO_EINVAL) { /* the environment is wrong, not the GPU */
+            status = mo_fail(err, opened, "%s", own.detail);
+        } else if (opened != MO_OK) {
+            *no = no->detail[0] ? *no : own;
+        }
+        if (opened != MO_OK && told && found.count > 1) {
+            mo_log(MO_LOG_WARN, "device", "%s; it is left out", own.detail);
+        }
+    }
+    return status;
+}
+
 static mo_status choose_best(mo_device **out, char *why, size_t why_bytes, mo_error *err)
 {
     mo_error no = {0};
-    const mo_status status = mo_cuda_count(&no) > 0 ? open_cuda(0, out, &no) : MO_EDEVICE;
-    if (status == MO_OK) {
-        return MO_OK;
+    int count;
+    const mo_status status = open_found(false, 1, out, &count, &no, err);
+    if (status == MO_OK && count == 0) {
+        *out = NULL;
+        if (why) {
+            snprintf(why, why_bytes, "%s", no.detail[0] ? no.detail : "there is no GPU");
+        }
     }
-    if (status == MO_EINVAL) { /* the environment is wrong, not the GPU */
-        return mo_fail(err, status, "%s", no.detail);
-    }
-    *out = NULL;
-    if (why) {
-        snprintf(why, why_bytes, "%s", no.detail[0] ? no.detail : "there is no GPU");
-    }
-    return MO_OK;
+    return status;
 }
 
 /* "cuda" or "cuda:1": the number; -1: it is another name. */
@@ -230,12 +277,17 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
         name);
 }
 
+static void tell_none(const char *why)
+{
+    mo_log(gpu_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s", why);
+}
+
 mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why, size_t why_bytes,
                                    mo_error *err)
 {
     const mo_status status = mo_device_choose(name, out, why, why_bytes, err);
     if (status == MO_OK && !*out && *why) {
-        mo_log(gpu_expected() ? MO_LOG_WARN : MO_LOG_INFO, "device", "the CPU computes everything: %s", why);
+        tell_none(why);
     }
     return status;
 }
@@ -249,18 +301,24 @@ static void close_all(mo_device **devices, int *count)
     }
 }
 
-/* The GPUs beside the first, which is open. One that cannot be used is left out. */
-static void open_others(bool told, mo_device **out, int *count)
+/* Every GPU that can be used. */
+static mo_status open_all(bool told, mo_device **out, int *count, char *why, size_t why_bytes, mo_error *err)
 {
     mo_error no = {0};
-    const int all = mo_cuda_count(&no);
-    for (int i = 1; i < all && *count < MO_DEVICES; i++) {
-        if (open_cuda(i, &out[*count], &no) == MO_OK) {
-            ++*count;
-        } else if (told) {
-            mo_log(MO_LOG_WARN, "device", "%s; it is left out", no.detail);
+    const mo_status status = open_found(told, MO_DEVICES, out, count, &no, err);
+    if (status != MO_OK) {
+        close_all(out, count);
+    } else if (*count == 0) {
+        const char *reason = no.detail[0] ? no.detail : "there is no GPU";
+        out[0] = NULL;
+        if (why && why_bytes) {
+            snprintf(why, why_bytes, "%s", reason);
+        }
+        if (told) {
+            tell_none(reason);
         }
     }
+    return status;
 }
 
 /* A name of a list, and its place there. */
@@ -284,19 +342,19 @@ mo_status mo_devices_choose(const char *names, bool told, mo_device **out, int *
                             size_t why_bytes, mo_error *err)
 {
     *count = 0;
-    if (!names || !strchr(names, ',')) {
-        const mo_status status =
-            (told ? mo_device_choose_verbose : mo_device_choose)(names, &out[0], why, why_bytes, err);
-        *count = status == MO_OK && out[0] != NULL;
-        if (*count && (!names || strcmp(names, "auto") == 0)) {
-            open_others(told, out, count);
-        }
-        return status;
-    }
-    mo_status status = MO_OK;
     if (why && why_bytes) {
         *why = 0;
     }
+    if (!names || strcmp(names, "auto") == 0) {
+        return open_all(told, out, count, why, why_bytes, err);
+    }
+    if (!strchr(names, ',')) {
+        const mo_status status =
+            (told ? mo_device_choose_verbose : mo_device_choose)(names, &out[0], why, why_bytes, err);
+        *count = status == MO_OK && out[0] != NULL;
+        return status;
+    }
+    mo_status status = MO_OK;
     for (const char *text = names; text && status == MO_OK;) {
         const char *comma = strchr(text, ',');
         if (*count == MO_DEVICES) {

@@ -12,9 +12,11 @@ enum { MO_DEVICES = MO_DEVICES_MAX }; /* most that a list names */
  * none, and `why` (why_bytes, may be NULL) says in one sentence for what reason; it is empty for "none". "cuda" that
  * cannot be opened is MO_EDEVICE, an unknown name MO_EINVAL. Close it with mo_device_close(). Any thread.
  *
- * "sim" is as MORAINE_SIM in the environment says: memory=SIZE, link=RATE (bytes per second),
- * fault=KIND[:AFTER[:COUNT]] with alloc, pin, copy, hang or lost (once, without COUNT), hang=MILLISECONDS, in any order,
- * with commas between; "sim:1" as MORAINE_SIM_1 says, where there is that. A tool of developers. */
+ * "sim" is as MORAINE_SIM in the environment says: memory=SIZE, link=RATE (bytes per second), rate=RATE (of its memory, for
+ * plans), exact (no products in bfloat16),
+ * fault=KIND[:AFTER[:COUNT]] with open, alloc, pin, copy, hang or lost (once, without COUNT), hang=MILLISECONDS, in any order,
+ * with commas between; "sim:1" as MORAINE_SIM_1 says, where there is that. With MORAINE_SIM_COUNT "auto" chooses from so many of
+ * these instead of the machine's GPUs. A tool of developers. */
 mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err);
 
 /* mo_device_choose(), and tells the reason in the log as well, under subsystem "device" and at the level it deserves. */

@@ -17,7 +17,7 @@ struct mo_state;
 typedef struct mo_accelerator {
     void *owner; /* first argument of step, lose and open */
     mo_precision
-        precision; /* of its largest steps: BF16 makes what sessions hold inexact (engine/session.h) */
+        precision; /* of its largest steps, in some layers at least: BF16 makes what sessions hold inexact (engine/session.h) */
 
     /* The step of forward->slices, all of whose states are on the device. The caller holds the engine's lock; tokens are
      * placed and embedded in the workspace. MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */

@@ -257,6 +257,9 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
     }
     gpu->head = head;
     gpu->part = head->parts++;
+    if (gpu->accelerator.precision != MO_PRECISION_EXACT) {
+        head->accelerator.precision = gpu->accelerator.precision;
+    }
     gpu->experts.first = &head->experts;
     last->experts.next = &gpu->experts;
     last->next = gpu;

@@ -31,8 +31,9 @@ static void describe(mo_device *device, mo_device_info *out)
                             .free_bytes = sim->options.memory_bytes - now,
                             .link_bytes_s = sim->options.link_bytes_s,
                             .link_copy_s = sim->options.link_copy_s,
+                            .memory_bytes_s = sim->options.memory_bytes_s,
                             .own_memory = true,
-                            .wide = true};
+                            .wide = !sim->options.exact};
     snprintf(out->name, sizeof out->name, "simulated GPU (%s)", sim->runner.kernels->name);
 }
 
@@ -86,6 +87,10 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     }
     if (options->fault == MO_SIM_LOST && options->count > 1) {
         return mo_fail(err, MO_EINVAL, "a simulated GPU can be lost only once");
+    }
+    if (options->fault == MO_SIM_OPEN) {
+        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d cannot be opened, as it was told",
+                       options->index);
     }
     if (!kernels && mo_kernels_select(NULL, &kernels, err) != MO_OK) {
         return MO_EINVAL;

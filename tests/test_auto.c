@@ -1,0 +1,245 @@
+/* `auto` with several GPUs: all that help are used, one that would slow a token down or cannot be opened is left out, and what one of
+ * them lacks the others keep. They are simulated, with rates and faults of their own. */
+#include "gpu_case.h"
+
+#include "api/model.h"
+#include "gpu/objects.h"
+
+static int warnings;
+static char warning[512];
+
+static void keep_warning(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)user;
+    (void)level;
+    (void)subsystem;
+    warnings++;
+    snprintf(warning, sizeof warning, "%.500s", text);
+}
+
+/* A machine with these GPUs. */
+static void machine(const char *first, const char *second)
+{
+    setenv("MORAINE_SIM_COUNT", "2", 1);
+    setenv("MORAINE_SIM_0", first, 1);
+    setenv("MORAINE_SIM_1", second, 1);
+}
+
+static int no_machine(void **state)
+{
+    (void)state;
+    unsetenv("MORAINE_SIM_COUNT");
+    unsetenv("MORAINE_SIM_0");
+    unsetenv("MORAINE_SIM_1");
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    warnings = 0;
+    return 0;
+}
+
+static mo_plan_report plan_under(const char *device, int64_t ram)
+{
+    mo_error err = {.detail = ""};
+    mo_plan_report r;
+    mo_plan_options p = mo_plan_options_default();
+    p.context = 600;
+    p.batch = 64;
+    p.threads = 2;
+    p.device = device;
+    p.ram_bytes = ram;
+    if (mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return r;
+}
+
+static mo_plan_report plan_with(const char *device)
+{
+    return plan_under(device, 0);
+}
+
+/* The size of a GPU that holds the model. */
+static int64_t whole_bytes(void)
+{
+    unsetenv("MORAINE_SIM_0");
+    return plan_with("sim").device.used_bytes;
+}
+
+static void sized(char *out, size_t bytes, int64_t memory, const char *rest)
+{
+    snprintf(out, bytes, "memory=%lld,%s", (long long)memory, rest);
+}
+
+/* ---- Which are used ---- */
+
+static void all_that_help_are_used(void **state)
+{
+    (void)state;
+    char half[96];
+    sized(half, sizeof half, whole_bytes() * 4 / 5, "rate=500G,link=1G");
+    machine(half, half);
+    mo_plan_report r = plan_with("auto");
+    assert_int_equal(r.card_count, 2);
+    assert_true(r.tokens_per_second > plan_with("sim:0").tokens_per_second);
+    mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+    assert_int_equal(mo_gpu_parts(model->gpu), 2);
+    mo_model_close(model);
+}
+
+/* Everything fits into the fast one, whichever of them it is. */
+static void a_slow_one_is_left_out(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        const char *fast = "memory=1G,rate=900G,link=20G", *old = "memory=1G,rate=2G,link=1G";
+        machine(slow == 0 ? old : fast, slow == 1 ? old : fast);
+        const mo_plan_report r = plan_with("auto");
+        assert_int_equal(r.card_count, 0);
+        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+        mo_device_info info;
+        assert_int_equal(mo_gpu_parts(model->gpu), 1);
+        mo_device_describe(model->device, &info);
+        assert_int_equal(info.index, !slow);
+        mo_model_close(model);
+        assert_int_equal(plan_with("sim,sim").card_count, 2); /* but who names it has it */
+    }
+}
+
+/* A slow one whose memory saves reads from disk. */
+static void a_slow_one_that_helps_is_used(void **state)
+{
+    (void)state;
+    char fast[96], slow[96];
+    const int64_t size = whole_bytes() * 4 / 5;
+    sized(fast, sizeof fast, size, "rate=900G,link=1G");
+    sized(slow, sizeof slow, size, "rate=20G,link=1G");
+    machine(fast, slow);
+    const int64_t ram = plan_with("sim,sim").least_bytes;
+    const mo_plan_report r = plan_under("auto", ram);
+    assert_int_equal(r.card_count, 2);
+    assert_true(r.cards[0].layers > r.cards[1].layers);
+    assert_true(r.tokens_per_second > plan_under("sim:0", ram).tokens_per_second);
+    assert_true(r.tokens_per_second > plan_under("sim:1", ram).tokens_per_second);
+}
+
+/* ---- Which can be opened ---- */
+
+static void one_that_cannot_be_opened_is_left_out(void **state)
+{
+    (void)state;
+    for (int broken = 0; broken < 2; broken++) {
+        machine(broken == 0 ? "fault=open" : "", broken == 1 ? "fault=open" : "");
+        mo_device_info info;
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        warnings = 0;
+        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(warning, "cannot be opened"));
+        assert_non_null(strstr(warning, "left out"));
+        mo_device_describe(model->device, &info);
+        assert_int_equal(info.index, !broken);
+        mo_model_close(model);
+    }
+}
+
+static void with_none_the_cpu_computes(void **state)
+{
+    (void)state;
+    machine("fault=open", "fault=open");
+    mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+    assert_null(model->gpu);
+    mo_model_close(model);
+    setenv("MORAINE_SIM_1", "nonsense", 1); /* that is not the GPU's fault */
+    mo_error err = {.detail = ""};
+    assert_int_equal(try_open(MO_TEST_MODEL, &(setting){.device = "auto"}, &model, &err), MO_EINVAL);
+    setenv("MORAINE_SIM_COUNT", "many", 1);
+    assert_int_equal(try_open(MO_TEST_MODEL, &(setting){.device = "auto"}, &model, &err), MO_EINVAL);
+}
+
+/* ---- Precision ---- */
+
+static mo_model *open_bf16(const char *device)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 2048;
+    o.batch = 1024;
+    o.device = device;
+    o.prompt_precision = MO_PRECISION_BF16;
+    o.learning.profile = "off";
+    if (mo_model_open(MO_TEST_MODEL, &o, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return model;
+}
+
+static mo_precision precision_of(const mo_model *model)
+{
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    return info.prompt_precision;
+}
+
+/* One without products in bfloat16 computes its own layers exactly, the other does as it was asked to; a line says so. */
+static void bf16_is_lost_where_it_lacks_alone(void **state)
+{
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        machine(exact == 0 ? "exact" : "", exact == 1 ? "exact" : "");
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        warnings = 0;
+        mo_model *model = open_bf16("sim,sim");
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(warning, "no products in bfloat16"));
+        assert_int_equal(mo_gpu_parts(model->gpu), 2);
+        assert_int_equal(precision_of(model), MO_PRECISION_BF16);
+        for (const mo_gpu *g = model->gpu; g; g = g->next) {
+            assert_int_equal(g->scratch.wide.rule.precision,
+                             g->part == exact ? MO_PRECISION_EXACT : MO_PRECISION_BF16);
+        }
+        mo_model_close(model);
+    }
+    machine("exact", "exact");
+    mo_model *model = open_bf16("sim,sim");
+    assert_int_equal(precision_of(model), MO_PRECISION_EXACT);
+    mo_model_close(model);
+}
+
+/* ---- The same one twice ---- */
+
+/* Two share its memory; where one of them is used alone it has all of it. */
+static void one_named_twice_is_not_halved_when_alone(void **state)
+{
+    (void)state;
+    char size[96];
+    const mo_plan_report both = plan_with("sim:0,sim:0");
+    assert_int_equal(both.card_count, 2);
+    assert_int_equal(both.cards[0].ceiling_bytes, both.cards[1].ceiling_bytes);
+    assert_true(both.cards[0].ceiling_bytes < (int64_t)1 << 29);
+    /* A half has no space for a layer beside what it works in. */
+    sized(size, sizeof size, both.cards[0].work_bytes * 3, "");
+    setenv("MORAINE_SIM_0", size, 1);
+    const mo_plan_report alone = plan_with("sim:0"), left = plan_with("sim:0,sim:0");
+    assert_int_equal(left.card_count, 0);
+    assert_int_equal(left.device.ceiling_bytes, alone.device.ceiling_bytes);
+    assert_int_equal(left.device.used_bytes, alone.device.used_bytes);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    setenv("XDG_CACHE_HOME", "/nonexistent", 1); /* rates are those that are guessed, on every machine */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(all_that_help_are_used, no_machine),
+        cmocka_unit_test_teardown(a_slow_one_is_left_out, no_machine),
+        cmocka_unit_test_teardown(a_slow_one_that_helps_is_used, no_machine),
+        cmocka_unit_test_teardown(one_that_cannot_be_opened_is_left_out, no_machine),
+        cmocka_unit_test_teardown(with_none_the_cpu_computes, no_machine),
+        cmocka_unit_test_teardown(bf16_is_lost_where_it_lacks_alone, no_machine),
+        cmocka_unit_test_teardown(one_named_twice_is_not_halved_when_alone, no_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
