@@ -286,7 +286,7 @@ mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why,
                                    mo_error *err)
 {
     const mo_status status = mo_device_choose(name, out, why, why_bytes, err);
-    if (status == MO_OK && !*out && *why) {
+    if (status == MO_OK && !*out && why && *why) {
         tell_none(why);
     }
     return status;

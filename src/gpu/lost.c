@@ -6,9 +6,29 @@
 #include "base/status.h"
 #include "engine/logits.h"
 #include "gpu/session.h"
-#include "gpu/step.h"
 
 /* ---- When it happens ---- */
+
+void mo_gpu_give_up(mo_gpu *gpu)
+{
+    const int layers = gpu->core.spec->layer_count;
+    mo_error ignored = {0};
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
+        __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
+    }
+    mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_dstream_wait(gpu->link.main, &ignored);
+    mo_dstream_wait(gpu->link.fetch, &ignored);
+    for (int i = 0; i < layers; i++) {
+        mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
+        __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
+    }
+    mo_gpu_start_abort(&gpu->start);
+    gpu->experts.window_head = gpu->experts.window_tail = 0;
+    gpu->lanes.unmeasured = 0;
+    mo_gpu_layer_buffer_abort(&gpu->layer_buffer);
+}
 
 /* A device that is lost fails every call at once. */
 static bool is_gone(const mo_gpu *gpu)

@@ -1,9 +1,13 @@
-/* Lost: the share of a device that is lost while others of the row go on. The CPU computes its layers, with their states in RAM
- * and whatever of their matrices and experts is on disk read from there; the others keep theirs. Private to the gpu's files. */
+/* Lost: a step that is given up, and the share of a device that is lost while others of the row go on. The CPU computes its
+ * layers, with their states in RAM and whatever of their matrices and experts is on disk read from there; the others keep
+ * theirs. Private to the gpu's files. */
 #ifndef MO_GPU_LOST_H
 #define MO_GPU_LOST_H
 
 #include "gpu/objects.h"
+
+/* A step was given up on this device: whoever waits there for the host need not any more, and nothing is under way afterwards. */
+void mo_gpu_give_up(mo_gpu *gpu);
 
 /* In a turn, after a failure that `why` tells: which devices are lost? False: all of them, or what is left cannot go on alone.
  * Otherwise the blocks of sessions that were there have other memory, and nothing of what they held. */

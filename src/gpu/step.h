@@ -9,7 +9,4 @@
 mo_status mo_gpu_step(void *gpu, mo_forward *forward, mo_error *err);
 bool mo_gpu_lose(void *gpu, const mo_error *why);
 
-/* A step was given up on this device: whoever waits there for the host need not any more, and nothing is under way afterwards. */
-void mo_gpu_give_up(mo_gpu *gpu);
-
 #endif
