@@ -400,6 +400,7 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
         tell_precision(m, o, &means);
     }
     free(means.cards);
+    free(means.alone);
     return status;
 }
 
