@@ -429,6 +429,50 @@ MO_API mo_status mo_plan_file(const char *path, const mo_plan_options *options, 
 /* A report of that size as one line of JSON, as `moraine plan --json` prints it; mo_free() *json. */
 MO_API mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
 
+/* ---- Plans for several machines ------------------------------------------------------------- */
+
+#define MO_PLAN_HOSTS 256 /* most of them */
+
+/* What one host would have, one rank on each: with layers divided, and with experts divided. Bytes are all that its rank holds;
+ * disk: of those, what memory has no place for. */
+typedef struct mo_plan_report_host {
+    char name[64];
+    int64_t ram_bytes, vram_bytes; /* that its rank may use */
+    int first_layer, layers;
+    int64_t layers_bytes, layers_disk_bytes;
+    int first_expert, experts; /* of every layer with experts */
+    int64_t experts_bytes, experts_disk_bytes;
+} mo_plan_report_host;
+
+/* What a way of dividing costs. A token's seconds are core + expert + latency + wire. */
+typedef struct mo_plan_report_way {
+    bool possible;                                     /* false: nothing else is set but why_not */
+    char why_not[128];                                 /* one sentence */
+    double token_seconds;                              /* of the next token of one sequence */
+    double core_seconds, expert_seconds, disk_seconds; /* disk: part of the other two */
+    double latency_seconds, wire_seconds;              /* waiting for messages, and for their bytes */
+    double token_messages, token_bytes;                /* between hosts */
+    double tokens_per_second, prompt_tokens_per_second;
+    const char *bound, *prompt_bound; /* what most of a token's time goes to, and of a prompt's: constants */
+} mo_plan_report_way;
+
+typedef struct mo_plan_hosts_report {
+    const char *way; /* "layers" or "experts": a constant */
+    char why[256];   /* one sentence: why that one */
+    mo_plan_report_way by_layers, by_experts;
+    int layers, routed_layers, experts, experts_used;
+    int64_t context, batch, prompt_tokens;
+    int host_count;
+    mo_plan_report_host hosts[MO_PLAN_HOSTS];
+} mo_plan_hosts_report;
+
+/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md). divide: "layers", "experts", or
+ * "auto" (NULL), which takes the faster. Of the options context, batch, kv and sessions count. MO_EFORMAT: err names the line of the
+ * file. Any thread; the report is large. */
+MO_API mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
+                               const mo_plan_options *options, mo_plan_hosts_report *out, size_t size,
+                               mo_error *err);
+
 /* ---- Probing: the rates that plans are made with ------------------------------------------- */
 
 typedef struct mo_probe_options {

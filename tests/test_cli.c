@@ -924,6 +924,53 @@ static void test_plan(void **state)
     expect_failure("plan none.gguf", 1, "none.gguf");
 }
 
+/* Machines that are not there. */
+static void test_plan_hosts(void **state)
+{
+    static const char four[] = "# rank 0 comes first\ndefault ram=28M cpu=25GB/s link=10Gbit/s latency=30us\n"
+                               "anna\nbert\ncarl ram=1G\ndora ram=1G vram=1G\n";
+    (void)state;
+    write_file("four.txt", four, sizeof four - 1);
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --hosts four.txt"), 0);
+    assert_int_equal(strlen(errors), 0);
+    assert_non_null(strstr(output, "divided by layers among 4 hosts, 256 positions"));
+    assert_non_null(strstr(output, "layers: a prompt of 256 tokens"));
+    assert_non_null(strstr(output, "a token waits most for"));
+    assert_non_null(strstr(output, "VRAM is counted as the file says"));
+    assert_int_equal(run("plan " PEBBLE " --ctx 256 --hosts four.txt --divide experts --json"), 0);
+    json_t *root = parse_output(), *hosts = json_object_get(root, "hosts");
+    assert_string_equal(json_string_value(json_object_get(root, "way")), "experts");
+    assert_string_equal(json_string_value(json_object_get(root, "why")), "as asked for");
+    assert_int_equal(json_array_size(hosts), 4);
+    json_int_t layers = 0, experts = 0;
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *h = json_array_get(hosts, i);
+        assert_int_equal(json_integer_value(json_object_get(h, "first_layer")), layers);
+        assert_int_equal(json_integer_value(json_object_get(h, "first_expert")), experts);
+        layers += json_integer_value(json_object_get(h, "layers"));
+        experts += json_integer_value(json_object_get(h, "experts"));
+    }
+    assert_int_equal(layers, 7);
+    assert_int_equal(experts, 64);
+    const json_t *token = json_object_get(json_object_get(root, "by_experts"), "token");
+    static const char *const parts[] = {"core_seconds", "expert_seconds", "latency_seconds", "wire_seconds"};
+    double left = json_real_value(json_object_get(token, "seconds"));
+    assert_true(left > 0);
+    for (size_t i = 0; i < 4; i++) {
+        left -= json_real_value(json_object_get(token, parts[i]));
+    }
+    assert_true(left > -1e-9 && left < 1e-9);
+    json_decref(root);
+    write_file("bad.txt", "a ram=1G\nb ram=1G latency=30\n", 29);
+    expect_failure("plan " PEBBLE " --hosts bad.txt", 1, "bad.txt: line 2: latency=30 is not a time");
+    expect_failure("plan " PEBBLE " --hosts none.txt", 1, "none.txt");
+    expect_failure("plan " PEBBLE " --hosts four.txt --divide rows", 2, "layers, experts or auto");
+    expect_failure("plan " PEBBLE " --hosts four.txt --ram 1G", 2, "--ram has no effect with --hosts");
+    expect_failure("plan " PEBBLE " --hosts four.txt --svg x.svg", 2, "--svg has no effect with --hosts");
+    expect_failure("plan " PEBBLE " --divide layers", 2, "--divide has no effect without --hosts");
+    expect_failure("plan none.gguf --hosts four.txt", 1, "none.gguf");
+}
+
 /* The simulated GPU stands for any other. */
 static void test_plan_device(void **state)
 {
@@ -1220,6 +1267,7 @@ int main(void)
         cmocka_unit_test(test_learning_in_chat),
         cmocka_unit_test(test_options_are_unique),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_hosts),
         cmocka_unit_test(test_plan_device),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_plans_and_speeds_are_drawn),

@@ -188,6 +188,7 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     size_t region = 0;
     bool interleaved = false;
     mo_checkpoint_region(model, &region);
+    out->width = f->width;
     *m = (mo_plan_model){.layers = f->layer_count,
                          .layer = out->layers,
                          .vector_bytes = (int64_t)mo_checkpoint_resident(model).vectors,

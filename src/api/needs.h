@@ -34,6 +34,7 @@ typedef struct mo_needs_options {
 typedef struct mo_needs {
     mo_plan_model model;   /* for mo_plan_choose(), which decides on a batch that was left open */
     mo_plan_layer *layers; /* [model.layers], which model.layer shows */
+    int64_t width;         /* values of a token between two layers */
 } mo_needs;
 
 /* What is planned for sessions in RAM, or on a device. */

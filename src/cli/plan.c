@@ -13,6 +13,7 @@
 #include "messages.h"
 #include "options.h"
 #include "plan_chart.h"
+#include "plan_hosts.h"
 #include "plan_words.h"
 #include "terminal.h"
 
@@ -322,10 +323,28 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
     return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
 }
 
+/* What would be said of one machine, and says nothing of several. NULL: nothing was given. */
+static const char *idle_with_hosts(const cli_loading *l, const mo_plan_options *ask, uint64_t ram,
+                                   const char *svg)
+{
+    return ram != RAM_NOT_GIVEN                        ? "--ram"
+           : ask->machine                              ? "--machine"
+           : strcmp(l->device, "auto") != 0            ? "--device"
+           : l->vram.count                             ? "--vram"
+           : l->postfetch                              ? "--postfetch"
+           : strcmp(l->prompt_precision, "exact") != 0 ? "--prompt-precision"
+           : l->adapters.plain.count                   ? "--lora"
+           : l->adapters.scaled.count                  ? "--lora-scaled"
+           : ask->cpu_moe                              ? "--cpu-moe"
+           : ask->hot_cache.file                       ? "--moe-hot-cache"
+           : svg                                       ? "--svg"
+                                                       : NULL;
+}
+
 int cli_plan(int argc, char **argv)
 {
     bool json = false;
-    const char *svg = NULL;
+    const char *svg = NULL, *hosts = NULL;
     uint64_t ram = RAM_NOT_GIVEN;
     cli_loading l = CLI_LOADING_DEFAULT;
     mo_plan_options ask = {.size = sizeof(mo_plan_options),
@@ -344,6 +363,13 @@ int cli_plan(int argc, char **argv)
          "probe "
          "writes it (this machine)",
          &ask.machine, 0, 0},
+        {"hosts", 0, CLI_TEXT, "FILE",
+         "plan for several machines that share the model: a text file with a line for each, as in \"anna "
+         "ram=64G "
+         "link=10Gbit/s latency=30us\"",
+         &hosts, 0, 0},
+        {"divide", 0, CLI_TEXT, "HOW", "with --hosts: layers, experts or auto, which takes the faster (auto)",
+         &l.divide, 0, 0},
         CLI_ADAPTER_OPTIONS(l.adapters),
         CLI_DEVICE_OPTIONS(l),
         {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
@@ -363,7 +389,8 @@ int cli_plan(int argc, char **argv)
                     "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
                     "  moraine plan --device cuda --vram 8G model.gguf\n"
                     "  moraine plan --moe-hot-cache profile.json --moe-hot-cache-max-mib -1 model.gguf\n"
-                    "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n",
+                    "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n"
+                    "  moraine plan --hosts four-nodes.txt model.gguf\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .max_arguments = 1,
@@ -382,12 +409,23 @@ int cli_plan(int argc, char **argv)
     }
     ask.adapters = named.adapters;
     ask.adapter_count = named.adapter_count;
+    const char *idle = hosts ? idle_with_hosts(&l, &ask, ram, svg) : l.divide ? "--divide" : NULL;
+    if (idle) {
+        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; leave it out\n", idle,
+                hosts ? "with" : "without");
+        return CLI_USAGE;
+    }
     if (!cli_check_writable("plan", "--svg", svg)) {
         return CLI_FAILED;
     }
     const char *path = cli_model_path("plan", argv[first], json, &code);
     if (!path) {
         return code;
+    }
+    if (hosts) {
+        ask.context = l.context;
+        ask.batch = l.batch;
+        return cli_plan_hosts(path, hosts, l.divide, &ask, json);
     }
     ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
     ask.context = l.context;

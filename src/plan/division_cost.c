@@ -13,7 +13,9 @@ enum {
     ANSWER_MESSAGES = 2, /* from the last: result, rows */
     STEP_BYTES = 128,    /* of a step besides the stream, and 4 for every token */
     ANSWER_BYTES = 544,
-    ASK_BYTES = 64, /* of a message to experts, or back, besides rows */
+    ASK_MESSAGES = 2, /* to experts, and back: a head, rows */
+    ASK_BYTES = 48,   /* of them besides rows */
+    PICK_BYTES = 12,  /* to experts, for each of them */
 };
 
 /* ---- By layers ---- */
@@ -182,11 +184,11 @@ static double layer_seconds(const fan *f, const mo_division_layer *l, weight cou
         *s = (mo_spread_rank){.experts = experts_of(f, l, r)};
         s->each = expert_seconds(f, r, (double)l->expert_token_bytes / l->used, &disk);
         if (r > 0 && counted >= LATENCY) {
-            s->fixed += 2 * wire.latency_s;
+            s->fixed += 2 * (wire.latency_s + (ASK_MESSAGES - 1) * wire.message_s);
         }
         if (r > 0 && counted == EVERYTHING) {
             s->fixed += (double)(f->model->input_bytes + 2 * ASK_BYTES) / wire.bytes_s;
-            s->each += (double)f->model->output_bytes / wire.bytes_s;
+            s->each += (double)(PICK_BYTES + f->model->output_bytes) / wire.bytes_s;
         }
     }
     return mo_spread_longest(ranks, f->rank_count, l->used);
@@ -206,8 +208,9 @@ static traffic count_traffic(const fan *f, const mo_division_layer *l, double to
         const double asks = mo_spread_asked(own, l->experts, l->used),
                      asked = -expm1(tokens * log1p(-fmin(asks, 1 - 1e-12)));
         t.asked += asked;
-        t.out += asked * ASK_BYTES + tokens * asks * (double)f->model->input_bytes;
-        t.back += asked * ASK_BYTES + tokens * l->used * own / l->experts * (double)f->model->output_bytes;
+        const double picks = tokens * l->used * own / l->experts;
+        t.out += asked * ASK_BYTES + picks * PICK_BYTES + tokens * asks * (double)f->model->input_bytes;
+        t.back += asked * ASK_BYTES + picks * (double)f->model->output_bytes;
     }
     return t;
 }
@@ -229,7 +232,7 @@ static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost
 {
     const mo_network_wire port = port_of(f);
     const traffic t = count_traffic(f, l, 1);
-    const double further = 2 * port.message_s * fmax(0, t.asked - 1);
+    const double further = 2 * ASK_MESSAGES * port.message_s * fmax(0, t.asked - 1);
     const double products = layer_seconds(f, l, NOTHING), late = layer_seconds(f, l, LATENCY);
     const double all =
         fmax(layer_seconds(f, l, EVERYTHING),
@@ -243,7 +246,7 @@ static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost
     c->disk_seconds += fmin(most_disk, products);
     c->latency_seconds += late - products + further;
     c->wire_seconds += fmax(0, all - late);
-    c->token_messages += 2 * t.asked;
+    c->token_messages += 2 * ASK_MESSAGES * t.asked;
     c->token_bytes += t.out + t.back;
 }
 

@@ -1,0 +1,198 @@
+/* The public plan for several machines: a model's needs and a file of hosts, divided both ways. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/dividing.h"
+#include "base/growing.h"
+#include "base/status.h"
+#include "moraine_tools.h"
+#include "numeric/kernels.h"
+#include "plan/hosts.h"
+
+_Static_assert((int)MO_PLAN_HOSTS == (int)MO_DIVISION_RANKS, "every division can be reported");
+_Static_assert(sizeof(((mo_plan_report_host *)0)->name) == MO_HOST_NAME, "names fit");
+
+enum { PIECE = 256 }; /* tokens of a prompt's piece, as ranks take it unless somebody says otherwise */
+
+/* All that is needed at once; too large for a stack. */
+typedef struct work {
+    mo_hosts hosts;
+    mo_division_rank ranks[MO_DIVISION_RANKS];
+    int first[MO_DIVISION_RANKS + 1];
+    double upto[MO_DIVISION_RANKS];
+    mo_division_choice choice;
+    mo_plan_hosts_report report;
+} work;
+
+static mo_status read_way(const char *divide, mo_division_way *out, mo_error *err)
+{
+    static const char *const names[] = {"auto", "layers", "experts"};
+    *out = MO_DIVISION_AUTO;
+    for (int i = 0; divide && i < 3; i++) {
+        if (strcmp(divide, names[i]) == 0) {
+            *out = (mo_division_way)i;
+            return MO_OK;
+        }
+    }
+    return divide ? mo_fail(err, MO_EINVAL, "a model is divided by layers, experts or auto, not by %.40s",
+                            divide)
+                  : MO_OK;
+}
+
+/* ---- The report ---- */
+
+static void report_way(const mo_division_cost *c, const mo_division_model *m, mo_plan_report_way *out)
+{
+    out->possible = c->possible;
+    if (!c->possible) {
+        return;
+    }
+    out->token_seconds = c->token_seconds;
+    out->core_seconds = c->core_seconds;
+    out->expert_seconds = c->expert_seconds;
+    out->disk_seconds = c->disk_seconds;
+    out->latency_seconds = c->latency_seconds;
+    out->wire_seconds = c->wire_seconds;
+    out->token_messages = c->token_messages;
+    out->token_bytes = c->token_bytes;
+    out->tokens_per_second = c->token_seconds > 0 ? 1 / c->token_seconds : 0;
+    out->prompt_tokens_per_second = c->prompt_seconds > 0 ? (double)m->prompt / c->prompt_seconds : 0;
+    out->bound = c->bound;
+    out->prompt_bound = c->prompt_bound;
+}
+
+static int64_t beyond(const mo_division_rank *r, int64_t bytes)
+{
+    const int64_t room = r->ram_bytes + r->vram_bytes;
+    return bytes > room ? bytes - room : 0;
+}
+
+static void report_host(const work *w, const mo_division_model *m, int r, mo_plan_report_host *out)
+{
+    const mo_division_rank *rank = &w->ranks[r];
+    int64_t own = rank->other_bytes;
+    memcpy(out->name, w->hosts.host[r].name, sizeof out->name);
+    out->ram_bytes = rank->ram_bytes;
+    out->vram_bytes = rank->vram_bytes;
+    if (w->choice.layers.possible) {
+        out->first_layer = w->first[r];
+        out->layers = w->first[r + 1] - w->first[r];
+        for (int i = w->first[r]; i < w->first[r + 1]; i++) {
+            own += m->layers[i].bytes;
+        }
+        out->layers_bytes = own;
+        out->layers_disk_bytes = beyond(rank, own);
+    }
+    if (w->choice.experts.possible) {
+        const int experts = w->report.experts;
+        out->first_expert = mo_division_first_expert(w->upto, r, experts);
+        out->experts = mo_division_first_expert(w->upto, r + 1, experts) - out->first_expert;
+        own = rank->other_bytes;
+        for (int i = 0; i < m->count; i++) {
+            const mo_division_layer *l = &m->layers[i];
+            const int first = mo_division_first_expert(w->upto, r, l->experts);
+            const int end = mo_division_first_expert(w->upto, r + 1, l->experts);
+            own += r == 0 ? l->bytes - l->expert_bytes : 0;
+            own += l->experts ? l->expert_bytes / l->experts * (end - first) : 0;
+        }
+        out->experts_bytes = own;
+        out->experts_disk_bytes = beyond(rank, own);
+    }
+}
+
+static void report_all(work *w, const mo_needs *needs, const mo_division_model *m)
+{
+    const mo_plan_model *p = &needs->model;
+    mo_plan_hosts_report *out = &w->report;
+    out->way = w->choice.way == MO_DIVISION_EXPERTS ? "experts" : "layers";
+    memcpy(out->why, w->choice.why, sizeof out->why);
+    out->layers = p->layers;
+    out->routed_layers = p->routed_layers;
+    out->experts = p->experts;
+    out->experts_used = p->used;
+    out->context = p->context;
+    out->batch = p->batch;
+    out->prompt_tokens = m->prompt;
+    out->host_count = w->hosts.count;
+    report_way(&w->choice.layers, m, &out->by_layers);
+    report_way(&w->choice.experts, m, &out->by_experts);
+    snprintf(out->by_layers.why_not, sizeof out->by_layers.why_not, "%s",
+             out->by_layers.possible ? "" : "there are more hosts than layers");
+    snprintf(out->by_experts.why_not, sizeof out->by_experts.why_not, "%s",
+             out->by_experts.possible ? "" : "the model has no experts to divide");
+    for (int r = 0; r < out->host_count; r++) {
+        report_host(w, m, r, &out->hosts[r]);
+    }
+}
+
+/* ---- The plan ---- */
+
+static mo_status divide(work *w, const mo_needs *needs, mo_division_way asked, mo_error *err)
+{
+    mo_dividing d;
+    mo_status status = mo_dividing_of(needs, &d, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_hosts_ranks(&w->hosts, w->ranks);
+    for (int r = 0; r < w->hosts.count; r++) {
+        w->ranks[r].other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes);
+    }
+    status =
+        mo_division_choose(&d.model, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
+    if (status == MO_OK) {
+        report_all(w, needs, &d.model);
+    }
+    mo_dividing_drop(&d);
+    return status;
+}
+
+static mo_status plan_hosts(const char *path, const char *hosts, const char *how, const mo_plan_options *o,
+                            work *w, mo_error *err)
+{
+    enum { THREADS = 16 }; /* nobody says how many a host has; each takes a quarter of a MiB */
+    mo_needs needs = {0};
+    mo_division_way asked;
+    const mo_kernels *kernels = NULL;
+    mo_status status = mo_hosts_load(hosts, &w->hosts, err);
+    status = status == MO_OK ? read_way(how, &asked, err) : status;
+    status = status == MO_OK ? mo_kernels_select(o->isa, &kernels, err) : status;
+    if (status == MO_OK) {
+        const mo_needs_options ask = {.kv = o->kv,
+                                      .batch = o->batch ? o->batch : PIECE,
+                                      .context = o->context,
+                                      .sessions = o->sessions,
+                                      .threads = THREADS,
+                                      .interleave = kernels->interleave};
+        status = mo_needs_of(path, &ask, &needs, err);
+    }
+    if (status == MO_OK) {
+        status = divide(w, &needs, asked, err);
+    }
+    mo_needs_drop(&needs);
+    return status;
+}
+
+mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_by,
+                        const mo_plan_options *options, mo_plan_hosts_report *out, size_t size, mo_error *err)
+{
+    mo_plan_options o = mo_plan_options_default();
+    MO_OWN_ERROR(err)
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
+    if (status == MO_OK && (o.batch < 0 || o.context < 0 || o.sessions < 0)) {
+        status = mo_fail(err, MO_EINVAL, "`batch`, `context` and `sessions` are numbers above 0, or 0");
+    }
+    work *w = status == MO_OK ? calloc(1, sizeof *w) : NULL;
+    if (status == MO_OK && !w) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    }
+    if (status == MO_OK) {
+        status = plan_hosts(path, hosts, divide_by, &o, w, err);
+    }
+    if (status == MO_OK) {
+        mo_report_write(out, size, &w->report, sizeof w->report);
+    }
+    free(w);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* Plan for hosts: what moraine plan --hosts prints. */
+#ifndef MO_CLI_PLAN_HOSTS_H
+#define MO_CLI_PLAN_HOSTS_H
+
+#include <moraine_tools.h>
+
+#include <stdbool.h>
+
+/* Plans and prints; returns the exit code. */
+int cli_plan_hosts(const char *path, const char *hosts, const char *divide, const mo_plan_options *ask,
+                   bool json);
+
+#endif

@@ -1,0 +1,356 @@
+/* The text of hosts. One table names the keys; reading, checking and writing follow it. */
+#include "plan/hosts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cachedir.h"
+#include "base/output.h"
+#include "base/status.h"
+#include "plan/rates.h"
+
+enum { BYTES_MAX = 1 << 18, WORD_MAX = 64 };
+
+typedef enum kind { KIND_SIZE, KIND_RATE, KIND_WIRE, KIND_TIME } kind;
+
+static const struct key {
+    const char *name;
+    kind kind;
+    size_t at; /* of a double, or of an int64_t where it is a size */
+} keys[] = {
+    {"ram", KIND_SIZE, offsetof(mo_host, ram_bytes)},
+    {"cpu", KIND_RATE, offsetof(mo_host, cpu_bytes_s)},
+    {"disk", KIND_RATE, offsetof(mo_host, disk_bytes_s)},
+    {"vram", KIND_SIZE, offsetof(mo_host, vram_bytes)},
+    {"gpu", KIND_RATE, offsetof(mo_host, gpu_bytes_s)},
+    {"link", KIND_WIRE, offsetof(mo_host, lead.bytes_s)},
+    {"latency", KIND_TIME, offsetof(mo_host, lead.latency_s)},
+    {"message", KIND_TIME, offsetof(mo_host, lead.message_s)},
+    {"next-link", KIND_WIRE, offsetof(mo_host, next_bytes_s)},
+    {"next-latency", KIND_TIME, offsetof(mo_host, next_latency_s)},
+};
+
+#define KEYS (sizeof keys / sizeof *keys)
+
+/* Units of each kind, the first of which is written; a size may have none. */
+static const struct unit {
+    kind kind;
+    const char *name;
+    double factor;
+} units[] = {
+    {KIND_SIZE, "", 1},
+    {KIND_SIZE, "K", 0x1p10},
+    {KIND_SIZE, "M", 0x1p20},
+    {KIND_SIZE, "G", 0x1p30},
+    {KIND_SIZE, "T", 0x1p40},
+    {KIND_RATE, "GB/s", 1e9},
+    {KIND_RATE, "MB/s", 1e6},
+    {KIND_RATE, "TB/s", 1e12},
+    {KIND_WIRE, "Gbit/s", 1e9 / 8},
+    {KIND_WIRE, "Mbit/s", 1e6 / 8},
+    {KIND_WIRE, "GB/s", 1e9},
+    {KIND_WIRE, "MB/s", 1e6},
+    {KIND_TIME, "us", 1e-6},
+    {KIND_TIME, "ns", 1e-9},
+    {KIND_TIME, "ms", 1e-3},
+};
+
+#define UNITS (sizeof units / sizeof *units)
+
+/* What values of a kind may be, and how one looks. */
+static const struct range {
+    double least, most;
+    const char *words, *example;
+} ranges[] = {
+    [KIND_SIZE] = {0, 0x1p60, "a size of at most 1 EiB", "64G"},
+    [KIND_RATE] = {1e3, 1e15, "a rate above 1 kB/s", "25GB/s"},
+    [KIND_WIRE] = {1e3, 1e15, "a rate above 8 kbit/s", "10Gbit/s"},
+    [KIND_TIME] = {0, 10, "a time of at most 10 s", "30us"},
+};
+
+/* ---- Reading ---- */
+
+/* A line, and where it is. */
+typedef struct place {
+    const char *name;
+    int line;
+} place;
+
+/* "12", "0.5": no signs, exponents or other numbers that the C library would read. */
+static const char *read_number(const char *text, double *out)
+{
+    double value = 0, step = 1;
+    const char *at = text;
+    int digits = 0;
+    for (; *at >= '0' && *at <= '9'; at++, digits++) {
+        value = 10 * value + (*at - '0');
+    }
+    if (*at == '.') {
+        for (at++; *at >= '0' && *at <= '9'; at++, digits++) {
+            step /= 10;
+            value += step * (*at - '0');
+        }
+    }
+    *out = value;
+    return digits > 0 ? at : NULL;
+}
+
+static mo_status read_value(const place *p, const struct key *k, const char *text, mo_host *host,
+                            mo_error *err)
+{
+    const struct range *range = &ranges[k->kind];
+    double number = 0;
+    const char *unit = read_number(text, &number);
+    for (size_t i = 0; unit && i < UNITS; i++) {
+        if (units[i].kind == k->kind && strcmp(units[i].name, unit) == 0) {
+            const double value = number * units[i].factor;
+            if (!(value >= range->least && value <= range->most)) {
+                break;
+            }
+            if (k->kind == KIND_SIZE) {
+                *(int64_t *)(void *)((char *)host + k->at) = (int64_t)value;
+            } else {
+                *(double *)(void *)((char *)host + k->at) = value;
+            }
+            return MO_OK;
+        }
+    }
+    return mo_fail(err, MO_EFORMAT, "%s: line %d: %s=%.40s is not %s, as in %s=%s", p->name, p->line, k->name,
+                   text, range->words, k->name, range->example);
+}
+
+static mo_status read_word(const place *p, const char *word, mo_host *host, mo_error *err)
+{
+    const char *equals = strchr(word, '=');
+    for (size_t i = 0; equals && i < KEYS; i++) {
+        if (strlen(keys[i].name) == (size_t)(equals - word) &&
+            strncmp(keys[i].name, word, (size_t)(equals - word)) == 0) {
+            return read_value(p, &keys[i], equals + 1, host, err);
+        }
+    }
+    return mo_fail(
+        err, MO_EFORMAT,
+        "%s: line %d: \"%.40s\" is none of ram=, cpu=, disk=, vram=, gpu=, link=, latency=, message=, "
+        "next-link= and next-latency=",
+        p->name, p->line, word);
+}
+
+/* The next word of a line, from *at on. False: there is none. */
+static bool next_word(const char **at, const char *end, char *word, bool *long_one)
+{
+    const char *from = *at;
+    while (from < end && (*from == ' ' || *from == '\t' || *from == '\r')) {
+        from++;
+    }
+    const char *to = from;
+    while (to < end && *to != ' ' && *to != '\t' && *to != '\r') {
+        to++;
+    }
+    if (from == to || *from == '#') {
+        return false;
+    }
+    *long_one = to - from >= WORD_MAX;
+    const size_t length = *long_one ? WORD_MAX - 1 : (size_t)(to - from);
+    memcpy(word, from, length);
+    word[length] = '\0';
+    *at = to;
+    return true;
+}
+
+static mo_status check_word(const place *p, const char *word, bool long_one, mo_error *err)
+{
+    for (const char *c = word; *c; c++) {
+        if (*c < '!' || *c > '~') {
+            return mo_fail(err, MO_EFORMAT, "%s: line %d has a character that is not plain text", p->name,
+                           p->line);
+        }
+    }
+    return long_one ? mo_fail(err, MO_EFORMAT, "%s: line %d: a word is longer than %d letters", p->name,
+                              p->line, WORD_MAX - 1)
+                    : MO_OK;
+}
+
+static mo_status read_line(const place *p, const char *at, const char *end, mo_host *usual, mo_hosts *out,
+                           mo_error *err)
+{
+    char word[WORD_MAX], name[WORD_MAX];
+    bool long_one = false;
+    if (!next_word(&at, end, name, &long_one)) {
+        return MO_OK;
+    }
+    mo_status status = check_word(p, name, long_one, err);
+    if (status == MO_OK && strchr(name, '=')) {
+        status = mo_fail(err, MO_EFORMAT, "%s: line %d begins with \"%.40s\" where a host's name belongs",
+                         p->name, p->line, name);
+    }
+    mo_host host = *usual;
+    while (status == MO_OK && next_word(&at, end, word, &long_one)) {
+        status = check_word(p, word, long_one, err);
+        status = status == MO_OK ? read_word(p, word, &host, err) : status;
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    if (strcmp(name, "default") == 0) {
+        *usual = host;
+        return MO_OK;
+    }
+    if (host.ram_bytes < 1) {
+        return mo_fail(err, MO_EFORMAT, "%s: line %d: %s has no ram=, as in ram=64G", p->name, p->line, name);
+    }
+    if (out->count == MO_DIVISION_RANKS) {
+        return mo_fail(err, MO_EFORMAT, "%s: line %d: there are more than %d hosts", p->name, p->line,
+                       MO_DIVISION_RANKS);
+    }
+    memcpy(host.name, name, sizeof host.name);
+    out->host[out->count++] = host;
+    return MO_OK;
+}
+
+_Static_assert((int)WORD_MAX == (int)MO_HOST_NAME, "every word can be a name");
+
+mo_status mo_hosts_read(const char *name, const char *text, size_t length, mo_hosts *out, mo_error *err)
+{
+    const mo_rates rates = mo_rates_default();
+    mo_host usual = {.cpu_bytes_s = mo_rates_products(&rates),
+                     .disk_bytes_s = rates.disk_bytes_s,
+                     .gpu_bytes_s = MO_RATES_VRAM_GUESS,
+                     .lead = mo_network_guess()};
+    place p = {.name = name};
+    mo_status status = MO_OK;
+    out->count = 0;
+    if (memchr(text, '\0', length)) {
+        return mo_fail(err, MO_EFORMAT, "%s: has bytes of zero, so it is no list of hosts", name);
+    }
+    for (const char *at = text, *end = text + length; at < end && status == MO_OK; at++) {
+        const char *line = memchr(at, '\n', (size_t)(end - at));
+        line = line ? line : end;
+        p.line++;
+        status = read_line(&p, at, line, &usual, out, err);
+        at = line;
+    }
+    if (status == MO_OK && out->count == 0) {
+        status = mo_fail(err, MO_EFORMAT,
+                         "%s: there is no host in it; a line such as \"anna ram=64G\" is one", name);
+    }
+    return status;
+}
+
+mo_status mo_hosts_load(const char *path, mo_hosts *out, mo_error *err)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file) {
+        return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: hosts cannot be read: %s", path,
+                       strerror(errno));
+    }
+    mo_status status = MO_OK;
+    char *text = malloc(BYTES_MAX + 1);
+    errno = 0;
+    const size_t length = text ? fread(text, 1, BYTES_MAX + 1, file) : 0;
+    if (!text) {
+        status = mo_fail(err, MO_ENOMEM, "%s: no memory for a list of hosts", path);
+    } else if (ferror(file)) {
+        status = mo_fail(err, MO_EIO, "%s: hosts cannot be read: %s", path, strerror(errno ? errno : EIO));
+    } else if (length > BYTES_MAX) {
+        status = mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB, so it is no list of hosts", path,
+                         BYTES_MAX / 1024);
+    } else {
+        status = mo_hosts_read(path, text, length, out, err);
+    }
+    fclose(file);
+    free(text);
+    return status;
+}
+
+/* ---- Writing ---- */
+
+static int write_key(char *text, size_t size, const struct key *k, const mo_host *host)
+{
+    if (k->kind == KIND_SIZE) {
+        const int64_t bytes = *(const int64_t *)(const void *)((const char *)host + k->at);
+        return bytes > 0 ? snprintf(text, size, " %s=%lld", k->name, (long long)bytes) : 0;
+    }
+    const double value = *(const double *)(const void *)((const char *)host + k->at);
+    const bool next = strncmp(k->name, "next", 4) == 0;
+    for (size_t i = 0; i < UNITS; i++) { /* the first of its kind */
+        if (units[i].kind == k->kind) {
+            return next && value == 0
+                       ? 0
+                       : snprintf(text, size, " %s=%.4f%s", k->name, value / units[i].factor, units[i].name);
+        }
+    }
+    return 0;
+}
+
+/* A name as it can be read again. */
+static void plain_name(const char *name, char *out)
+{
+    snprintf(out, MO_HOST_NAME, "%s", name[0] ? name : "host");
+    for (char *c = out; *c; c++) {
+        *c = *c < '!' || *c > '~' || *c == '=' || (c == out && *c == '#') ? '_' : *c;
+    }
+    if (strcmp(out, "default") == 0) {
+        *out = 'D';
+    }
+}
+
+mo_status mo_hosts_save(const char *path, const mo_hosts *hosts, mo_error *err)
+{
+    static const char head[] = "# Hosts as moraine probe found them, rank 0 first, for plans.\n";
+    mo_output *output = NULL;
+    mo_status status = mo_cachedir_make(path, err);
+    status = status == MO_OK ? mo_output_create(path, 0, &output, err) : status;
+    if (status != MO_OK) {
+        return status;
+    }
+    status = mo_output_append(output, head, sizeof head - 1, err);
+    for (int i = 0; i < hosts->count && status == MO_OK; i++) {
+        char text[1024], name[MO_HOST_NAME];
+        plain_name(hosts->host[i].name, name);
+        int used = snprintf(text, sizeof text, "%s", name);
+        for (size_t k = 0; k < KEYS; k++) {
+            used += write_key(text + used, sizeof text - (size_t)used, &keys[k], &hosts->host[i]);
+        }
+        used += snprintf(text + used, sizeof text - (size_t)used, "\n");
+        status = mo_output_append(output, text, (size_t)used, err);
+    }
+    if (status != MO_OK) {
+        mo_output_abort(output);
+        return status;
+    }
+    return mo_output_commit(output, err);
+}
+
+mo_status mo_hosts_path(char *path, size_t size, mo_error *err)
+{
+    return mo_cachedir_path("hosts.txt", path, size, err);
+}
+
+/* ---- As ranks ---- */
+
+void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
+{
+    const mo_host *first = &hosts->host[0];
+    for (int i = 0; i < hosts->count; i++) {
+        const mo_host *h = &hosts->host[i], *after = &hosts->host[(i + 1) % hosts->count];
+        /* Both ends count: what is said of a host is how far it is from rank 0, whose own end is on every way. */
+        const mo_network_wire lead = {.latency_s = fmax(h->lead.latency_s, first->lead.latency_s),
+                                      .bytes_s = fmin(h->lead.bytes_s, first->lead.bytes_s),
+                                      .message_s = fmax(h->lead.message_s, first->lead.message_s)};
+        const mo_network_wire next = {
+            .latency_s =
+                h->next_latency_s > 0 ? h->next_latency_s : fmax(h->lead.latency_s, after->lead.latency_s),
+            .bytes_s = h->next_bytes_s > 0 ? h->next_bytes_s : fmin(h->lead.bytes_s, after->lead.bytes_s),
+            .message_s = fmax(h->lead.message_s, after->lead.message_s)};
+        ranks[i] = (mo_division_rank){.ram_bytes = h->ram_bytes,
+                                      .ram_bytes_s = h->cpu_bytes_s,
+                                      .disk_bytes_s = h->disk_bytes_s,
+                                      .vram_bytes = h->vram_bytes,
+                                      .vram_bytes_s = h->gpu_bytes_s,
+                                      .lead = lead,
+                                      .next = next};
+    }
+}
