@@ -134,6 +134,33 @@ static void both_tiers_together_need_no_disk(void **state)
     }
 }
 
+/* Slots for every expert and for no one more, and tokens that drive out of RAM what was read for the device: in the end each
+ * has its place, and the disk has nothing to do. */
+static void an_exact_fit_leaves_no_slot_empty(void **state)
+{
+    (void)state;
+    setting set = tiers_of(0.7, 0);
+    while (plan_of(set.ram, set.vram).classes[0].slots + plan_of(set.ram, set.vram).classes[0].device_slots <
+           EXPERTS) {
+        set.ram += 1 << 12;
+    }
+    mo_model *model = open_model(MO_TEST_MODEL, &set);
+    mo_session *session = open_session(model, MO_KV_I16);
+    counts before = count(model);
+    assert_int_equal(before.ram.slots + before.vram.slots, EXPERTS);
+    int64_t length = 0;
+    for (; length < 400 && before.ram.filled + before.vram.filled < EXPERTS; length += 16) {
+        decode(session, length, length + 16);
+        before = count(model);
+    }
+    decode(session, length, length + 48);
+    const counts after = count(model);
+    assert_int_equal(before.ram.filled + before.vram.filled, EXPERTS);
+    assert_int_equal(after.ram.disk_bytes, before.ram.disk_bytes);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
 /* With a link so slow that the start is still sending while tokens ask for the same experts. */
 static void no_expert_lies_in_both_tiers(void **state)
 {
@@ -251,6 +278,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prompts_fill_vram_where_ram_is_tiny),
         cmocka_unit_test(prompts_leave_as_much_in_every_layer),
         cmocka_unit_test(both_tiers_together_need_no_disk),
+        cmocka_unit_test(an_exact_fit_leaves_no_slot_empty),
         cmocka_unit_test(no_expert_lies_in_both_tiers),
         cmocka_unit_test(small_copies_cross_as_planned),
         cmocka_unit_test(prediction_reads_ahead_beside_a_device),

@@ -77,7 +77,7 @@ void mo_gpu_start_close(mo_gpu_start *s)
 
 bool mo_gpu_start_leaves(const mo_gpu_start *s)
 {
-    return s->order && s->experts->admits && (!s->known || s->to_device == s->count);
+    return s->order && s->experts->admits && (!s->known || s->again || s->to_device == s->count);
 }
 
 /* ---- To the device ----------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static mo_status fill_device(mo_gpu_start *s, mo_error *err)
             status = send(s, m, b, err);
         } else if (wanted(s, b)) {
             const bool there = mo_store_has(x->store, b->layer, b->expert);
-            if (!there && !b->read) {
+            if (!there && !b->read && !s->again) {
                 b->read = mo_store_ahead(x->store, b->layer, b->expert, true) == MO_STORE_BEGUN;
                 settled = false;
             }
@@ -205,9 +205,27 @@ static void fill_ram(mo_gpu_start *s)
     }
 }
 
+/* Both have come to the end of the order, but not every slot of the device is taken. */
+static void begin_again(mo_gpu_start *s)
+{
+    int32_t slots, filled;
+    int64_t bytes;
+    mo_vram_slots(s->experts->vram, &slots, &filled, &bytes);
+    if (s->experts->admits && filled < slots) {
+        s->to_device = s->to_ram = 0;
+        s->again = true;
+    }
+}
+
 mo_status mo_gpu_start_turn(mo_gpu_start *s, mo_error *err)
 {
-    if (!s->order || (s->to_device == s->count && s->to_ram == s->count && s->under_way == 0)) {
+    if (!s->order) {
+        return MO_OK;
+    }
+    if (s->to_device == s->count && s->to_ram == s->count && s->under_way == 0) {
+        begin_again(s);
+    }
+    if (s->to_device == s->count && s->to_ram == s->count && s->under_way == 0) {
         return MO_OK;
     }
     mo_status status = look(s, err);

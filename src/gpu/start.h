@@ -1,7 +1,8 @@
 /* Start: where experts are on disk, slots in VRAM and RAM are filled beside the first steps: hottest first by what a
  * profile knows, then those of one number in every layer, so that all layers get alike. Reads wait behind those that a step
- * needs; what has arrived in RAM crosses on a stream of its own, and its place in RAM is free for the next. Used by the
- * thread that has the turn. Private to the gpu's files. */
+ * needs; what has arrived in RAM crosses on a stream of its own, and its place in RAM is free for the next. What a layer's misses
+ * drive out of RAM before that is not read again for the device's sake: slots that stay free so are filled with what RAM has
+ * then. Used by the thread that has the turn. Private to the gpu's files. */
 #ifndef MO_GPU_START_H
 #define MO_GPU_START_H
 
@@ -27,6 +28,7 @@ typedef struct mo_gpu_start {
     int32_t count;
     int32_t to_device, to_ram; /* how far each tier has come in the order */
     bool known;                /* a profile said what comes first */
+    bool again;                /* all had their turn, and slots stayed free: what RAM has may take them */
     mo_gpu_start_move moves[GPU_START_MOVES];
     int under_way; /* of them */
 } mo_gpu_start;

@@ -18,11 +18,22 @@ static int32_t landed(mo_store *s, int layer, int expert)
     return mo_store_slot_number(s, brick) >= 0 && mo_store_slot_landed(slot) ? brick : -1;
 }
 
-/* Slots that reading ahead leaves free: a layer's misses find them without waiting for it. */
+void mo_store_set_elsewhere(mo_store *s, int32_t brick, bool elsewhere)
+{
+    if (s->elsewhere[brick] != elsewhere) {
+        mo_store_class_of(s, brick)->elsewhere += elsewhere ? 1 : -1;
+        s->elsewhere[brick] = elsewhere;
+    }
+}
+
+/* Slots that reading ahead leaves free: a layer's misses find them without waiting for it. None where what is neither here nor
+ * on a device can have them all: there are no other misses. */
 static int32_t spare_slots(const mo_store *s, int size_class)
 {
-    const mo_brick_class *c = &s->bricks->classes[size_class];
-    return s->classes[size_class].slot_count < c->count ? c->used : 0;
+    const mo_brick_class *of = &s->bricks->classes[size_class];
+    const mo_store_class *c = &s->classes[size_class];
+    const int32_t free = mo_slots_free(c->slots), absent = of->count - c->elsewhere - (c->slot_count - free);
+    return absent > free ? of->used : 0;
 }
 
 bool mo_store_has(const mo_store *s, int layer, int expert)
@@ -114,7 +125,7 @@ void mo_store_yield(mo_store *s, int layer, int expert)
     const int size_class = brick >= 0 ? s->bricks->home[brick].size_class : 0;
     if (brick >= 0 && s->classes[size_class].slot_count < s->bricks->classes[size_class].count) {
         s->counters.yielded++;
-        s->elsewhere[brick] = true;
+        mo_store_set_elsewhere(s, brick, true);
         mo_store_drop(s, brick);
     }
 }
@@ -128,7 +139,7 @@ bool mo_store_take(mo_store *s, int layer, int expert, bool evict, uint8_t *part
         return false;
     }
     const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
-    s->elsewhere[brick] = false;
+    mo_store_set_elsewhere(s, brick, false);
     for (int m = 0; m < MO_STORE_MATRICES; m++) {
         parts[m] = mo_disk_data(&slot->reads[m]);
     }

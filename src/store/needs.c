@@ -154,7 +154,7 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
         *need = (mo_need){.expert = need->expert, .picks = need->picks, .brick = brick, .state = NEED_SLOT};
         mo_slots_touch(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, s->now,
                        need->picks);
-        s->elsewhere[brick] = false;
+        mo_store_set_elsewhere(s, brick, false);
         s->counters.phase[s->phase].asked++;
         if (mo_store_slot_number(s, brick) >= 0) {
             meet(s, need);

@@ -34,6 +34,7 @@ typedef struct mo_store_class {
     size_t memory_bytes;
     int64_t slot_bytes;
     int32_t lent;         /* pinned for a device to copy */
+    int32_t elsewhere;    /* bricks that a device has, as far as is known */
     const int32_t *brick; /* number in the class -> brick */
 } mo_store_class;
 
@@ -89,6 +90,8 @@ static inline void mo_store_unpin(mo_store *s, int32_t brick)
 bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency);
 /* The brick leaves its slot, and its views point nowhere. */
 void mo_store_drop(mo_store *s, int32_t brick);
+/* A device has it, as far as is known, or has it no more (exclusive.c). */
+void mo_store_set_elsewhere(mo_store *s, int32_t brick, bool elsewhere);
 
 /* ---- Its reads ---- */
 
