@@ -4,8 +4,8 @@
 
 #include "base/status.h"
 
-/* Experts in the order that are looked at together. */
-enum { LOOK_AHEAD = 64 };
+/* Experts in the order that are looked at together; and for RAM in one turn, when all had theirs. */
+enum { LOOK_AHEAD = 64, AGAIN = 256 };
 
 /* ---- The order --------------------------------------------------------------------------------- */
 
@@ -192,7 +192,8 @@ static mo_status fill_device(mo_gpu_start *s, mo_error *err)
 static void fill_ram(mo_gpu_start *s)
 {
     mo_gpu_experts *x = s->experts;
-    while (s->to_ram < s->count) {
+    const int32_t end = s->again && s->to_ram + AGAIN < s->count ? s->to_ram + AGAIN : s->count;
+    while (s->to_ram < end) {
         const mo_gpu_start_brick *b = &s->order[s->to_ram];
         if (!mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b)) {
             const mo_store_begun begun = mo_store_ahead(x->store, b->layer, b->expert, false);
@@ -205,13 +206,16 @@ static void fill_ram(mo_gpu_start *s)
     }
 }
 
-/* Both have come to the end of the order, but not every slot of the device is taken. */
+/* Both have come to the end of the order, but not every slot of the device is taken, or RAM has some for what is in neither: what
+ * was driven out meanwhile by others on their way. */
 static void begin_again(mo_gpu_start *s)
 {
-    int32_t slots, filled;
+    const mo_gpu_experts *x = s->experts;
+    int32_t slots, filled, ram_slots, ram_filled;
     int64_t bytes;
-    mo_vram_slots(s->experts->vram, &slots, &filled, &bytes);
-    if (s->experts->admits && filled < slots) {
+    mo_vram_slots(x->vram, &slots, &filled, &bytes);
+    mo_store_slots(x->store, &ram_slots, &ram_filled, &bytes);
+    if (x->admits && (filled < slots || (ram_filled < ram_slots && mo_store_absent(x->store)))) {
         s->to_device = s->to_ram = 0;
         s->again = true;
     }

@@ -28,7 +28,7 @@ typedef struct mo_gpu_start {
     int32_t count;
     int32_t to_device, to_ram; /* how far each tier has come in the order */
     bool known;                /* a profile said what comes first */
-    bool again;                /* all had their turn, and slots stayed free: what RAM has may take them */
+    bool again; /* all had their turn, and slots stayed free: what RAM has may take the device's */
     mo_gpu_start_move moves[GPU_START_MOVES];
     int under_way; /* of them */
 } mo_gpu_start;

@@ -26,14 +26,29 @@ void mo_store_set_elsewhere(mo_store *s, int32_t brick, bool elsewhere)
     }
 }
 
+/* Bricks of a size that are neither here nor on a device. */
+static int32_t absent_of(const mo_store *s, int size_class)
+{
+    const mo_store_class *c = &s->classes[size_class];
+    return s->bricks->classes[size_class].count - c->elsewhere - (c->slot_count - mo_slots_free(c->slots));
+}
+
+bool mo_store_absent(const mo_store *s)
+{
+    for (int i = 0; i < s->bricks->class_count; i++) {
+        if (absent_of(s, i) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Slots that reading ahead leaves free: a layer's misses find them without waiting for it. None where what is neither here nor
  * on a device can have them all: there are no other misses. */
 static int32_t spare_slots(const mo_store *s, int size_class)
 {
-    const mo_brick_class *of = &s->bricks->classes[size_class];
-    const mo_store_class *c = &s->classes[size_class];
-    const int32_t free = mo_slots_free(c->slots), absent = of->count - c->elsewhere - (c->slot_count - free);
-    return absent > free ? of->used : 0;
+    const bool fits = absent_of(s, size_class) <= mo_slots_free(s->classes[size_class].slots);
+    return fits ? 0 : s->bricks->classes[size_class].used;
 }
 
 bool mo_store_has(const mo_store *s, int layer, int expert)

@@ -122,6 +122,9 @@ mo_store_begun mo_store_ahead(mo_store *store, int layer, int expert, bool evict
 /* It is here, or on its way. */
 bool mo_store_has(const mo_store *store, int layer, int expert);
 
+/* Is any brick neither here nor, as far as is known, on the device? */
+bool mo_store_absent(const mo_store *store);
+
 /* What the policy is told: a profile knows the brick by so many hits, its favourite by `most`; the device computed it for
  * so many tokens of the pass. */
 void mo_store_seed(mo_store *store, int layer, int expert, uint64_t hits, uint64_t most);
