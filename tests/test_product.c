@@ -323,6 +323,20 @@ static void odd_float_rows(void **state)
     }
 }
 
+static void visit_four(const mo_kernels *k, const problem *p, const mo_weights *w)
+{
+    check(k, p, w, 0, w->rows, NULL, 4);
+}
+
+/* Float rows of which four do not fit where a kernel lays tokens out. */
+static void float_rows_beyond_the_scratch(void **state)
+{
+    (void)state;
+    problem p = make(MO_F32, 4, (int64_t)sizeof(mo_scratch) / 16 + 32, ORDINARY);
+    each_set(&p, visit_four);
+    drop(&p);
+}
+
 static void visit_ranges(const mo_kernels *k, const problem *p, const mo_weights *w)
 {
     const int64_t group = w->interleave ? w->interleave : 1;
@@ -422,10 +436,15 @@ static void fixed_fingerprints(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fixed_fingerprints), cmocka_unit_test(every_batch_size),
-        cmocka_unit_test(hostile_values),     cmocka_unit_test(long_and_short_rows),
-        cmocka_unit_test(odd_float_rows),     cmocka_unit_test(row_ranges_and_picks),
-        cmocka_unit_test(every_thread_count), cmocka_unit_test(few_tokens_along_spans),
+        cmocka_unit_test(fixed_fingerprints),
+        cmocka_unit_test(every_batch_size),
+        cmocka_unit_test(hostile_values),
+        cmocka_unit_test(long_and_short_rows),
+        cmocka_unit_test(odd_float_rows),
+        cmocka_unit_test(row_ranges_and_picks),
+        cmocka_unit_test(every_thread_count),
+        cmocka_unit_test(few_tokens_along_spans),
+        cmocka_unit_test(float_rows_beyond_the_scratch),
     };
     return cmocka_run_group_tests_name("product", tests, NULL, NULL);
 }

@@ -33,6 +33,9 @@ MO_RUNNER(TWO_STEPS)
     {                                                                                                        \
         if (mo_span_serves(MO_##TYPE)) {                                                                     \
             mo_span_rows(MO_##TYPE, job, begin, end);                                                        \
+        } else if (MO_##LAYOUT == MO_GROUPED && mo_format_has_units(MO_##TYPE) && job->count == 2 &&         \
+                   (end - begin) % MO_GROUP == 0) {                                                          \
+            mo_pair_rows(MO_##TYPE, job, begin, end);                                                        \
         } else if (MO_##LAYOUT == MO_FILED || mo_format_has_units(MO_##TYPE)) {                              \
             mo_vector_rows(MO_##TYPE, MO_##LAYOUT, job, begin, end);                                         \
         }                                                                                                    \

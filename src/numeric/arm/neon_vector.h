@@ -125,10 +125,9 @@ MO_INLINE void mo_sums_filed(mo_type type, const mo_four *f, int n, const mo_tok
 
 /* Grouped: a vector holds four codes of each of the four rows, so the sums need no tree. They start from the
  * offset's share. */
-MO_INLINE void mo_sums_grouped(mo_type type, const mo_four *f, int n, const mo_token *x, int32x4_t sum[4][2])
+MO_INLINE void mo_sums_start(mo_type type, int n, const mo_token *x, int32x4_t sum[4][2])
 {
     const mo_shape shape = mo_shape_of(type);
-    const bool apart = mo_fold_halves(shape.fold);
     MO_UNROLL
     for (int b = 0; b < shape.span; b++) {
         MO_UNROLL
@@ -137,6 +136,13 @@ MO_INLINE void mo_sums_grouped(mo_type type, const mo_four *f, int n, const mo_t
             sum[b][h] = vdupq_n_s32(mo_magic_of(type) + share);
         }
     }
+}
+
+MO_INLINE void mo_sums_grouped(mo_type type, const mo_four *f, int n, const mo_token *x, int32x4_t sum[4][2])
+{
+    const mo_shape shape = mo_shape_of(type);
+    const bool apart = mo_fold_halves(shape.fold);
+    mo_sums_start(type, n, x, sum);
     MO_UNROLL
     for (int s = 0; s < shape.steps; s++) {
         MO_UNROLL
@@ -215,6 +221,43 @@ MO_INLINE float32x4_t mo_vector_block(mo_type type, mo_layout layout, const mo_f
     return acc;
 }
 
+/* The same of two tokens, whose codes of weights are unpacked once. */
+MO_INLINE void mo_pair_block(mo_type type, const mo_four *f, const mo_head *head, const mo_token x[2],
+                             float32x4_t acc[2])
+{
+    const mo_shape shape = mo_shape_of(type);
+    const bool apart = mo_fold_halves(shape.fold);
+    MO_UNROLL
+    for (int n = 0; n < shape.values / 32 / shape.span; n++) {
+        int32x4_t sum[2][4][2];
+        mo_sums_start(type, n, &x[0], sum[0]);
+        mo_sums_start(type, n, &x[1], sum[1]);
+        MO_UNROLL
+        for (int s = 0; s < shape.steps; s++) {
+            MO_UNROLL
+            for (int i = 0; i < 4; i++) {
+                int8x16_t code[4];
+                mo_codes_of(type, MO_GROUPED, f, n, s, i, code);
+                MO_UNROLL
+                for (int k = 0; k < shape.outs; k++) {
+                    const mo_place at = mo_place_of(type, MO_GROUPED, s, k, i);
+                    MO_UNROLL
+                    for (int t = 0; t < 2; t++) {
+                        int32x4_t *to = &sum[t][at.block][apart ? at.half : 0];
+                        *to = mo_dot_lane(*to, code[k],
+                                          mo_token_codes(&x[t], shape.span * n + at.block, at.half), at.lane);
+                    }
+                }
+            }
+        }
+        MO_UNROLL
+        for (int b = 0; b < shape.span; b++) {
+            acc[0] = mo_fold_block(type, MO_GROUPED, head, shape.span * n + b, &x[0], sum[0][b], acc[0]);
+            acc[1] = mo_fold_block(type, MO_GROUPED, head, shape.span * n + b, &x[1], sum[1][b], acc[1]);
+        }
+    }
+}
+
 /* Constants of the heads of MXFP4, opaque so that the compiler keeps them in registers. */
 typedef struct mo_steady {
     uint16x8_t zero, least;
@@ -270,6 +313,61 @@ MO_INLINE void mo_store_rows(float *y, const float32x4_t *acc, int64_t rows)
     }
 }
 
+MO_INLINE void mo_token_advance(mo_type type, mo_token *x)
+{
+    const int values = mo_shape_of(type).values;
+    x->q += values;
+    x->d += values / 32;
+    x->s += values / 32;
+    x->sum += values / 32;
+    x->half_sum += values / 16;
+}
+
+/* Opaque, or all of it would be kept for both halves of a group, and not in registers. */
+MO_INLINE mo_token mo_token_opaque(mo_token x)
+{
+    __asm__("" : "+r"(x.q), "+r"(x.d), "+r"(x.s), "+r"(x.sum), "+r"(x.half_sum));
+    return x;
+}
+
+/* Grouped rows [begin, end), whole groups, of two tokens. */
+MO_INLINE void mo_pair_rows(mo_type type, const mo_neon_job *job, int64_t begin, int64_t end)
+{
+    const mo_shape shape = mo_shape_of(type);
+    const int64_t blocks = job->w->cols / shape.values;
+    const int64_t row_bytes = blocks * shape.bytes;
+    const mo_steady steady = mo_steady_make();
+    float *y[2] = {job->y, job->y + job->y_stride};
+    for (int64_t r = begin; r < end; r += MO_GROUP) {
+        mo_four f[2] = {mo_four_of(MO_GROUPED, job->w, row_bytes, r, end, 0),
+                        mo_four_of(MO_GROUPED, job->w, row_bytes, r, end, 1)};
+        mo_token x[2] = {mo_token_at(job->acts, mo_neon_token(job, 0), 0),
+                         mo_token_at(job->acts, mo_neon_token(job, 1), 0)};
+        float32x4_t acc[2][2]; /* of each half of the group, of each token */
+        acc[0][0] = acc[0][1] = acc[1][0] = acc[1][1] = vdupq_n_f32(0.0f);
+        for (int64_t b = 0; b < blocks; b++) {
+            mo_head heads[2];
+            if (shape.values != 256) {
+                mo_heads_of(type, MO_GROUPED, f, &steady, heads);
+            }
+            for (int h = 0; h < 2; h++) {
+                const mo_token own[2] = {mo_token_opaque(x[0]), mo_token_opaque(x[1])};
+                if (shape.values == 256) {
+                    heads[h] = mo_head_of(type, MO_GROUPED, &f[h]);
+                }
+                mo_pair_block(type, &f[h], &heads[h], own, acc[h]);
+                f[h] = mo_four_at(&f[h], MO_GROUP * shape.bytes);
+            }
+            mo_token_advance(type, &x[0]);
+            mo_token_advance(type, &x[1]);
+        }
+        for (int t = 0; t < 2; t++) {
+            vst1q_f32(y[t] + r, acc[0][t]);
+            vst1q_f32(y[t] + r + 4, acc[1][t]);
+        }
+    }
+}
+
 /* Rows [begin, end), all of one layout; grouped ones begin at a group. */
 MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_neon_job *job, int64_t begin,
                               int64_t end)
@@ -291,9 +389,7 @@ MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_neon_job 
             for (int64_t b = 0; b < blocks; b++) {
                 if (shape.values == 256) { /* too long to be written twice */
                     for (int h = 0; h < halves; h++) {
-                        mo_token y =
-                            x; /* opaque, or all of it would be kept for both halves, and not in registers */
-                        __asm__("" : "+r"(y.q), "+r"(y.d), "+r"(y.s), "+r"(y.sum), "+r"(y.half_sum));
+                        const mo_token y = mo_token_opaque(x);
                         const mo_head head = mo_head_of(type, layout, &f[h]);
                         acc[h] = mo_vector_block(type, layout, &f[h], &head, &y, &run[h], acc[h]);
                         f[h] = mo_four_at(&f[h], stride);
@@ -306,11 +402,7 @@ MO_INLINE void mo_vector_rows(mo_type type, mo_layout layout, const mo_neon_job 
                     f[0] = mo_four_at(&f[0], stride);
                     f[1] = mo_four_at(&f[1], stride);
                 }
-                x.q += shape.values;
-                x.d += shape.values / 32;
-                x.s += shape.values / 32;
-                x.sum += shape.values / 32;
-                x.half_sum += shape.values / 16;
+                mo_token_advance(type, &x);
             }
             mo_store_rows(job->y + t * job->y_stride + r, acc, end - r < 4 * halves ? end - r : 4 * halves);
         }
