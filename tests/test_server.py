@@ -874,6 +874,25 @@ def a_prompt_can_be_computed_before_anybody_asks():
         s.get("/health")
 
 
+def sessions_are_shared_by_the_same_settings_alone():
+    """Of another format of keys and values nothing is found on disk; where experts may be left out nothing is shared at all."""
+    talk = {"messages": [{"role": "user", "content": "Tell me a story about a fox and a hen who meet in the wood. " * 4}], "max_tokens": 2, "temperature": 0}
+    folder = tempfile.mkdtemp(dir=FOLDER)
+
+    def cached(*words, times=1):
+        with Server("--cache-dir", folder, *words) as s:
+            for _ in range(times):
+                usage = s.post("/v1/chat/completions", talk)["usage"]
+            s.stop()
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached() == 0
+    assert cached("--kv", "q8_0") == 0
+    assert cached("--skip-missing", times=2) == 0
+    assert cached() > 20
+    assert cached("--kv", "q8_0") > 20
+
+
 def resident(server):
     with open("/proc/%d/status" % server.process.pid) as f:
         return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1)) / 1024

@@ -607,6 +607,21 @@ def thoughts_have_their_field(s):
     assert "<think>" in text["content"] and "reasoning_content" not in text
 
 
+@test
+def run_says_what_the_server_says(s):
+    """The same template, the same parsers and the same way of thinking, drawn or greedy."""
+    environment = {**os.environ, "XDG_CACHE_HOME": path("cache")}
+    for model, words, more in (("pebble", HELLO[0]["content"], {"temperature": 0}), ("pebble", HELLO[0]["content"], {"temperature": 0.8, "seed": 7}),
+                               ("scripted", "say @call", {"temperature": 0, "max_tokens": 200}), ("bare", "sunny", {"temperature": 0})):
+        options = ["--temp", str(more["temperature"]), "--seed", str(more.get("seed", 1))]
+        ended = subprocess.run([PROGRAM, "run", path(model + ".gguf"), "-p", words, "-n", str(more.get("max_tokens", 24)), "--ctx", "2048", "--json", "--profile", "off", *options],
+                               env=environment, capture_output=True, text=True, timeout=60 * SLOW)
+        assert ended.returncode == 0, ended.stderr
+        found = json.loads(ended.stdout)
+        told = s.post("/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": words}], "max_tokens": 24, **more})["choices"][0]["message"]
+        assert found["text"] == (told["content"] or "") and (found.get("reasoning") or "") == told.get("reasoning_content", ""), (model, found, told)
+
+
 # ---- OpenAI: completions, responses, embeddings
 
 
