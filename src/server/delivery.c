@@ -268,7 +268,7 @@ static bool sink(void *user, const srv_event *event)
         break;
     default: take(g, job->prompt, event); break;
     }
-    if (!last) {
+    if (!last && !event->more) {
         flush(g);
     }
     const bool stay = !atomic_load(&g->gone);
@@ -277,6 +277,15 @@ static bool sink(void *user, const srv_event *event)
         complete(g);
     }
     return stay;
+}
+
+/* What was held back is sent: one wake of HTTP's thread, and of the client, for all of it. */
+static void told(void *user)
+{
+    srv_generation *g = ((struct srv_generation_job *)user)->generation;
+    pthread_mutex_lock(&g->lock);
+    flush(g);
+    pthread_mutex_unlock(&g->lock);
 }
 
 /* ---- Start ---- */
@@ -322,6 +331,7 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.routes = g->trace && prompt == 0 ? srv_trace_note : NULL;
     o.routes_user = g->trace;
     o.sink = sink;
+    o.told = told;
     o.user = &g->running[prompt];
     g->running[prompt] = (struct srv_generation_job){.generation = g, .prompt = prompt};
     pthread_mutex_lock(&g->lock);

@@ -73,6 +73,7 @@ typedef struct srv_event {
     const srv_usage *usage;    /* always there */
     const srv_timings *timings;
     const mo_error *error; /* SRV_FAILED */
+    bool more;             /* another event, or `told` of the job, follows at once */
 } srv_event;
 
 /* Returning false cancels the job: its client is gone. */
@@ -111,6 +112,7 @@ typedef struct srv_job_options {
     uint64_t client; /* jobs of one number share a client's turn; 0: this job is a client of its own */
     int64_t reasoning_budget; /* tokens of thought, after which its end is forced; 0: none; -1: any number */
     srv_sink sink;
+    void (*told)(void *user); /* after events that had `more`; NULL: none has it */
     void *user;
     mo_adapter_use adapters[SRV_ADAPTERS]; /* of the engine's model */
     int adapter_count;

@@ -25,6 +25,7 @@ struct srv_teller {
     bool busy, closing;
     bool resting; /* tokens were told just now: others wait */
     bool urgent;  /* something that waits is to be told at once */
+    bool follows; /* the thread's: what is being said is not the last of its task in the list */
 };
 
 /* ---- One message ------------------------------------------------------------------------------ */
@@ -40,6 +41,7 @@ static void call_sink(srv_teller *teller, srv_task *task, srv_event *event)
     event->job = task->id;
     event->usage = &task->usage;
     event->timings = &task->timings;
+    event->more = teller->follows;
     if (!task->options.sink(task->options.user, event) && event->kind != SRV_DONE &&
         event->kind != SRV_FAILED) {
         teller->owner.cancel(teller->owner.user, task->id);
@@ -172,6 +174,29 @@ static void say(srv_teller *teller, const srv_message *m)
     }
 }
 
+/* Says all of them; true: there were tokens. What several steps have for a client goes to him together: whoever writes waits for `told`. */
+static bool say_all(srv_teller *teller, const srv_message *list, size_t count)
+{
+    bool tokens = false;
+    for (size_t i = 0; i < count; i++) {
+        const srv_message *m = &list[i];
+        const bool last = m->saying == SRV_SAY_DONE || m->saying == SRV_SAY_FAILED; /* it closes the task */
+        void (*const told)(void *user) = m->task->options.told;
+        void *const user = m->task->options.user;
+        size_t next = told && !last ? i + 1 : count;
+        while (next < count && list[next].task != m->task) {
+            next++;
+        }
+        teller->follows = next < count;
+        tokens = tokens || m->saying == SRV_SAY_TOKEN;
+        say(teller, m);
+        if (told && !last && !teller->follows) {
+            told(user);
+        }
+    }
+    return tokens;
+}
+
 /* ---- The thread ------------------------------------------------------------------------------- */
 
 static struct timespec rest_end(void)
@@ -219,11 +244,7 @@ static void *run(void *arg)
         teller->urgent = false;
         pthread_mutex_unlock(&teller->lock);
         const struct timespec end = rest_end();
-        bool tokens = false;
-        for (size_t i = 0; i < count; i++) {
-            tokens = tokens || full[i].saying == SRV_SAY_TOKEN;
-            say(teller, &full[i]);
-        }
+        const bool tokens = say_all(teller, full, count);
         list = full;
         capacity = full_capacity;
         pthread_mutex_lock(&teller->lock);
