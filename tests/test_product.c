@@ -310,6 +310,18 @@ static void few_tokens_along_spans(void **state)
     }
 }
 
+/* Of very long rows activations are not prepared all at once. */
+static void few_tokens_and_very_long_rows(void **state)
+{
+    (void)state;
+    static const mo_type some[] = {MO_IQ1_M, MO_IQ2_XXS, MO_IQ2_XS, MO_IQ2_S, MO_IQ3_S, MO_TQ2_0};
+    for (size_t i = 0; !SANITIZED && i < sizeof some / sizeof *some; i++) {
+        problem p = make(some[i], 5, 131 * 256, ORDINARY);
+        each_set(&p, visit_few);
+        drop(&p);
+    }
+}
+
 /* Float matrices of odd lengths: the tail enters the lanes, absent elements are skipped. */
 static void odd_float_rows(void **state)
 {
@@ -445,6 +457,7 @@ int main(void)
         cmocka_unit_test(every_thread_count),
         cmocka_unit_test(few_tokens_along_spans),
         cmocka_unit_test(float_rows_beyond_the_scratch),
+        cmocka_unit_test(few_tokens_and_very_long_rows),
     };
     return cmocka_run_group_tests_name("product", tests, NULL, NULL);
 }

@@ -67,6 +67,26 @@ const uint64_t mo_grid_iq3s_both[512] = {
 #include "numeric/grids/iq3s.inc"
 };
 #undef X
+
+/* numeric/grids/signs.inc goes over the grid with SIGNS from 0 to 15. */
+#define SIGNED(f, c, j)   ((SIGNS) >> (j)&1 ? f##_MINUS(c, j) : f(c, j))
+#define SIGNED_FOUR(f, c) (uint32_t)(SIGNED(f, c, 0) | SIGNED(f, c, 1) | SIGNED(f, c, 2) | SIGNED(f, c, 3)),
+
+#define X(c) SIGNED_FOUR(EVEN, c)
+#define GRID "numeric/grids/iq3xxs.inc"
+const uint32_t mo_grid_iq3xxs_signed[16][256] = {
+#include "numeric/grids/signs.inc"
+};
+#undef GRID
+#undef X
+
+#define X(c) SIGNED_FOUR(ODD, c)
+#define GRID "numeric/grids/iq3s.inc"
+const uint32_t mo_grid_iq3s_signed[16][512] = {
+#include "numeric/grids/signs.inc"
+};
+#undef GRID
+#undef X
 #endif
 
 /* A set bit gives -1. */

@@ -17,6 +17,8 @@ extern const uint32_t mo_grid_iq3s[512];   /* 1, 3, 5, ..., 15 */
 /* The same with the negative values after each entry's, for table lookups that choose between them. */
 extern const uint64_t mo_grid_iq2xxs_both[256][2], mo_grid_iq2s_both[1024][2];
 extern const uint64_t mo_grid_iq3xxs_both[256], mo_grid_iq3s_both[512];
+/* The same with every choice of four signs, a set bit for minus, the first lowest. */
+extern const uint32_t mo_grid_iq3xxs_signed[16][256], mo_grid_iq3s_signed[16][512];
 #endif
 
 /* The signs of eight values as 1 and -1: by the byte that has a bit for each, and by the seven bits of formats whose

@@ -119,44 +119,42 @@ MO_INLINE uint8x16_t mo_small_pairs(uint64_t four)
     return vandq_u8(vshlq_u8(vqtbl1q_u8(all, vld1q_u8(spread)), vld1q_s8(right)), vdupq_n_u8(3));
 }
 
-MO_INLINE void mo_small_put_index(mo_small_row *row, uint16x8_t first, uint16x8_t second)
-{
-    vst1q_u16(row->index, first);
-    vst1q_u16(row->index + 8, second);
-    __asm__("" : "+m"(row->index)); /* or they would be taken out of the vectors one by one */
-}
-
 /* Low bytes and high bytes of 16 indices. */
-MO_INLINE void mo_small_join_index(mo_small_row *row, uint8x16_t low, uint8x16_t high)
+MO_INLINE void mo_small_join(uint16_t index[16], uint8x16_t low, uint8x16_t high)
 {
-    mo_small_put_index(row, vreinterpretq_u16_u8(vzip1q_u8(low, high)),
-                       vreinterpretq_u16_u8(vzip2q_u8(low, high)));
+    vst1q_u16(index, vreinterpretq_u16_u8(vzip1q_u8(low, high)));
+    vst1q_u16(index + 8, vreinterpretq_u16_u8(vzip2q_u8(low, high)));
 }
 
 /* Three bits of each group's index are in a word of 16 bits for each block, the first lowest. */
-MO_INLINE void mo_small_open_iq1_s(const uint8_t *block, int n, mo_small_row *row)
+MO_INLINE void mo_small_index_iq1_s(const uint8_t *block, int n, uint16_t index[16])
 {
     static const uint8_t spread[16] = {0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3};
     static const int16_t left[8] = {8, 5, 2, -1, 8, 5, 2, -1};
     const uint8x16_t low = vld1q_u8(block + 2 + 16 * n);
     const uint8x16_t words = vcombine_u8(vld1_u8(block + 34 + 8 * n), vdup_n_u8(0));
-    uint16x8_t index[2];
     MO_UNROLL
     for (int i = 0; i < 2; i++) {
         const uint8x16_t each = vqtbl1q_u8(words, vaddq_u8(vld1q_u8(spread), vdupq_n_u8((uint8_t)(4 * i))));
         const uint16x8_t high = vshlq_u16(vreinterpretq_u16_u8(each), vld1q_s16(left));
-        index[i] = vbslq_u16(vdupq_n_u16(0x0700), high, vmovl_u8(i ? vget_high_u8(low) : vget_low_u8(low)));
+        vst1q_u16(index + 8 * i,
+                  vbslq_u16(vdupq_n_u16(0x0700), high, vmovl_u8(i ? vget_high_u8(low) : vget_low_u8(low))));
     }
-    mo_small_put_index(row, index[0], index[1]);
 }
 
-MO_INLINE void mo_small_open_iq1_m(const uint8_t *block, int n, mo_small_row *row)
+/* What is added to each group of IQ1_M, 1 or -1. */
+MO_INLINE uint8x16_t mo_small_index_iq1_m(const uint8_t *block, int n, uint16_t index[16])
 {
     const uint8x16_t both = vcombine_u8(vld1_u8(block + 32 + 8 * n), vdup_n_u8(0));
     const uint8x16_t high =
         vzip1q_u8(both, vshrq_n_u8(both, 4)); /* a nibble for each group, and others above it */
-    row->groups = vorrq_u8(vtstq_u8(high, vdupq_n_u8(8)), vdupq_n_u8(1)); /* 1 or -1 */
-    mo_small_join_index(row, vld1q_u8(block + 16 * n), vandq_u8(high, vdupq_n_u8(7)));
+    mo_small_join(index, vld1q_u8(block + 16 * n), vandq_u8(high, vdupq_n_u8(7)));
+    return vorrq_u8(vtstq_u8(high, vdupq_n_u8(8)), vdupq_n_u8(1));
+}
+
+MO_INLINE void mo_small_index_iq2_s(const uint8_t *block, int n, uint16_t index[16])
+{
+    mo_small_join(index, vld1q_u8(block + 2 + 16 * n), mo_small_pairs(mo_four_load(block + 66 + 4 * n, 4)));
 }
 
 /* The words of signs and scales of a span of IQ2_XXS. */
@@ -170,20 +168,20 @@ MO_INLINE uint32x4_t mo_small_iq2_xxs_words(const uint8_t *block, int n)
 MO_INLINE void mo_small_open(mo_type type, const uint8_t *block, int n, mo_small_row *row)
 {
     switch (type) {
-    case MO_IQ1_S: mo_small_open_iq1_s(block, n, row); break;
-    case MO_IQ1_M: mo_small_open_iq1_m(block, n, row); break;
-    case MO_IQ2_XXS: row->groups = mo_small_word_signs(mo_small_iq2_xxs_words(block, n)); break;
-    case MO_IQ2_XS: break; /* indices and signs share words: both are looked up group by group */
+    case MO_IQ1_S: mo_small_index_iq1_s(block, n, row->index); break;
+    case MO_IQ1_M: row->groups = mo_small_index_iq1_m(block, n, row->index); break;
+    case MO_IQ2_XXS: row->groups = mo_small_word_signs(mo_small_iq2_xxs_words(block, n)); return;
+    case MO_IQ2_XS: return; /* indices and signs share words: both are looked up group by group */
     case MO_IQ2_S:
         row->groups = vld1q_u8(block + 34 + 16 * n);
-        mo_small_join_index(row, vld1q_u8(block + 2 + 16 * n),
-                            mo_small_pairs(mo_four_load(block + 66 + 4 * n, 4)));
+        mo_small_index_iq2_s(block, n, row->index);
         break;
     case MO_IQ3_XXS:
         row->groups = mo_small_word_signs(vreinterpretq_u32_u8(vld1q_u8(block + 66 + 16 * n)));
-        break;
-    default: row->groups = vld1q_u8(block + 74 + 16 * n); break;
+        return;
+    default: row->groups = vld1q_u8(block + 74 + 16 * n); return;
     }
+    __asm__("" : "+m"(row->index)); /* or they would be taken out of the vectors one by one */
 }
 
 /* Four indices of IQ3_S, 16 bits apart: half h of block j. */
