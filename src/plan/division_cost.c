@@ -228,15 +228,28 @@ static mo_network_wire port_of(const fan *f)
     return port;
 }
 
+/* Until the last answer has passed rank 0's port behind the others: the first comes when a rank was asked and has computed one expert. */
+static double queue_seconds(const fan *f, const mo_division_layer *l, const mo_network_wire *port,
+                            const traffic *t)
+{
+    double soonest = INFINITY, disk;
+    for (int r = 1; r < f->rank_count; r++) {
+        if (experts_of(f, l, r) > 0) {
+            soonest = fmin(soonest, expert_seconds(f, r, (double)l->expert_token_bytes / l->used, &disk));
+        }
+    }
+    return t->asked > 0 ? fmin(t->asked, 1) * (2 * port->latency_s + soonest) +
+                              (t->out / fmax(t->asked, 1) + t->back) / port->bytes_s
+                        : 0;
+}
+
 static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost *c)
 {
     const mo_network_wire port = port_of(f);
     const traffic t = count_traffic(f, l, 1);
     const double further = 2 * ASK_MESSAGES * port.message_s * fmax(0, t.asked - 1);
     const double products = layer_seconds(f, l, NOTHING), late = layer_seconds(f, l, LATENCY);
-    const double all =
-        fmax(layer_seconds(f, l, EVERYTHING),
-             t.asked > 0 ? 2 * port.latency_s * fmin(t.asked, 1) + (t.out + t.back) / port.bytes_s : 0);
+    const double all = fmax(layer_seconds(f, l, EVERYTHING), queue_seconds(f, l, &port, &t));
     double disk, most_disk = 0;
     for (int r = 0; r < f->rank_count; r++) { /* what the slowest disk adds */
         expert_seconds(f, r, (double)l->expert_token_bytes * experts_of(f, l, r) / l->experts, &disk);
