@@ -466,7 +466,8 @@ typedef struct mo_plan_hosts_report {
     mo_plan_report_host hosts[MO_PLAN_HOSTS];
 } mo_plan_hosts_report;
 
-/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md). divide: "layers", "experts", or
+/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md); "probed" are those that
+ * mo_probe_ranks_save() kept. divide: "layers", "experts", or
  * "auto" (NULL), which takes the faster. Of the options context, batch, kv and sessions count. MO_EFORMAT: err names the line of the
  * file. Any thread; the report is large. */
 MO_API mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
@@ -558,6 +559,30 @@ MO_API mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out,
 /* Keeps the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
 MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path,
                                char *saved, size_t size, mo_error *err);
+
+/* One rank of several: what it can do, and how far it is. Rates in bytes per second. */
+typedef struct mo_probe_rank {
+    char host[64];
+    int64_t ram_bytes;                    /* that it may use; ranks of one machine share what is free there */
+    double product_bytes_s, disk_bytes_s; /* as plans take them */
+    bool measured;                        /* these rates; false: modest guesses */
+    double latency_s, bytes_s;            /* a small message to rank 0, one way; large ones. Of rank 0: 0 */
+    double message_s;                     /* each further small message behind another */
+    double next_latency_s, next_bytes_s;  /* to the rank after it, from the last to rank 0 */
+} mo_probe_rank;
+
+typedef struct mo_probe_ranks_report {
+    int count;
+    mo_probe_rank ranks[MO_PLAN_HOSTS];
+} mo_probe_ranks_report;
+
+/* Measures the network between ranks. All of them call it: rank 0 gets the report, and the others return when it has closed the
+ * cluster, with a report of none. own: what mo_probe() found in this rank; NULL: what is kept here. */
+MO_API mo_status mo_probe_ranks(mo_cluster *cluster, const mo_probe_report *own, size_t own_size,
+                                mo_probe_ranks_report *out, size_t size, mo_error *err);
+/* Keeps them as a file of hosts where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+MO_API mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report_size,
+                                     const char *path, char *saved, size_t size, mo_error *err);
 
 /* The rate at which the model's threads read memory, in GB/s: measured now, over at most `bytes` of its weights, whose contents
  * do not matter. MO_EUNSUPPORTED where it is mapped. */

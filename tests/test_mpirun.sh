@@ -82,6 +82,12 @@ stopped_rank_is_named() {
     done
     ! wait $! && cat "$scratch/said" && grep -q 'moraine run: rank 1 has not been heard of' "$scratch/said"
 }
+network_is_measured() { # and plans find it
+    ranks 2 probe --network >"$scratch/said" || return 1
+    cat "$scratch/said"
+    grep -q '^ *1 .*[0-9]' "$scratch/said" && "$moraine" plan "$model" --hosts probed >"$scratch/plan" || return 1
+    grep -q 'among 2 hosts' "$scratch/plan"
+}
 wrong_use_is_said() {
     ! ranks 2 eval "$model" --tokens "$scratch/ids" --device sim 2>"$scratch/said" && cat "$scratch/said" &&
         grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
@@ -95,5 +101,6 @@ check "ranks keep their ceilings, with the logits of one" ceilings_hold
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
+check "the network between ranks is measured, and plans find it" network_is_measured
 check "what ranks cannot do is said" wrong_use_is_said
 echo "1..$number"

@@ -25,6 +25,20 @@ typedef struct work {
     mo_plan_hosts_report report;
 } work;
 
+static mo_status load_hosts(const char *file, mo_hosts *out, mo_error *err)
+{
+    char path[4096];
+    if (strcmp(file, "probed") != 0) {
+        return mo_hosts_load(file, out, err);
+    }
+    mo_status status = mo_hosts_path(path, sizeof path, err);
+    status = status == MO_OK ? mo_hosts_load(path, out, err) : status;
+    return status == MO_ENOENT
+               ? mo_fail(err, MO_ENOENT,
+                         "no hosts were measured yet; moraine probe does it when mpirun starts it on them")
+               : status;
+}
+
 static mo_status read_way(const char *divide, mo_division_way *out, mo_error *err)
 {
     static const char *const names[] = {"auto", "layers", "experts"};
@@ -155,7 +169,7 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
     mo_needs needs = {0};
     mo_division_way asked;
     const mo_kernels *kernels = NULL;
-    mo_status status = mo_hosts_load(hosts, &w->hosts, err);
+    mo_status status = load_hosts(hosts, &w->hosts, err);
     status = status == MO_OK ? read_way(how, &asked, err) : status;
     status = status == MO_OK ? mo_kernels_select(o->isa, &kernels, err) : status;
     if (status == MO_OK) {

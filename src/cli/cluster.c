@@ -27,7 +27,7 @@ int cli_cluster_rank(void)
 
 static bool can_be_divided(const char *command)
 {
-    static const char *const commands[] = {"run", "serve", "bench", "eval"};
+    static const char *const commands[] = {"run", "serve", "bench", "eval", "probe"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(command, commands[i]) == 0) {
             return true;

@@ -366,7 +366,7 @@ int cli_plan(int argc, char **argv)
         {"hosts", 0, CLI_TEXT, "FILE",
          "plan for several machines that share the model: a text file with a line for each, as in \"anna "
          "ram=64G "
-         "link=10Gbit/s latency=30us\"",
+         "link=10Gbit/s latency=30us\"; probed: those that moraine probe found under mpirun",
          &hosts, 0, 0},
         {"divide", 0, CLI_TEXT, "HOW", "with --hosts: layers, experts or auto, which takes the faster (auto)",
          &l.divide, 0, 0},

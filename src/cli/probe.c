@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "cluster.h"
 #include "commands.h"
 #include "json.h"
 #include "messages.h"
 #include "options.h"
+#include "probe_ranks.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -197,6 +199,23 @@ static int fail(const mo_error *err)
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
+/* One of several ranks: each keeps its own rates, unless a file for all of them is named. */
+static int probe_in_company(const mo_probe_options *ask, bool network, const char *output, bool keep,
+                            bool json)
+{
+    mo_probe_report report;
+    mo_error err;
+    char saved[4096];
+    if (network) {
+        return cli_probe_ranks(NULL, output, keep, json);
+    }
+    mo_status status = mo_probe(ask, &report, sizeof report, &err);
+    if (status == MO_OK && keep && !output) {
+        status = mo_probe_save(&report, sizeof report, NULL, saved, sizeof saved, &err);
+    }
+    return status == MO_OK ? cli_probe_ranks(&report, output, keep, json) : fail(&err);
+}
+
 static int probe(const mo_probe_options *ask, const char *output, bool keep, bool json)
 {
     mo_probe_report report;
@@ -225,7 +244,7 @@ static int probe(const mo_probe_options *ask, const char *output, bool keep, boo
 
 int cli_probe(int argc, char **argv)
 {
-    bool json = false, dry = false;
+    bool json = false, dry = false, network = false;
     const char *directory = NULL, *output = NULL, *device = "auto";
     int64_t threads = 0;
     const cli_option options[] = {
@@ -241,19 +260,26 @@ int cli_probe(int argc, char **argv)
         {"output", 'o', CLI_TEXT, "FILE", "keep the rates in this file (rates.json in the user's cache)",
          &output, 0, 0},
         {"dry", 0, CLI_FLAG, NULL, "keep nothing", &dry, 0, 0},
+        {"network", 0, CLI_FLAG, NULL,
+         "under mpirun: only the network between ranks; of each machine the rates that are kept there",
+         &network, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {
         .command = "probe",
         .arguments = "[MODEL]",
-        .description = "Measures how fast this machine reads memory and disk and what its GPU does, which "
-                       "takes some ten "
-                       "seconds, and keeps the rates for moraine plan. The disk is read as the engine does "
-                       "it, from MODEL if one is "
-                       "named. Other programs that run meanwhile make the rates look lower.",
+        .description =
+            "Measures how fast this machine reads memory and disk and what its GPU does, which "
+            "takes some ten "
+            "seconds, and keeps the rates for moraine plan. The disk is read as the engine does "
+            "it, from MODEL if one is "
+            "named. Other programs that run meanwhile make the rates look lower. Started by mpirun, all "
+            "ranks "
+            "are measured at once and then the network between them, for moraine plan --hosts probed.",
         .examples = "  moraine probe\n"
                     "  moraine probe --dir /data/models\n"
-                    "  moraine probe model.gguf --json\n",
+                    "  moraine probe model.gguf --json\n"
+                    "  mpirun -n 2 --host a,b moraine probe model.gguf\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .min_arguments = 0,
@@ -273,10 +299,15 @@ int cli_probe(int argc, char **argv)
         fprintf(stderr, "moraine probe: give --output or --dry, not both\n");
         return CLI_USAGE;
     }
-    if (!cli_check_writable("probe", "--output", output)) { /* before seconds of measuring */
+    if (network && !cli_cluster()) {
+        fprintf(stderr, "moraine probe: --network needs several ranks, which mpirun starts\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_rank() == 0 &&
+        !cli_check_writable("probe", "--output", output)) { /* before seconds of measuring */
         return CLI_FAILED;
     }
-    bool shown = isatty(STDERR_FILENO) == 1;
+    bool shown = isatty(STDERR_FILENO) == 1 && !cli_cluster();
     const mo_probe_options ask = {
         .size = sizeof(mo_probe_options),
         .model = model,
@@ -286,5 +317,6 @@ int cli_probe(int argc, char **argv)
         .progress = on_progress,
         .user = &shown,
     };
-    return probe(&ask, output, !dry, json);
+    return cli_cluster() ? probe_in_company(&ask, network, output, !dry, json)
+                         : probe(&ask, output, !dry, json);
 }

@@ -1,0 +1,216 @@
+#include "cluster/meter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+enum {
+    SMALL_BYTES = 64,
+    ROUNDS = 101, /* round trips, of which the middle one counts */
+    WARM_UP = 10,
+    ROW = 64, /* small messages behind each other */
+    LARGE_BYTES = 1 << 20,
+    LARGE_LEAST = 4, /* large messages, and more as long as they take less than PATIENCE_NS together */
+    LARGE_MOST = 64,
+    PATIENCE_NS = 100000000,
+};
+
+/* From rank 0: whom to measure with, or to answer. */
+typedef struct meter_order {
+    uint32_t order, what; /* MO_WIRE_ORDER */
+    int32_t peer, reserved;
+} meter_order;
+
+enum { MEASURE = 1, ANSWER, DONE };
+
+/* What the one who measures sends before each part. */
+typedef struct meter_part {
+    int32_t messages,
+        bytes; /* that come now; an answer of SMALL_BYTES follows the last. messages 0: that was all */
+} meter_part;
+
+/* ---- Two ranks ---- */
+
+static mo_status send_now(mo_link *l, int to, const void *data, size_t bytes, mo_error *err)
+{
+    const mo_status status = mo_link_send(l, to, data, bytes, err);
+    return status == MO_OK ? mo_link_flush(l, err) : status;
+}
+
+/* Sends a part and waits for the answer: *ns is what that takes, from the first message on. */
+static mo_status ask(mo_link *l, int peer, uint8_t *buffer, meter_part part, int64_t *ns, mo_error *err)
+{
+    mo_status status = send_now(l, peer, &part, sizeof part, err);
+    const int64_t began = mo_clock_ns();
+    for (int i = 0; i < part.messages && status == MO_OK; i++) {
+        status = mo_link_send(l, peer, buffer, (size_t)part.bytes, err);
+    }
+    status = status == MO_OK ? mo_link_flush(l, err) : status;
+    status = status == MO_OK ? mo_link_receive(l, peer, buffer, SMALL_BYTES, false, err) : status;
+    *ns = mo_clock_ns() - began;
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The middle of several, all of one kind. */
+static mo_status middle(mo_link *l, int peer, uint8_t *buffer, meter_part part, int rounds, int64_t *ns,
+                        mo_error *err)
+{
+    int64_t all[ROUNDS] = {0};
+    mo_status status = MO_OK;
+    for (int i = -WARM_UP; i < rounds && status == MO_OK; i++) {
+        int64_t one;
+        status = ask(l, peer, buffer, part, &one, err);
+        all[i < 0 ? 0 : i] = one;
+    }
+    qsort(all, (size_t)rounds, sizeof *all, by_size);
+    *ns = all[rounds / 2];
+    return status;
+}
+
+/* The best of a growing number of large ones: a busy network only ever makes it slower. */
+static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip, double *bytes_s,
+                       mo_error *err)
+{
+    mo_status status = MO_OK;
+    int64_t ns = 0;
+    *bytes_s = 0;
+    for (int count = LARGE_LEAST; count <= LARGE_MOST && ns < PATIENCE_NS && status == MO_OK; count *= 2) {
+        status = ask(l, peer, buffer, (meter_part){count, LARGE_BYTES}, &ns, err);
+        const int64_t alone = ns - round_trip > 1000 ? ns - round_trip : 1000;
+        const double rate = (double)count * LARGE_BYTES / ((double)alone * 1e-9);
+        *bytes_s = rate > *bytes_s ? rate : *bytes_s;
+    }
+    return status;
+}
+
+static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *out, mo_error *err)
+{
+    const meter_part end = {0, 0};
+    int64_t one = 0, row = 0;
+    *out = (mo_meter_wire){0};
+    mo_status status = middle(l, peer, buffer, (meter_part){1, SMALL_BYTES}, ROUNDS, &one, err);
+    if (status == MO_OK) {
+        status = middle(l, peer, buffer, (meter_part){ROW, SMALL_BYTES}, 5, &row, err);
+    }
+    if (status == MO_OK) {
+        status = large(l, peer, buffer, one, &out->bytes_s, err);
+    }
+    if (status == MO_OK) {
+        status = send_now(l, peer, &end, sizeof end, err);
+    }
+    out->latency_s = (double)one * 0.5e-9;
+    out->message_s = row > one ? (double)(row - one) * 1e-9 / (ROW - 1) : 0;
+    return status;
+}
+
+static mo_status answer(mo_link *l, int peer, uint8_t *buffer, mo_error *err)
+{
+    for (;;) {
+        meter_part part;
+        mo_status status = mo_link_receive(l, peer, &part, sizeof part, true, err);
+        if (status != MO_OK || part.messages == 0) {
+            return status;
+        }
+        if (part.messages < 0 || part.messages > LARGE_MOST || part.bytes < 1 || part.bytes > LARGE_BYTES) {
+            return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%d messages of %d bytes)", peer,
+                           part.messages, part.bytes);
+        }
+        for (int i = 0; i < part.messages && status == MO_OK; i++) {
+            status = mo_link_receive(l, peer, buffer, (size_t)part.bytes, false, err);
+        }
+        status = status == MO_OK ? send_now(l, peer, buffer, SMALL_BYTES, err) : status;
+        if (status != MO_OK) {
+            return status;
+        }
+    }
+}
+
+/* ---- All ranks ---- */
+
+static mo_status order(mo_link *l, int rank, uint32_t what, int peer, mo_error *err)
+{
+    const meter_order o = {.order = MO_WIRE_ORDER, .what = what, .peer = peer};
+    return send_now(l, rank, &o, sizeof o, err);
+}
+
+static mo_status lead(mo_link *l, uint8_t *buffer, mo_meter_wire *to, mo_meter_wire *next, mo_error *err)
+{
+    const int ranks = mo_link_ranks(l);
+    mo_status status = MO_OK;
+    for (int r = 1; r < ranks && status == MO_OK; r++) {
+        status = order(l, r, ANSWER, 0, err);
+        status = status == MO_OK ? measure(l, r, buffer, &to[r], err) : status;
+    }
+    for (int r = 1; r + 1 < ranks && status == MO_OK; r++) {
+        status = order(l, r + 1, ANSWER, r, err);
+        status = status == MO_OK ? order(l, r, MEASURE, r + 1, err) : status;
+        status = status == MO_OK ? mo_link_receive(l, r, &next[r], sizeof next[r], false, err) : status;
+    }
+    for (int r = 1; r < ranks && status == MO_OK; r++) {
+        status = order(l, r, DONE, 0, err);
+    }
+    if (status == MO_OK && ranks > 1) {
+        next[0] = to[1];
+        next[ranks - 1] = to[ranks - 1];
+    }
+    return status;
+}
+
+mo_status mo_meter_lead(mo_link *l, mo_meter_wire *to, mo_meter_wire *next, mo_error *err)
+{
+    uint8_t *buffer = calloc(1, LARGE_BYTES);
+    if (!buffer) {
+        return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
+    }
+    memset(to, 0, sizeof *to * (size_t)mo_link_ranks(l));
+    memset(next, 0, sizeof *next * (size_t)mo_link_ranks(l));
+    const mo_status status = lead(l, buffer, to, next, err);
+    free(buffer);
+    return status;
+}
+
+static mo_status follow(mo_link *l, uint8_t *buffer, mo_error *err)
+{
+    for (;;) {
+        meter_order o;
+        mo_meter_wire wire;
+        mo_status status = mo_link_receive(l, 0, &o, sizeof o, true, err);
+        if (status != MO_OK || (o.order == MO_WIRE_ORDER && o.what == DONE)) {
+            return status;
+        }
+        if (o.order != MO_WIRE_ORDER || (o.what != MEASURE && o.what != ANSWER) || o.peer < 0 ||
+            o.peer >= mo_link_ranks(l) || o.peer == mo_link_rank(l)) {
+            return mo_fail(err, MO_EFORMAT,
+                           "rank 0 sends what nobody knows (%u); install the same version everywhere",
+                           o.what);
+        }
+        if (o.what == MEASURE) {
+            status = measure(l, o.peer, buffer, &wire, err);
+            status = status == MO_OK ? send_now(l, 0, &wire, sizeof wire, err) : status;
+        } else {
+            status = answer(l, o.peer, buffer, err);
+        }
+        if (status != MO_OK) {
+            return status;
+        }
+    }
+}
+
+mo_status mo_meter_follow(mo_link *l, mo_error *err)
+{
+    uint8_t *buffer = calloc(1, LARGE_BYTES);
+    if (!buffer) {
+        return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
+    }
+    const mo_status status = follow(l, buffer, err);
+    free(buffer);
+    return status;
+}
