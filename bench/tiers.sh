@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tiers.sh [BUILD] [DIRECTORY]: models larger than the RAM they are given, on this machine: decode speed at ceilings, beside
+# tiers.sh [BUILD] [DIRECTORY] [CASE...]: models larger than the RAM they are given, on this machine: decode speed at ceilings, beside
 # what the disk allows. Models of true shape are made in DIRECTORY (about 15 GB, kept for next time). Where a memory cgroup
-# can be made, every run is inside one with the same limit.
+# can be made, every run is inside one with the same limit. Cases are qwen3-30b, qwen3-next and dense; without any, all.
 #
 # The bound of a ceiling is serial: output + sum over layers of (core + max(expert compute, missing bytes / disk rate)),
 # with the compute times of the whole model in RAM, split by the bytes read, and the disk rate of `moraine probe`.
@@ -19,7 +19,7 @@ inside() { # LIMIT in GiB, command...: in a memory cgroup, if one can be made
     shift
     if mkdir -p "$v1/moraine-bench" 2>/dev/null && echo "$limit" >"$v1/moraine-bench/memory.limit_in_bytes" 2>/dev/null; then
         group=$v1/moraine-bench/tasks
-    elif mkdir -p "$v2/moraine-bench" 2>/dev/null && echo "$limit" >"$v2/moraine-bench/memory.max" 2>/dev/null; then
+    elif [ -e "$v2/cgroup.controllers" ] && mkdir -p "$v2/moraine-bench" 2>/dev/null && echo "$limit" >"$v2/moraine-bench/memory.max" 2>/dev/null; then
         group=$v2/moraine-bench/cgroup.procs
     else
         echo "(no memory cgroup can be made here)" >&2
@@ -52,9 +52,20 @@ routed() { # PATH, ceilings in GiB...
     done
 }
 
-routed "$(model qwen3-30b-a3b 12)" 3 2
-routed "$(model qwen3-next-80b-a3b 12)" 6 5
-dense=$directory/llama-3-8b-q8_0.gguf
-[ -f "$dense" ] || "$moraine" synth llama-3-8b --type q8_0 -o "$dense" >&2
-probe "$dense" | awk '{printf "llama-3-8b Q8_0 streamed, disk %.2f GB/s\n", $1 / 1e9}'
-"$moraine" bench "$dense" --ctx 512 --ram 5G --prefill 0 --decode 8 --rounds 2 --profile off --io direct
+qwen3-30b() { routed "$(model qwen3-30b-a3b 12)" 3 2; }
+qwen3-next() { routed "$(model qwen3-next-80b-a3b 12)" 6 5; }
+dense() {
+    local path=$directory/llama-3-8b-q8_0.gguf
+    [ -f "$path" ] || "$moraine" synth llama-3-8b --type q8_0 -o "$path" >&2
+    probe "$path" | awk '{printf "llama-3-8b Q8_0 streamed, disk %.2f GB/s\n", $1 / 1e9}'
+    "$moraine" bench "$path" --ctx 512 --ram 5G --prefill 0 --decode 8 --rounds 2 --profile off --io direct
+}
+
+cases=("${@:3}")
+[ ${#cases[@]} -gt 0 ] || cases=(qwen3-30b qwen3-next dense)
+for name in "${cases[@]}"; do
+    case $name in
+    qwen3-30b | qwen3-next | dense) "$name" ;;
+    *) echo "tiers.sh: there are the cases qwen3-30b, qwen3-next and dense, not $name" >&2; exit 2 ;;
+    esac
+done
