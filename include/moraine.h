@@ -143,7 +143,7 @@ typedef enum mo_postfetch_mode {
 
 typedef struct mo_model_options {
     size_t size;
-    int threads;     /* 0: one per usable core; no result depends on it */
+    int threads; /* 0: one per usable core, or fewer where a probe found those faster; no result depends on it */
     const char *isa; /* instruction set, as listed by mo_isa_name(); NULL or "auto": the best */
     int64_t context; /* most positions of a session; 0: what the model was made for, at most 8192 */
     int64_t batch;   /* most tokens of one step; 0: chosen by the plan */

@@ -523,7 +523,7 @@ typedef struct mo_probe_device_report {
 } mo_probe_device_report;
 
 typedef struct mo_probe_report {
-    int threads;           /* of the last measurement of memory */
+    int threads;           /* with which products are fastest: all, unless fewer are clearly better */
     int64_t ram_bytes;     /* what a process may still have */
     double ram_bytes_s;    /* the best of the memory measurements */
     double disk_bytes_s;   /* reads of 1 MiB as the engine makes them */

@@ -936,6 +936,7 @@ static void probe_measures(void **state)
     }
     const mo_rates rates = mo_probe_rates(&report);
     assert_true(rates.measured && rates.ram_bytes_s > 0 && rates.disk_bytes_s > 0 && rates.threads == 2);
+    assert_int_equal(rates.cores, 2);
     assert_true(report.product_bytes_s > 0 && rates.compute_share > 0 && rates.compute_share <= 1);
     assert_true(report.slot_bytes_s > 0 && rates.slot_share > 0 && rates.slot_share <= 1);
     /* A token is more than its products. */

@@ -161,6 +161,27 @@ static void an_exact_fit_leaves_no_slot_empty(void **state)
     mo_model_close(model);
 }
 
+/* By the cost model, whichever ceiling rises, from nothing to everything: the model that is built in. Another arrangement has to be
+ * better by 2 % to be taken. */
+static void no_ceiling_that_rises_costs_speed(void **state)
+{
+    (void)state;
+    enum { STEPS = 16 };
+    const mo_plan_report whole = plan_of((int64_t)64 << 20, (int64_t)64 << 20);
+    const int64_t vram = whole.device.least_bytes, ram = whole.least_bytes;
+    double before[STEPS + 1] = {0};
+    for (int i = 0; i <= STEPS; i++) {
+        double left = 0;
+        for (int j = 0; j <= STEPS; j++) {
+            const double now = plan_of(ram + (whole.whole_bytes - ram) * j / STEPS,
+                                       vram + (whole.device.whole_bytes - vram) * i / STEPS)
+                                   .tokens_per_second;
+            assert_true(now >= 0.98 * left && now >= 0.98 * before[j]);
+            left = before[j] = now;
+        }
+    }
+}
+
 /* With a link so slow that the start is still sending while tokens ask for the same experts. */
 static void no_expert_lies_in_both_tiers(void **state)
 {
@@ -279,6 +300,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prompts_leave_as_much_in_every_layer),
         cmocka_unit_test(both_tiers_together_need_no_disk),
         cmocka_unit_test(an_exact_fit_leaves_no_slot_empty),
+        cmocka_unit_test(no_ceiling_that_rises_costs_speed),
         cmocka_unit_test(no_expert_lies_in_both_tiers),
         cmocka_unit_test(small_copies_cross_as_planned),
         cmocka_unit_test(prediction_reads_ahead_beside_a_device),

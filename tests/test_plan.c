@@ -634,6 +634,7 @@ static void rates_round_trip(void **state)
     const mo_rates r = {.ram_bytes = 24 * GIB + 1,
                         .vram_bytes = 3,
                         .threads = 2,
+                        .cores = 8,
                         .ram_bytes_s = 54.25e9,
                         .compute_share = 0.75,
                         .disk_bytes_s = 4.5e9,
@@ -654,6 +655,10 @@ static void rates_round_trip(void **state)
     assert_int_equal(back.ram_bytes, r.ram_bytes);
     assert_int_equal(back.vram_bytes, 3);
     assert_int_equal(back.threads, 2);
+    assert_int_equal(mo_rates_threads(&back, 8), 2);
+    assert_int_equal(mo_rates_threads(&back, 6), 6); /* of another number of cores nobody knows */
+    back.threads = 0;
+    assert_int_equal(mo_rates_threads(&back, 8), 8);
     assert_true(back.ram_bytes_s == r.ram_bytes_s && back.compute_share == 0.75 &&
                 back.disk_bytes_s == 4.5e9);
     assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2 && back.measured);

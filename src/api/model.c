@@ -8,6 +8,7 @@
 #include "api/settings.h"
 #include "base/growing.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/mapped.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
@@ -363,9 +364,10 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
                               mo_error *err)
 {
     mo_means means = {0};
-    mo_status status = mo_pool_create(o->threads, &m->pool, err);
+    mo_status status = mo_model_find_means(o, &means, err);
     if (status == MO_OK) {
-        status = mo_model_find_means(o, &means, err);
+        const int cores = mo_machine_cores_usable(""), fewer = mo_rates_threads(&means.rates, cores);
+        status = mo_pool_create(o->threads ? o->threads : fewer < cores ? fewer : 0, &m->pool, err);
     }
     if (status == MO_OK) {
         status = divide(m, path, o, &means, kernels, err);

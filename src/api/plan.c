@@ -215,7 +215,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
     /* Here as many threads as the pool will have. */
     const int cores = ask->machine   ? means->rates.threads
                       : ask->threads ? ask->threads
-                                     : mo_machine_cores_usable("");
+                                     : mo_rates_threads(&means->rates, mo_machine_cores_usable(""));
     *needs = (mo_needs_options){.kv = ask->kv,
                                 .batch = ask->batch,
                                 .context = ask->context,

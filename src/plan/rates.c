@@ -37,6 +37,7 @@ static const struct field {
     {"ram_bytes", KIND_SIZE, offsetof(mo_rates, ram_bytes), 0, SIZE_MOST, false},
     {"vram_bytes", KIND_SIZE, offsetof(mo_rates, vram_bytes), 0, SIZE_MOST, false},
     {"threads", KIND_COUNT, offsetof(mo_rates, threads), 0, 65536, false},
+    {"cores", KIND_COUNT, offsetof(mo_rates, cores), 0, 65536, false},
     {"ram_bytes_s", KIND_REAL, offsetof(mo_rates, ram_bytes_s), 0, RATE_MOST, true},
     {"compute_share", KIND_REAL, offsetof(mo_rates, compute_share), 0, 1, true},
     {"slot_share", KIND_REAL, offsetof(mo_rates, slot_share), 0, 1, false},

@@ -9,6 +9,7 @@ typedef struct mo_rates {
     int64_t ram_bytes;  /* that a process may use, a reserve not yet taken off; 0: not known */
     int64_t vram_bytes; /* of the device that a process may use, a reserve not yet taken off; 0: no device */
     int threads;        /* that compute; 0: not known */
+    int cores;          /* that could be used when that was measured; 0: not known */
     double ram_bytes_s; /* read rate of those threads together */
     double compute_share; /* of that rate which products reach, 0..1 */
     double slot_share;    /* the same of experts that stay as the file has them; 0: as compute_share */
@@ -39,6 +40,13 @@ static inline double mo_rates_slots(const mo_rates *r)
     const double share =
         r->slot_share > 0 && r->slot_share < r->compute_share ? r->slot_share : r->compute_share;
     return r->ram_bytes_s * share;
+}
+
+/* How many threads compute where nobody says: one per core that can be used, or fewer where those were found faster with just so
+ * many cores. */
+static inline int mo_rates_threads(const mo_rates *r, int cores)
+{
+    return r->cores == cores && r->threads > 0 && r->threads < cores ? r->threads : cores;
 }
 
 /* Bytes a second over the link, of something that crosses in so many copies. Small ones keep it less busy. */

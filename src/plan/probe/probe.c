@@ -25,7 +25,9 @@
 /* Of a token's time that goes into products, at least: the rest is attention, norms, choices, and threads that wait for each
  * other. */
 #define TOKEN_SHARE 0.9
-#define COPY_MOST   1e-3 /* seconds; what takes longer is no link, but a machine that others have */
+#define FEWER_PAY                                                                                            \
+    1.05 /* prompts are better off with all, so fewer threads must be so much faster with one token */
+#define COPY_MOST 1e-3 /* seconds; what takes longer is no link, but a machine that others have */
 /* A layer's misses: eight experts of three matrices. */
 #define ENGINE_IN_FLIGHT 24
 #define ENGINE_BLOCK     ((int64_t)1 << 20)
@@ -111,19 +113,26 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     return MO_OK;
 }
 
-static mo_status measure_products(mo_probe_report *r, int threads, const uint8_t *memory, int64_t bytes,
-                                  mo_error *err)
+/* Takes the rates of so many threads where they are the first, or clearly faster. */
+static mo_status measure_products(mo_probe_report *r, int threads, bool first, const uint8_t *memory,
+                                  int64_t bytes, mo_error *err)
 {
     mo_pool *pool;
+    double product, slot;
     mo_status status = mo_pool_create(threads, &pool, err);
     if (status) {
         return status;
     }
-    status = mo_probe_product(pool, true, memory, bytes, &r->product_bytes_s, err);
+    status = mo_probe_product(pool, true, memory, bytes, &product, err);
     if (!status) {
-        status = mo_probe_product(pool, false, memory, bytes, &r->slot_bytes_s, err);
+        status = mo_probe_product(pool, false, memory, bytes, &slot, err);
     }
     mo_pool_destroy(pool);
+    if (!status && (first || product > FEWER_PAY * r->product_bytes_s)) {
+        r->threads = threads;
+        r->product_bytes_s = product;
+        r->slot_bytes_s = slot;
+    }
     return status;
 }
 
@@ -150,8 +159,11 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
     if (!status) {
         status = next(p, "products", err);
     }
-    if (!status) {
-        status = measure_products(r, counts[count - 1], memory, bytes, err);
+    /* All of them, and where nobody says how many, fewer: of cores that share what they compute with, half may do. */
+    for (int i = count - 1; i >= 0 && i > count - 4 && !status; i--) {
+        if (i == count - 1 || p->options->threads == 0) {
+            status = measure_products(r, counts[i], i == count - 1, memory, bytes, err);
+        }
     }
     mo_host_free_huge(memory, (size_t)bytes);
     for (int i = 0; i < r->memory_count / 2; i++) { /* told in rising order */
@@ -383,6 +395,7 @@ mo_rates mo_probe_rates(const mo_probe_report *report)
     mo_rates rates = mo_rates_default();
     rates.ram_bytes = report->ram_bytes;
     rates.threads = report->threads;
+    rates.cores = report->memory_count > 0 ? report->memory[report->memory_count - 1].threads : 0;
     rates.ram_bytes_s = report->ram_bytes_s;
     rates.disk_bytes_s = report->disk_bytes_s;
     if (report->product_bytes_s > 0 && report->ram_bytes_s > 0) {
