@@ -141,6 +141,9 @@ typedef enum mo_postfetch_mode {
 
 #define MO_DEVICES_MAX 8 /* most devices that share a model */
 
+/* How ranks share a model: each has a run of layers; or rank 0 has all but the routed experts, of which every rank has some. */
+typedef enum mo_divide { MO_DIVIDE_AUTO, MO_DIVIDE_LAYERS, MO_DIVIDE_EXPERTS } mo_divide;
+
 typedef struct mo_model_options {
     size_t size;
     int threads; /* 0: one per usable core, or fewer where a probe found those faster; no result depends on it */
@@ -208,12 +211,13 @@ typedef struct mo_model_options {
      * is then not what the same text has elsewhere: saved states are refused where it is another. */
     mo_precision prompt_precision;
 
-    /* The ranks that share the model's layers, of which this is rank 0 (mo_cluster_open()); it outlives the model, and has one at a
+    /* The ranks that share the model, of which this is rank 0 (mo_cluster_open()); it outlives the model, and has one at a
      * time. NULL, or a cluster of one rank: all of it is here. */
     struct mo_cluster *cluster;
 
     int64_t
         vram_each[MO_DEVICES_MAX]; /* ceilings of several devices, in their order; 0: vram_bytes for each */
+    mo_divide divide;              /* with a `cluster`; 0: layers */
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);
@@ -263,7 +267,7 @@ MO_API int mo_model_layer_experts(const mo_model *model, int layer);
 
 /* ---- Several machines ------------------------------------------------------------------------- */
 
-/* The ranks of a run: processes that mpirun started, each with the model file and a run of its layers. Rank 0 leads: it opens models with
+/* The ranks of a run: processes that mpirun started, each with the model file and a part of it: a run of layers, or experts. Rank 0 leads: it opens models with
  * `cluster` set and uses them as always, with the same results; the others follow. What passes between ranks is not encrypted. */
 typedef struct mo_cluster mo_cluster;
 

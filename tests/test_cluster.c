@@ -1,4 +1,4 @@
-/* Models whose layers are divided among ranks, which are threads here, connected by queues: the same bits as with one rank, whatever
+/* Models whose layers or experts are divided among ranks, which are threads here, connected by queues: the same bits as with one rank, whatever
  * sessions do; messages that are lost, late or truncated in turn; ranks that are not there, or have something else. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,6 +18,7 @@ enum { RANKS_MAX = 4, LIMIT = 1 << 14, DEPTH = 4, DECODED = 6 };
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 static mo_error err;
+static mo_divide way = MO_DIVIDE_LAYERS; /* of the test at hand */
 
 typedef void (*fault_fn)(void *user, int from, int to, uint64_t number, mo_loopback_fault *fault);
 
@@ -61,6 +62,7 @@ static mo_model_options usual(void)
     o.learning.profile = "off";
     o.context = 128;
     o.batch = 32;
+    o.divide = way;
     return o;
 }
 
@@ -204,11 +206,11 @@ static void logits_are_those_of_one_rank(void **state)
             continue;
         }
         const size_t bytes = sizeof(float) * (size_t)((ORACLE_TOKENS + DECODED) * o->vocab);
-        const int layers = layers_of(o->path);
+        const int most = way == MO_DIVIDE_LAYERS ? layers_of(o->path) : RANKS_MAX;
         mo_model *alone = open_on(NULL, o->path);
         float *want = logits_of(alone, o, 0);
         mo_model_close(alone);
-        for (int ranks = 1; ranks <= RANKS_MAX && ranks <= layers; ranks++) {
+        for (int ranks = 1; ranks <= RANKS_MAX && ranks <= most; ranks++) {
             run r;
             start(&r, ranks, o->path, PATIENT, NONE, NULL, NULL);
             mo_model *m = open_on(&r, o->path);
@@ -404,7 +406,9 @@ static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool
     mo_status status = mo_model_open(o->path, &options, &m, &err);
     if (status == MO_OK) {
         s = open_session(m);
-        const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = 40};
+        /* Experts are asked for in every layer: few steps have many messages. */
+        const int64_t count = way == MO_DIVIDE_LAYERS ? 40 : 6;
+        const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = count};
         status = mo_session_feed(&f, &err);
     }
     if (status == MO_OK) {
@@ -506,6 +510,66 @@ static void other_files_are_refused(void **state)
     finish(&r, NONE);
 }
 
+/* ---- Experts ---- */
+
+static void with_experts(void (*test)(void **))
+{
+    way = MO_DIVIDE_EXPERTS;
+    test(NULL);
+    way = MO_DIVIDE_LAYERS;
+}
+
+static void experts_give_the_logits_of_one_rank(void **state)
+{
+    (void)state;
+    with_experts(logits_are_those_of_one_rank);
+}
+
+static void experts_serve_sessions_of_every_kind(void **state)
+{
+    (void)state;
+    with_experts(sessions_are_those_of_one_rank);
+    with_experts(saved_sessions_fit_any_number_of_ranks);
+}
+
+static void experts_bear_late_messages(void **state)
+{
+    (void)state;
+    with_experts(late_messages_change_nothing);
+}
+
+static void experts_bear_truncated_messages(void **state)
+{
+    (void)state;
+    with_experts(truncated_messages_end_the_run);
+}
+
+static void experts_bear_lost_messages(void **state)
+{
+    (void)state;
+    with_experts(lost_messages_end_the_run);
+}
+
+static void experts_need_all_ranks_and_the_same_file(void **state)
+{
+    (void)state;
+    with_experts(a_rank_that_is_not_there_is_named);
+    with_experts(other_files_are_refused);
+}
+
+/* A model without experts has nothing that could be divided so. */
+static void models_without_experts_are_refused(void **state)
+{
+    (void)state;
+    const oracle *o = named("llama31");
+    run r;
+    way = MO_DIVIDE_EXPERTS;
+    start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+    check_refused(&r, o->path, "no experts that could be divided");
+    finish(&r, NONE);
+    way = MO_DIVIDE_LAYERS;
+}
+
 /* ---- Who has what ---- */
 
 static void check_division(const mo_division_rank *ranks, int count, const int *want)
@@ -553,6 +617,13 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_not_there_is_named),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(layers_go_where_there_is_memory_and_speed),
+        cmocka_unit_test(experts_give_the_logits_of_one_rank),
+        cmocka_unit_test(experts_serve_sessions_of_every_kind),
+        cmocka_unit_test(experts_bear_late_messages),
+        cmocka_unit_test(experts_bear_truncated_messages),
+        cmocka_unit_test(experts_bear_lost_messages),
+        cmocka_unit_test(experts_need_all_ranks_and_the_same_file),
+        cmocka_unit_test(models_without_experts_are_refused),
     };
     model_count = oracle_read(models);
     const int failed = cmocka_run_group_tests(tests, folder_make, folder_remove);

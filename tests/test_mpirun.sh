@@ -20,20 +20,26 @@ ranks() { # N, command...
     timeout 120 mpirun --oversubscribe --bind-to none -n "$n" "$moraine" "$@"
 }
 
-logits_are_the_same() { # N
+logits_are_the_same() { # N, layers or experts
     seq 5 64 >"$scratch/ids"
     [ -e "$scratch/one" ] || "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/one" --threads 1 || return 1
-    ranks "$1" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide layers --threads 1 || return 1
+    ranks "$1" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide "$2" --threads 1 || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
 }
-ceilings_hold() { # experts come from disk in every rank
+ceilings_hold() { # layers or experts: these come from disk in every rank
     local most
-    ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --batch 32 --ram 38M || return 1
+    ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide "$1" --threads 1 --batch 32 --ram 38M || return 1
     cmp "$scratch/one" "$scratch/several" || return 1
-    ranks 2 bench "$model" --prefill 32 --decode 8 --rounds 1 --threads 1 --batch 32 --ram 38M >"$scratch/speeds" || return 1
+    ranks 2 bench "$model" --prefill 32 --decode 8 --rounds 1 --divide "$1" --threads 1 --batch 32 --ram 38M >"$scratch/speeds" || return 1
     cat "$scratch/speeds"
     most=$(sed -n 's/^resident *\([0-9]*\).* MiB: .*/\1/p' "$scratch/speeds")
     grep -q '^tiers *ceiling 38.0 MiB' "$scratch/speeds" && [ "$most" -lt 38 ]
+}
+small_rank_0() { # others have the experts for which it has no memory
+    timeout 120 mpirun --oversubscribe --bind-to none \
+        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 37M : \
+        -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
+    cmp "$scratch/one" "$scratch/several"
 }
 answers_are_the_same() {
     "$moraine" run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 >"$scratch/alone" || return 1
@@ -95,9 +101,12 @@ wrong_use_is_said() {
     ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said"
 }
 
-check "two ranks give the logits of one" logits_are_the_same 2
-check "three ranks give the logits of one" logits_are_the_same 3
-check "ranks keep their ceilings, with the logits of one" ceilings_hold
+check "two ranks give the logits of one" logits_are_the_same 2 layers
+check "three ranks give the logits of one" logits_are_the_same 3 layers
+check "three ranks that share experts give the logits of one" logits_are_the_same 3 experts
+check "ranks keep their ceilings, with the logits of one" ceilings_hold layers
+check "ranks that share experts keep theirs" ceilings_hold experts
+check "experts go where there is memory, with the logits of one rank" small_rank_0
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named

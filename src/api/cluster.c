@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/dividing.h"
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
-#include "plan/division.h"
 
 /* ---- Life ---- */
 
@@ -117,6 +117,8 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         what = "`vram_bytes`";
     } else if (o->map) {
         what = "`map`";
+    } else if (o->skip_missing && o->divide == MO_DIVIDE_EXPERTS) {
+        what = "`skip_missing`";
     } else if (o->adapter_count || o->adapter_bytes) {
         what = "`adapters`";
     } else if (l->hot_cache.file) {
@@ -245,59 +247,49 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
     return first;
 }
 
-/* Bytes of every layer, with its part of the sessions. */
-static void weigh_layers(const mo_plan_model *m, mo_division_layer *out)
-{
-    for (int i = 0; i < m->layers; i++) {
-        const mo_plan_layer *l = &m->layer[i];
-        const mo_plan_class *experts = l->size_class >= 0 ? &m->classes[l->size_class] : NULL;
-        const int64_t all = experts ? experts->bytes * m->experts : 0;
-        const int64_t used = experts ? experts->bytes * (experts->used ? experts->used : m->used) : 0;
-        out[i] = (mo_division_layer){.bytes = l->resident + all + m->kv_bytes / m->layers,
-                                     .token_bytes = l->resident + used + 1};
-    }
-}
-
-static mo_status divide_layers(mo_cluster *c, const char *path, const mo_needs_options *asked,
-                               const mo_wire_hello *all, mo_error *err)
+/* Who has what: c->first, and rank 0's part of the needs. */
+static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hello *all,
+                              mo_needs_options *asked, mo_error *err)
 {
     const int ranks = mo_link_ranks(c->link);
     mo_needs whole;
+    mo_dividing d = {0};
     mo_status status = mo_needs_of(path, asked, &whole, err);
     if (status != MO_OK) {
         return status;
     }
-    const mo_plan_model *m = &whole.model;
-    mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
+    status = mo_dividing_of(&whole, &d, err);
     mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
-    if (!layers || !machines) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for dividing the layers");
-    } else {
-        const int64_t ends = m->core_bytes - m->dense_bytes + (m->tied ? m->table_bytes : 0);
-        weigh_layers(m, layers);
-        for (int r = 0; r < ranks; r++) {
-            machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
-                                             .other_bytes = m->work_bytes + m->other_bytes +
-                                                            MO_NEEDS_RANK_BYTES + (r ? 0 : ends),
-                                             .ram_bytes_s = all[r].ram_bytes_s,
-                                             .disk_bytes_s = all[r].disk_bytes_s};
-        }
-        status = mo_division_make(layers, m->layers, machines, ranks, c->first, err);
+    if (status == MO_OK && !machines) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     }
-    free(layers);
+    for (int r = 0; r < ranks && status == MO_OK; r++) {
+        machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
+                                         .other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes),
+                                         .ram_bytes_s = all[r].ram_bytes_s,
+                                         .disk_bytes_s = all[r].disk_bytes_s};
+    }
+    if (status == MO_OK && c->way == MO_DIVIDE_EXPERTS) {
+        status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, c->first, err);
+        asked->range = (mo_layer_range){0, d.model.count};
+        asked->experts = (mo_expert_range){.divided = true, .first = 0, .end = c->first[1]};
+    } else if (status == MO_OK) {
+        status = mo_division_make(d.layers, d.model.count, machines, ranks, c->first, err);
+        asked->range = (mo_layer_range){0, c->first[1]};
+    }
     free(machines);
+    mo_dividing_drop(&d);
     mo_needs_drop(&whole);
     return status;
 }
 
 /* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step: unless somebody says otherwise
  * few enough that a prompt passes in pieces, at which all ranks work at once. */
-static mo_status decide_sizes(const mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
-                              mo_needs_options *needs, mo_error *err)
+static mo_status decide_sizes(const char *path, mo_model_options *o, mo_means *means, mo_needs_options *needs,
+                              mo_error *err)
 {
     mo_placed placed;
     enum { PIECE = 256 };
-    needs->range = (mo_layer_range){0, c->first[1]};
     needs->batch = needs->batch ? needs->batch : PIECE;
     const mo_status status = mo_placed_make(path, needs, means, &placed, err);
     if (status == MO_OK) {
@@ -310,16 +302,33 @@ static mo_status decide_sizes(const mo_cluster *c, const char *path, mo_model_op
 
 static int64_t part_of(int64_t bytes, const mo_cluster *c, int rank)
 {
+    if (c->way == MO_DIVIDE_EXPERTS) {
+        return rank ? 0 : bytes;
+    }
     const int layers = c->first[mo_link_ranks(c->link)], own = c->first[rank + 1] - c->first[rank];
     return (int64_t)((double)bytes * own / layers);
 }
 
-static mo_status send_shares(mo_cluster *c, const mo_model_options *o, mo_error *err)
+/* Sessions are rank 0's where experts are divided: the others' working memory is for a step, whatever was before it. */
+static mo_wire_share share_of_experts(const mo_cluster *c, const mo_model_options *o, int layers, int rank)
+{
+    return (mo_wire_share){.count = layers,
+                           .kv = (int32_t)o->kv,
+                           .sessions = 1,
+                           .first_expert = c->first[rank],
+                           .expert_count = c->first[rank + 1] - c->first[rank],
+                           .context = 1,
+                           .batch = o->batch};
+}
+
+static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layers, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int r = 1; r < mo_link_ranks(c->link) && status == MO_OK; r++) {
         mo_wire_share share = {0};
-        if (o) {
+        if (o && c->way == MO_DIVIDE_EXPERTS) {
+            share = share_of_experts(c, o, layers, r);
+        } else if (o) {
             share = (mo_wire_share){.first = c->first[r],
                                     .count = c->first[r + 1] - c->first[r],
                                     .kv = (int32_t)o->kv,
@@ -340,7 +349,9 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, mo_error 
 static void tell_division(const mo_cluster *c)
 {
     for (int r = 0; r < mo_link_ranks(c->link); r++) {
-        mo_log(MO_LOG_INFO, "cluster", "rank %d has layers %d to %d", r, c->first[r], c->first[r + 1] - 1);
+        const bool some = c->first[r + 1] > c->first[r];
+        mo_log(MO_LOG_INFO, "cluster", some ? "rank %d has %s %d to %d" : "rank %d has no %s", r,
+               c->way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->first[r], c->first[r + 1] - 1);
     }
 }
 
@@ -353,21 +364,22 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
     mo_cluster_share_ram(c, means);
+    c->way = o->divide == MO_DIVIDE_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
     mo_status status = gather(c, path, means, all, err);
     if (status == MO_OK) {
-        status = divide_layers(c, path, needs, all, err);
+        status = divide_model(c, path, all, needs, err);
     }
     if (status == MO_OK) {
-        status = decide_sizes(c, path, o, means, needs, err);
+        status = decide_sizes(path, o, means, needs, err);
     }
     free(all);
     if (status == MO_OK) {
-        status = send_shares(c, o, err);
+        status = send_shares(c, o, needs->range.count, err);
         o->kept_bytes = needs->kept_bytes = part_of(o->kept_bytes, c, 0);
         tell_division(c);
     } else if (c->told) {
         mo_error ignored;
-        send_shares(c, NULL, &ignored);
+        send_shares(c, NULL, 0, &ignored);
         c->told = false;
     }
     return status;
@@ -392,16 +404,27 @@ static mo_status receive_answers(mo_cluster *c, mo_error *err)
     return status;
 }
 
-mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, mo_error *err)
+static void close_all(mo_cluster *c)
 {
     mo_error ignored;
+    if (c->way == MO_DIVIDE_EXPERTS) {
+        mo_experts_close(c->link);
+    } else {
+        send_head(c, MO_WIRE_CLOSE, &ignored);
+    }
+}
+
+mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, mo_experts_leader **asker,
+                          mo_error *err)
+{
     mo_status status = receive_answers(c, err);
     c->told = false;
     if (status == MO_OK) {
-        status = mo_leader_open(c->link, engine, c->first, leader, err);
+        status = c->way == MO_DIVIDE_EXPERTS ? mo_experts_lead(c->link, engine, c->first, asker, err)
+                                             : mo_leader_open(c->link, engine, c->first, leader, err);
     }
     if (status != MO_OK) {
-        send_head(c, MO_WIRE_CLOSE, &ignored);
+        close_all(c);
     }
     return status;
 }
@@ -411,7 +434,7 @@ void mo_cluster_give_up(mo_cluster *c)
     mo_error ignored;
     if (c->told) {
         receive_answers(c, &ignored);
-        send_head(c, MO_WIRE_CLOSE, &ignored);
+        close_all(c);
         c->told = false;
     }
 }

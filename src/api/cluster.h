@@ -5,8 +5,10 @@
 #include "api/means.h"
 #include "api/needs.h"
 #include "api/open.h"
+#include "cluster/experts.h"
 #include "cluster/leader.h"
 #include "net/mpi.h"
+#include "plan/division.h"
 
 struct mo_cluster {
     mo_mpi *mpi; /* NULL: the transports are somebody else's */
@@ -14,8 +16,9 @@ struct mo_cluster {
     int local_ranks;  /* on this machine */
     atomic_bool used; /* a model is open on it */
     /* Of the model that is being opened: */
-    bool told;  /* others wait for their shares */
-    int *first; /* [ranks + 1] the layers of every rank */
+    bool told; /* others wait for their shares */
+    mo_divide way;
+    int *first; /* [ranks + 1] the layers of every rank, or the experts */
 };
 
 /* On transports that are there, for ranks of one process. */
@@ -30,13 +33,17 @@ void mo_cluster_share_ram(const mo_cluster *cluster, mo_means *means);
 void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_means *means, mo_status status,
                       const mo_error *why, mo_wire_hello *out);
 
-/* Rank 0, before it loads: hears of all ranks, decides which layers each has, and tells them. o gets the batch and the context that
- * all have, means a ceiling that ranks on this machine share, needs the range of this rank. Afterwards mo_cluster_join() or
+/* Rank 0, before it loads: hears of all ranks, decides which layers or experts each has, and tells them. o gets the batch and the context that
+ * all have, means a ceiling that ranks on this machine share, needs the part of this rank. Afterwards mo_cluster_join() or
  * mo_cluster_give_up() is called. */
 mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o, mo_means *means,
                             mo_needs_options *needs, mo_error *err);
-/* When its part is open: waits for the others, and leads them from then on. */
-mo_status mo_cluster_join(mo_cluster *cluster, mo_engine *engine, mo_leader **leader, mo_error *err);
+/* The part of it that is about experts, of which a layer has so many: where every rank's begin, first[ranks + 1]. */
+mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
+                                    const mo_division_rank *machines, int ranks, int *first, mo_error *err);
+/* When its part is open: waits for the others, and leads them from then on: one of the two is there afterwards. */
+mo_status mo_cluster_join(mo_cluster *cluster, mo_engine *engine, mo_leader **leader,
+                          mo_experts_leader **asker, mo_error *err);
 /* It is not opened, or is closed: the others wait for the next one. */
 void mo_cluster_give_up(mo_cluster *cluster);
 

@@ -4,6 +4,7 @@
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
+#include "cluster/experts.h"
 #include "cluster/follower.h"
 
 typedef struct follow {
@@ -41,13 +42,17 @@ static mo_status say_hello(const follow *f, mo_error *err)
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }
 
-/* Opens this rank's layers, says what came of it and serves until rank 0 closes the model. */
+/* Opens this rank's layers or experts, says what came of it and serves until rank 0 closes the model. */
 static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *err)
 {
     mo_link *link = f->cluster->link;
     mo_model *model = NULL;
     mo_error why = {0};
     mo_wire_result result = {.rank = mo_link_rank(link)};
+    const mo_expert_range experts = {.divided = share->expert_count > 0,
+                                     .first = share->first_expert,
+                                     .end = share->first_expert + share->expert_count,
+                                     .alone = share->expert_count > 0};
     mo_model_options o = f->options;
     o.kv = (mo_kv_type)share->kv;
     o.sessions = share->sessions;
@@ -55,17 +60,20 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     o.batch = share->batch;
     o.positions = share->positions;
     o.kept_bytes = share->kept_bytes;
+    o.no_prediction |= experts.divided; /* that is for who has the routers */
     o.all_logits = false;
     o.progress = on_load;
     o.user = f;
-    result.status =
-        (int32_t)mo_model_open_part(f->path, &o, (mo_layer_range){share->first, share->count}, &model, &why);
+    result.status = (int32_t)mo_model_open_part(f->path, &o, (mo_layer_range){share->first, share->count},
+                                                experts, &model, &why);
     snprintf(result.detail, sizeof result.detail, "%.*s", MO_WIRE_TEXT - 1, why.detail);
     mo_status status = mo_link_send(link, 0, &result, sizeof result, err);
     if (status == MO_OK) {
         status = mo_link_flush(link, err);
     }
-    if (status == MO_OK && model) {
+    if (status == MO_OK && experts.divided) {
+        status = mo_experts_follow(link, model ? model->engine : NULL, err);
+    } else if (status == MO_OK && model) {
         status = mo_follower_run(link, model->engine, err);
     } else if (status == MO_OK) {
         mo_wire_head head;

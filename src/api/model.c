@@ -48,7 +48,8 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
                                   .kv = o->kv,
                                   .io = o->io,
                                   .postfetch = o->postfetch,
-                                  .prompt_precision = o->prompt_precision};
+                                  .prompt_precision = o->prompt_precision,
+                                  .divide = o->divide};
     const mo_learning_options *learning = &o->learning;
     mo_status status = mo_settings_check(&settings, err);
     if (status == MO_OK) {
@@ -92,7 +93,9 @@ static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, c
                               .adapter_count = o->adapter_count,
                               .adapter_bytes = o->adapter_bytes,
                               .precision = means->precision,
-                              .range = m->range};
+                              .range = m->range,
+                              .experts = m->experts,
+                              .peers = m->cluster ? mo_cluster_ranks(m->cluster) - 1 : 1};
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
@@ -342,11 +345,10 @@ mo_status mo_model_find_means(const mo_model_options *o, mo_means *means, mo_err
                          means, err);
 }
 
-/* A model of several ranks: others get their layers, and this one what is left of the range, the batch and the context. */
+/* A model of several ranks: others get their layers or experts, and this one what is left, the batch and the context. */
 static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_means *means,
                         const mo_kernels *kernels, mo_error *err)
 {
-    mo_needs_options needs = needs_of(m, o, kernels, means);
     if (!o->cluster || mo_cluster_ranks(o->cluster) < 2) {
         return MO_OK;
     }
@@ -354,8 +356,10 @@ static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_m
         return mo_fail(err, MO_EUNSUPPORTED, "ranks share one model at a time; close the other one first");
     }
     m->cluster = o->cluster;
+    mo_needs_options needs = needs_of(m, o, kernels, means);
     const mo_status status = mo_cluster_divide(o->cluster, path, o, means, &needs, err);
     m->range = needs.range;
+    m->experts = needs.experts;
     return status;
 }
 
@@ -407,7 +411,7 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
 }
 
 static mo_status open_model(const char *path, const mo_model_options *options, mo_layer_range range,
-                            mo_model **out, mo_error *err)
+                            mo_expert_range experts, mo_model **out, mo_error *err)
 {
     mo_model_options o = defaults;
     const mo_kernels *kernels = NULL;
@@ -433,6 +437,7 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
     m->range = range;
     const char *profile = o.learning.profile;
     m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
+    m->experts = experts;
     pthread_mutex_init(&m->profile_lock, NULL);
     sigset_t before;
     if (o.map) {
@@ -446,7 +451,7 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
         status = open_text(m, o.chat_template, err);
     }
     if (status == MO_OK && m->cluster) {
-        status = mo_cluster_join(m->cluster, m->engine, &m->leader, err);
+        status = mo_cluster_join(m->cluster, m->engine, &m->leader, &m->asker, err);
     }
     if (status != MO_OK) {
         mo_model_close(m);
@@ -459,19 +464,20 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    return open_model(path, options, (mo_layer_range){0}, out, err);
+    return open_model(path, options, (mo_layer_range){0}, (mo_expert_range){0}, out, err);
 }
 
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
-                             mo_model **out, mo_error *err)
+                             mo_expert_range experts, mo_model **out, mo_error *err)
 {
-    return open_model(path, options, range, out, err);
+    return open_model(path, options, range, experts, out, err);
 }
 
 void mo_model_close(mo_model *model)
 {
     if (model) {
         mo_leader_close(model->leader);
+        mo_experts_leave(model->asker);
         if (model->cluster) {
             mo_cluster_give_up(model->cluster);
             atomic_store(&model->cluster->used, false);

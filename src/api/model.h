@@ -31,8 +31,10 @@ struct mo_model {
     pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
     mo_layer_range range;                     /* the layers that are here; count 0: all */
-    mo_cluster *cluster;                      /* whose ranks have the other layers; NULL: all are here */
-    mo_leader *leader;                        /* of them */
+    mo_expert_range experts;                  /* and of their experts those that are */
+    mo_cluster *cluster;                      /* whose ranks have the rest; NULL: all is here */
+    mo_leader *leader;                        /* of the ranks with other layers, */
+    mo_experts_leader *asker;                 /* or of those with other experts */
     mo_adapter_use adapters[MO_ADAPTERS_MAX]; /* that were opened with it, as new sessions have them */
     int adapter_count;
     mo_reports *reports;
@@ -57,9 +59,9 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
 mo_status mo_model_open_templates(mo_model *model, const char *given, mo_error *err);
 void mo_model_close_templates(mo_model *model);
 
-/* Opens some of a file's layers, without what is about text, for a rank that follows (cluster.c). */
+/* Opens a part of a model, without what is about text, for a rank that follows (follow.c). */
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
-                             mo_model **out, mo_error *err);
+                             mo_expert_range experts, mo_model **out, mo_error *err);
 /* What there is to plan with, by these options. */
 mo_status mo_model_find_means(const mo_model_options *options, mo_means *out, mo_error *err);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "cluster/experts.h"
 #include "engine/engine.h"
 #include "engine/session.h"
 #include "gpu/adapters.h"
@@ -35,14 +36,17 @@ static int64_t group_bytes(const mo_weights *w)
     return mo_gpu_matrix_bytes(w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols));
 }
 
-static void count_classes(const mo_bricks *bricks, mo_plan_model *out)
+static void count_classes(const mo_model_spec *f, const mo_bricks *bricks, mo_plan_model *out)
 {
+    const mo_expert_range *r = &f->experts;
     for (int i = 0; i < bricks->class_count; i++) {
         const mo_brick_class *c = &bricks->classes[i];
+        const double share = r->divided ? (double)(r->end - r->first) / out->experts : 1.0;
         out->classes[i] = (mo_plan_class){.bytes = c->bytes / c->count,
                                           .slot_bytes = c->slot_bytes,
                                           .bricks = c->count,
-                                          .used_per_token = (double)c->used * c->layers,
+                                          .used_per_token = r->divided ? share * out->used * c->layers
+                                                                       : (double)c->used * c->layers,
                                           .used = c->used};
     }
     out->class_count = bricks->class_count;
@@ -119,9 +123,12 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     out->device_map_bytes = needs.map;
 }
 
-/* Of a rank among several: what is sent, twice. */
+/* Of a rank among several: what is sent, twice; or what is asked of experts. */
 static int64_t message_bytes(const mo_model_spec *f, const mo_needs_options *o, int64_t batch)
 {
+    if (o->experts.divided) {
+        return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
+    }
     return o->range.count ? mo_plan_times(8 * batch, f->width + 1) : 0;
 }
 
@@ -136,7 +143,7 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
     const int64_t blocks = mo_state_pool_bytes(f, &there);
     return (mo_plan_batch){
         .batch = batch,
-        .kv_bytes = mo_state_pool_bytes(f, &here),
+        .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here), /* sessions are with the core */
         .work_bytes =
             mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
                         mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
@@ -207,7 +214,7 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
             m->used = l->moe.used > m->used ? l->moe.used : m->used;
         }
     }
-    count_classes(bricks, m);
+    count_classes(f, bricks, m);
     count_experts(bricks, out, &interleaved);
     count_layers(f, bricks, out);
     m->kept_bytes = o->kept_bytes;
@@ -273,8 +280,10 @@ static mo_status check_sessions(const mo_needs_options *o, const mo_plan_model *
 
 mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_needs *out, mo_error *err)
 {
-    const mo_load_options describe = {
-        .describe = true, .interleave = options->interleave, .range = options->range};
+    const mo_load_options describe = {.describe = true,
+                                      .interleave = options->interleave,
+                                      .range = options->range,
+                                      .experts = options->experts};
     mo_checkpoint *model = NULL;
     mo_bricks *bricks = NULL;
     *out = (mo_needs){0};

@@ -29,6 +29,8 @@ typedef struct mo_needs_options {
     int64_t adapter_bytes;       /* for more of them */
     mo_precision_rule precision; /* of a device's batches */
     mo_layer_range range;        /* these layers alone */
+    mo_expert_range experts;     /* of their experts these alone */
+    int peers;                   /* where experts are divided: ranks that this one talks to */
 } mo_needs_options;
 
 typedef struct mo_needs {

@@ -263,6 +263,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
                                      .leave_layer = o->map ? NULL : leave,
                                      .context = m->context,
                                      .range = o->needs.range,
+                                     .experts = o->needs.experts,
                                      .pool = o->pool,
                                      .progress = o->progress,
                                      .user = o->user};

@@ -92,5 +92,9 @@ mo_status mo_settings_check(const mo_settings *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "`prompt_precision` must be exact or bf16, not number %d",
                        (int)s->prompt_precision);
     }
+    if (!within((int)s->divide, MO_DIVIDE_EXPERTS)) {
+        return mo_fail(err, MO_EINVAL, "`divide` must be auto, layers or experts, not number %d",
+                       (int)s->divide);
+    }
     return check_sizes(s, err);
 }

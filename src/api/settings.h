@@ -16,6 +16,7 @@ typedef struct mo_settings {
     mo_io io;
     mo_postfetch_mode postfetch;
     mo_precision prompt_precision;
+    mo_divide divide;
 } mo_settings;
 
 /* MO_EINVAL names the first that makes no sense. Any thread. */

@@ -107,11 +107,16 @@ bool cli_cluster_follows(const char *command, const char *name, const cli_loadin
     return true;
 }
 
-bool cli_cluster_divide(const char *command, const char *how)
+bool cli_cluster_divide(const char *command, const char *how, mo_divide *out)
 {
-    if (!how || strcmp(how, "layers") == 0 || strcmp(how, "auto") == 0) {
-        return true;
+    static const char *const ways[] = {
+        [MO_DIVIDE_AUTO] = "auto", [MO_DIVIDE_LAYERS] = "layers", [MO_DIVIDE_EXPERTS] = "experts"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (strcmp(how ? how : "auto", ways[i]) == 0) {
+            *out = (mo_divide)i;
+            return true;
+        }
     }
-    fprintf(stderr, "moraine %s: --divide is layers or auto, not %s\n", command, how);
+    fprintf(stderr, "moraine %s: --divide is layers, experts or auto, not %s\n", command, how);
     return false;
 }

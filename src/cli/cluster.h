@@ -21,7 +21,7 @@ int cli_cluster_rank(void);
 /* True in every rank but 0: it has followed to the end, and *code says how. name: the model's, as the command line has it. */
 bool cli_cluster_follows(const char *command, const char *name, const cli_loading *loading, int *code);
 
-/* Checks --divide. False after saying what is wrong. */
-bool cli_cluster_divide(const char *command, const char *how);
+/* Reads --divide. False after saying what is wrong. */
+bool cli_cluster_divide(const char *command, const char *how, mo_divide *out);
 
 #endif

@@ -270,7 +270,7 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->sessions = (int)l->sessions;
     out->map = l->map;
     out->cluster = cli_cluster_rank() == 0 ? cli_cluster() : NULL;
-    if (!cli_cluster_divide(command, l->divide) || !set_tiers(command, l, out) ||
+    if (!cli_cluster_divide(command, l->divide, &out->divide) || !set_tiers(command, l, out) ||
         !cli_loading_kv(command, l, &out->kv) || !cli_loading_precision(command, l, &out->prompt_precision) ||
         !cli_loading_device(command, l, &out->device, &out->vram_bytes, out->vram_each, &out->postfetch)) {
         return false;

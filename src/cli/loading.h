@@ -161,8 +161,8 @@ typedef struct cli_loading {
         {"divide",                                                                                           \
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
-         "layers|auto",                                                                                      \
-         "started by mpirun: how the ranks share the model; layers: each has a run of them (auto)",          \
+         "layers|experts|auto",                                                                              \
+         "started by mpirun: each rank has a run of layers, or experts of all of them (auto)",               \
          &(l).divide,                                                                                        \
          0,                                                                                                  \
          0},                                                                                                 \

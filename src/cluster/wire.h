@@ -8,7 +8,7 @@
 #include "moraine.h"
 
 enum {
-    MO_WIRE_PROTOCOL = 1,
+    MO_WIRE_PROTOCOL = 2,
     MO_WIRE_ORDER = 0x01020304,
     MO_WIRE_TEXT = 512,
     MO_WIRE_SLICES = 256,
@@ -83,6 +83,7 @@ typedef struct mo_wire_hello {
 /* What a rank is to have of a model. count 0: nothing, the model is not opened. */
 typedef struct mo_wire_share {
     int32_t first, count, kv, sessions;
+    int32_t first_expert, expert_count; /* these alone, of all layers; 0: whole layers */
     int64_t context, batch, positions, kept_bytes;
 } mo_wire_share;
 

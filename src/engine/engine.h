@@ -8,6 +8,7 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
+#include "engine/elsewhere.h"
 #include "engine/relay.h"
 #include "engine/split.h"
 #include "engine/workspace.h"
@@ -49,6 +50,8 @@ typedef struct mo_engine {
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
     const mo_relay
         *relay; /* the ranks that have further layers; set before the first session. NULL: all are here */
+    const mo_elsewhere
+        *elsewhere; /* the ranks that have further experts; set before the first step. NULL: all are here */
     atomic_ullong layers_run; /* by the CPU; any thread may look whether something moves */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;

@@ -122,6 +122,18 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static mo_phase merging(mo_forward *forward)
+{
+    return (mo_phase){merge, forward, forward->tokens, 1,
+                      forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS};
+}
+
+/* Does the last round merge? Not where outputs of other ranks are waited for, or another rank waits for these. */
+static bool merges(const mo_forward *forward)
+{
+    return !forward->experts_only && !(forward->layer->routed && forward->engine->elsewhere);
+}
+
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
 void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count)
@@ -217,15 +229,15 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     }
     phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1, part};
     count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
-    const mo_phase merging = {merge, forward, forward->tokens, 1, part};
+    const mo_phase at_last = merging(forward);
     const bool apart = last && forward->engine->timed; /* it has a time of its own */
     if (last && !apart) {
-        phases[count++] = merging;
+        phases[count++] = at_last;
     }
     mo_forward_run(forward, phases, count);
     if (apart) {
         const int64_t began = mo_clock_ns();
-        mo_forward_run(forward, &merging, 1);
+        mo_forward_run(forward, &at_last, 1);
         forward->merge_ns = mo_clock_ns() - began;
     }
 }
@@ -239,7 +251,7 @@ static int list_needs(mo_forward *forward)
     int count = 0;
     for (int e = 0; e < moe->experts; e++) {
         const int32_t picks = w->first[e + 1] - w->first[e];
-        if (picks > 0) {
+        if (picks > 0 && mo_spec_has_expert(forward->spec, e)) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
     }
@@ -339,11 +351,13 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         if (status != MO_OK) {
             break;
         }
-        if (first && !wait) { /* the layer's own reads are asked for: the disk may look ahead behind them */
+        if (first && !wait &&
+            !forward
+                 ->experts_only) { /* the layer's own reads are asked for: the disk may look ahead behind them */
             mo_forward_guess(forward);
         }
         mo_forward_begin_round(forward);
-        if (first) {
+        if (first && !forward->experts_only) {
             add_side(forward);
         }
         const bool some = add_ready(forward, count, &left) || (first && forward->side_count > 0);
@@ -353,10 +367,16 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         }
         if (!wait) {
             const int64_t started = tick(&watch);
-            mo_forward_run_round(forward, left == 0);
+            mo_forward_run_round(forward, left == 0 && merges(forward));
             watch.computing += tick(&watch) - started;
             release_done(forward, count);
             first = false;
+            if (forward->experts_only) { /* another rank sees that this one gets on */
+                atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
+            }
+        } else if (forward->side_task.fn) { /* others need not wait for this rank's disk */
+            forward->side_task.fn(forward->side_task.ctx);
+            forward->side_task = (mo_side_task){0};
         }
     }
     mo_store_leave(tiers->store);
@@ -382,6 +402,68 @@ static void feed_beside(mo_forward *forward)
     mo_forward_run_round(forward, true);
 }
 
+/* Everything is in RAM: one round. */
+static void feed_resident(mo_forward *forward)
+{
+    const mo_layer *l = forward->layer;
+    stopwatch watch = {.on = l->routed && forward->engine->timed};
+    watch.began = watch.landed = tick(&watch); /* nothing is read */
+    mo_forward_begin_round(forward);
+    mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
+    for (int e = 0; l->routed && e < l->moe.experts; e++) {
+        if (mo_spec_has_expert(forward->spec, e)) {
+            add_in(forward, e);
+            add_down(forward, e);
+            tally(forward, counts, e, MO_FOUND_HOT);
+        }
+    }
+    if (!forward->experts_only) {
+        add_side(forward);
+    }
+    mo_forward_run_round(forward, merges(forward));
+    watch.computing = tick(&watch) - watch.began;
+    tally_times(forward, counts, &watch);
+}
+
+/* What is here of the layer. */
+static mo_status feed_here(mo_forward *forward, mo_error *err)
+{
+    if (forward->layer->routed && forward->engine->tiers && forward->engine->tiers->store) {
+        return feed_stored(forward, err);
+    }
+    feed_resident(forward);
+    return MO_OK;
+}
+
+/* The same while other ranks compute their experts, and the merge when all outputs are there. */
+static mo_status feed_divided(mo_forward *forward, mo_error *err)
+{
+    const mo_elsewhere *others = forward->engine->elsewhere;
+    mo_error theirs = {0};
+    mo_status status = others->begin(others->owner, forward, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    status = feed_here(forward, err);
+    const mo_status ended = others->end(others->owner, forward, &theirs);
+    if (status == MO_OK && ended != MO_OK) {
+        *err = theirs;
+        status = ended;
+    }
+    if (status == MO_OK) {
+        const mo_phase at_last = merging(forward);
+        mo_forward_run(forward, &at_last, 1);
+    }
+    return status;
+}
+
+mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->first[moe->experts], moe->width);
+    return feed_here(forward, err);
+}
+
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
 {
     const mo_layer *l = forward->layer;
@@ -394,22 +476,6 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
         const int64_t began = forward->engine->timed ? mo_clock_ns() : 0;
         sort_by_expert(forward);
         forward->worklist_ns = forward->engine->timed ? mo_clock_ns() - began : 0;
-        if (forward->engine->tiers && forward->engine->tiers->store) {
-            return feed_stored(forward, err);
-        }
     }
-    stopwatch watch = {.on = l->routed && forward->engine->timed};
-    watch.began = watch.landed = tick(&watch); /* nothing is read */
-    mo_forward_begin_round(forward);
-    mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
-    for (int e = 0; l->routed && e < l->moe.experts; e++) {
-        add_in(forward, e);
-        add_down(forward, e);
-        tally(forward, counts, e, MO_FOUND_HOT);
-    }
-    add_side(forward);
-    mo_forward_run_round(forward, true);
-    watch.computing = tick(&watch) - watch.began;
-    tally_times(forward, counts, &watch);
-    return MO_OK;
+    return l->routed && forward->engine->elsewhere ? feed_divided(forward, err) : feed_here(forward, err);
 }

@@ -41,6 +41,7 @@ typedef struct mo_forward {
     int64_t worklist_ns;    /* until the rows were sorted by expert, */
     int64_t merge_ns;       /* and what the merge took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
+    bool experts_only;      /* for another rank, which has the rest of the layer and merges */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;
@@ -92,6 +93,9 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);
 /* Sorts the chosen experts' tokens (after mo_forward_route has run) and computes the feed-forward part: gate and
  * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
+
+/* The routed experts alone, for who has forward->in, w->first and w->by_expert and sets experts_only: their outputs are rows of w->down. */
+mo_status mo_forward_experts(mo_forward *forward, mo_error *err);
 
 /* The step's first token of a slice. */
 static inline int64_t mo_forward_first(const mo_forward *forward, int64_t slice)

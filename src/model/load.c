@@ -424,7 +424,29 @@ static bool at_an_end(const loader *l, const mo_binding *w)
     return !w->moe && at >= (uintptr_t)f && at < (uintptr_t)(f + 1);
 }
 
-/* Leaves of the description's bindings those of the layers that are here. */
+/* Leaves of the experts' matrices those that are here, and of all others none where experts are alone. Vectors of experts stay. False:
+ * nothing of the binding is left. */
+static bool cut_experts(mo_binding *w, const mo_expert_range *r)
+{
+    if (!r->divided || !w->moe) {
+        return !r->divided || !r->alone;
+    }
+    if (w->vector) {
+        return true;
+    }
+    const int64_t at = ((uint8_t *)w->matrix - (uint8_t *)w->moe->bricks) / (int64_t)sizeof(mo_brick);
+    const int64_t before = r->first > at ? r->first - at : 0;
+    const int64_t end = r->end - at < w->count ? r->end - at : w->count;
+    if (end <= before) {
+        return false;
+    }
+    w->matrix = mo_binding_matrix(w, before);
+    w->first += before * w->stride;
+    w->count = end - before;
+    return true;
+}
+
+/* Leaves of the description's bindings those of the layers and experts that are here. */
 static mo_status cut(loader *l, mo_error *err)
 {
     mo_model_spec *f = &l->model->spec;
@@ -432,20 +454,22 @@ static mo_status cut(loader *l, mo_error *err)
     const int count = r.count ? r.count : f->layer_count - r.first;
     f->all_layers = f->layers;
     f->all_count = f->layer_count;
+    f->experts = l->options->experts;
     if (r.first < 0 || count < 1 || count > f->layer_count - r.first) {
         return mo_fail(err, MO_EINVAL, "%s: layers %d to %d are not all there: it has %d", l->model->path,
                        r.first, r.first + count - 1, f->layer_count);
     }
     size_t kept = 0;
     for (size_t n = 0; n < l->binder.count; n++) {
-        const mo_binding *w = &l->binder.bindings[n];
+        mo_binding *w = &l->binder.bindings[n];
         const int layer = layer_of(l, w);
-        if (layer >= 0 ? layer >= r.first && layer < r.first + count : r.first == 0 || !at_an_end(l, w)) {
+        if ((layer >= 0 ? layer >= r.first && layer < r.first + count : r.first == 0 || !at_an_end(l, w)) &&
+            cut_experts(w, &f->experts)) {
             l->binder.bindings[kept++] = *w;
         }
     }
     l->binder.count = kept;
-    if (r.first > 0) {
+    if (r.first > 0 || f->experts.alone) {
         f->tied = false;
         f->embed.rows = f->output.w.rows = 0;
     }

@@ -25,7 +25,8 @@ typedef struct mo_load_options {
                                 matrices whose rows are gathered are loaded all the same. NULL: none */
     int64_t
         context; /* positions of a session, which decide between factors for short and for long texts; 0: short */
-    mo_layer_range range; /* these layers alone are here; the embedding and the output with the first */
+    mo_layer_range range;    /* these layers alone are here; the embedding and the output with the first */
+    mo_expert_range experts; /* of their routed experts these alone */
     bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
                          read; matrices say how their rows would be interleaved */
     mo_pool *pool; /* reads and rearranges on all threads; not kept. NULL: on the calling thread */

@@ -174,6 +174,13 @@ typedef struct mo_layer {
     const float *out_scale;                               /* [1] times the whole stream at the end, or NULL */
 } mo_layer;
 
+/* Of every layer's routed experts, those that are here. */
+typedef struct mo_expert_range {
+    bool divided;   /* false: all are */
+    int first, end; /* those from `first` to end - 1; none is allowed */
+    bool alone;     /* nothing else of the model is here */
+} mo_expert_range;
+
 /* A whole model. */
 typedef struct mo_model_spec {
     int layer_count;
@@ -193,7 +200,14 @@ typedef struct mo_model_spec {
      * where the first is. */
     int first_layer, all_count;
     const mo_layer *all_layers;
+    mo_expert_range experts; /* of the others there are descriptions alone */
 } mo_model_spec;
+
+/* Are the weights of this expert of any layer here? */
+static inline bool mo_spec_has_expert(const mo_model_spec *spec, int expert)
+{
+    return !spec->experts.divided || (expert >= spec->experts.first && expert < spec->experts.end);
+}
 
 /* Of the whole model, wherever they are. */
 static inline int mo_spec_layers(const mo_model_spec *spec)

@@ -45,3 +45,18 @@ mo_acts mo_acts_from(const mo_acts *a, int64_t first)
     r.half_sum += 2 * first * blocks;
     return r;
 }
+
+void mo_acts_sums(const mo_acts *a, int64_t row)
+{
+    const int64_t blocks = a->cols / 32;
+    for (int64_t b = row * blocks; b < (row + 1) * blocks; b++) {
+        int32_t halves[2] = {0, 0};
+        for (int i = 0; i < 32; i++) {
+            halves[i / 16] += a->q[32 * b + i];
+        }
+        a->half_sum[2 * b] = (int16_t)halves[0];
+        a->half_sum[2 * b + 1] = (int16_t)halves[1];
+        a->sum[b] = halves[0] + halves[1];
+        a->s[b] = a->d[b] * (float)a->sum[b];
+    }
+}

@@ -1,6 +1,7 @@
 #include "store/bricks.h"
 #include "store/disk/choice.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,7 +163,8 @@ static mo_status list_classes(mo_bricks *b, const mo_model_spec *spec, mo_error 
             last[brick->size_class] = brick->layer;
             c->layers++;
         }
-        const int used = spec->layers[brick->layer].moe.used;
+        const int here = spec->experts.divided ? spec->experts.end - spec->experts.first : INT_MAX;
+        const int all = spec->layers[brick->layer].moe.used, used = all < here ? all : here;
         c->used = used > c->used ? used : c->used;
     }
     return MO_OK;

@@ -200,12 +200,12 @@ void mo_store_leave(mo_store *s)
     s->need_count = 0;
 }
 
-/* Those of the experts that are resident must not be evicted for the others. */
+/* Those of the experts that are resident must not be evicted for the others. Some may be no bricks: another rank has them. */
 static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
 {
     for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
-        if (mo_store_slot_number(s, brick) >= 0) {
+        if (brick >= 0 && mo_store_slot_number(s, brick) >= 0) {
             if (on) {
                 mo_store_pin(s, brick);
             } else {
@@ -224,7 +224,7 @@ void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, i
     hold(s, layer, experts, count, true);
     for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
-        if (mo_store_slot_number(s, brick) >= 0 || s->elsewhere[brick] ||
+        if (brick < 0 || mo_store_slot_number(s, brick) >= 0 || s->elsewhere[brick] ||
             s->bricks->home[brick].bytes > max_bytes || s->guess_count == s->guess_limit ||
             !mo_store_acquire(s, brick, MO_READ_GUESS)) {
             continue;

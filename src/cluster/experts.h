@@ -1,0 +1,60 @@
+/* Experts: a model whose routed experts are divided among ranks. Rank 0 has everything else; every rank has the same run of each routed
+ * layer's experts. For a layer rank 0 asks those ranks whose experts were chosen, computes its own meanwhile, and merges when all
+ * outputs are there, in the router's order: no bit depends on who computed what.
+ *
+ * A question is a head and a body: which experts, which of the body's tokens each has, and the tokens' activations, as codes where the
+ * matrices read these. The answer is a head and the rows, or a result that says why there are none. */
+#ifndef MO_CLUSTER_EXPERTS_H
+#define MO_CLUSTER_EXPERTS_H
+
+#include "cluster/link.h"
+#include "engine/engine.h"
+
+typedef enum mo_experts_kind { MO_EXPERTS_ASK = 1, MO_EXPERTS_CLOSE } mo_experts_kind;
+
+/* From rank 0 to any other. */
+typedef struct mo_experts_head {
+    uint32_t order; /* MO_WIRE_ORDER */
+    int32_t kind;   /* mo_experts_kind */
+    int32_t layer;
+    int32_t experts; /* that are asked for */
+    int32_t codes;   /* activations are codes and scales, and not floats */
+    int32_t prompt;
+    int64_t rows, tokens; /* of all these experts; whose activations follow */
+} mo_experts_head;
+
+/* In the body: experts in their order, then int32_t rows (numbers of tokens, expert by expert), then the tokens' activations. */
+typedef struct mo_experts_pick {
+    int32_t expert, rows;
+} mo_experts_pick;
+
+typedef struct mo_experts_answer {
+    int32_t status; /* MO_OK: `rows` of the model's width follow; else a mo_wire_result */
+    int32_t reserved;
+    int64_t rows;
+} mo_experts_answer;
+
+/* A token's activations in a body; of a body. */
+size_t mo_experts_token_bytes(int64_t width, bool codes);
+size_t mo_experts_body_bytes(const mo_experts_head *head, int64_t width);
+/* Do all of the layer's experts read codes alone? */
+bool mo_experts_read_codes(const mo_moe *moe, int64_t width);
+/* What bodies take for each token of a batch, at most, in a rank that talks to so many others. */
+int64_t mo_experts_message_bytes(int64_t width, int64_t used, int peers);
+
+typedef struct mo_experts_leader mo_experts_leader;
+
+/* For rank 0's engine; first[ranks + 1]: where every rank's experts begin. Sets the engine's `elsewhere`. The link stays the caller's, the
+ * engine outlives the leader. */
+mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo_experts_leader **out,
+                          mo_error *err);
+/* The others close the model too. NULL is allowed. */
+void mo_experts_leave(mo_experts_leader *leader);
+/* The same without one: not all could open the model. */
+void mo_experts_close(mo_link *link);
+
+/* Any other rank: answers until rank 0 closes the model (MO_OK) or the link is lost. engine NULL: it could not be opened here, and nothing is
+ * asked. What a question needs and this rank cannot do is rank 0's to bear. */
+mo_status mo_experts_follow(mo_link *link, mo_engine *engine, mo_error *err);
+
+#endif

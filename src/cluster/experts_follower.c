@@ -1,0 +1,212 @@
+/* A rank that has experts of a model and nothing else of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host.h"
+#include "base/status.h"
+#include "cluster/experts.h"
+#include "engine/forward.h"
+
+typedef struct helper {
+    mo_link *link;
+    mo_engine *engine;
+    int64_t used; /* most experts of a token, in any layer */
+    int layer;    /* that was asked for last */
+    mo_experts_head head;
+    uint8_t *body;
+    mo_experts_answer answer;
+    mo_wire_result result;
+} helper;
+
+/* ---- Questions --------------------------------------------------------------------------------- */
+
+static mo_status check_head(const helper *h, mo_error *err)
+{
+    const mo_experts_head *q = &h->head;
+    const mo_model_spec *spec = h->engine->spec;
+    const bool known = q->layer >= 0 && q->layer < spec->layer_count && spec->layers[q->layer].routed;
+    const int64_t here = spec->experts.end - spec->experts.first;
+    if (!known || q->tokens < 1 || q->tokens > h->engine->batch || q->rows < q->tokens ||
+        q->rows > q->tokens * spec->layers[q->layer].moe.used || q->experts < 1 || q->experts > here ||
+        q->experts > q->rows || (q->codes && spec->width % 32 != 0)) {
+        return mo_fail(err, MO_EFORMAT, "rank 0 asks for experts in a way that makes no sense");
+    }
+    return MO_OK;
+}
+
+/* Sorts out who needs which expert: w->first and w->by_expert. */
+static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
+{
+    const mo_experts_head *q = &h->head;
+    const mo_expert_range *here = &f->spec->experts;
+    const int experts = f->layer->moe.experts;
+    int32_t *first = f->w->first;
+    int64_t row = 0;
+    int last = -1;
+    bool good = true;
+    memset(first, 0, sizeof *first * (size_t)(experts + 1));
+    for (int i = 0; i < q->experts && good; i++) {
+        mo_experts_pick p;
+        memcpy(&p, h->body + sizeof p * (size_t)i, sizeof p);
+        good = p.expert > last && p.expert >= here->first && p.expert < here->end && p.expert < experts &&
+               p.rows >= 1 && p.rows <= q->tokens && p.rows <= q->rows - row;
+        if (good) {
+            first[p.expert + 1] = p.rows;
+            row += p.rows;
+            last = p.expert;
+        }
+    }
+    for (int e = 0; e < experts; e++) {
+        first[e + 1] += first[e];
+    }
+    memcpy(f->w->by_expert, h->body + sizeof(mo_experts_pick) * (size_t)q->experts,
+           sizeof(int32_t) * (size_t)q->rows);
+    for (int64_t i = 0; i < q->rows; i++) {
+        good &= f->w->by_expert[i] >= 0 && f->w->by_expert[i] < q->tokens;
+    }
+    return good && row == q->rows ? MO_OK
+                                  : mo_fail(err, MO_EFORMAT, "rank 0 asks for experts that are not here");
+}
+
+static void take_token(const mo_forward *f, const uint8_t *at, int64_t token, bool codes)
+{
+    const mo_acts *in = &f->in;
+    if (!codes) {
+        memcpy(in->x + token * in->cols, at, sizeof(float) * (size_t)in->cols);
+        mo_forward_quantize(f->k, in, token);
+        return;
+    }
+    const int64_t blocks = in->cols / 32;
+    memcpy(in->q + token * in->cols, at, (size_t)in->cols);
+    memcpy(in->d + token * blocks, at + in->cols, sizeof(float) * (size_t)blocks);
+    mo_acts_sums(in, token);
+}
+
+static void take_tokens(const helper *h, const mo_forward *f)
+{
+    const mo_experts_head *q = &h->head;
+    const size_t bytes = mo_experts_token_bytes(f->in.cols, q->codes != 0);
+    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in.cols) - bytes * (size_t)q->tokens;
+    for (int64_t t = 0; t < q->tokens; t++) {
+        take_token(f, at + bytes * (size_t)t, t, q->codes != 0);
+    }
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------- */
+
+/* Rows of w->down, or why there are none. MO_EFORMAT in err: the question makes no sense. */
+static mo_status compute(helper *h, mo_error *err)
+{
+    mo_engine *e = h->engine;
+    const mo_slice slice = {.count = h->head.tokens, .prompt = h->head.prompt != 0};
+    mo_forward f = {.engine = e,
+                    .spec = e->spec,
+                    .k = e->kernels,
+                    .w = &e->space,
+                    .slices = &slice,
+                    .slice_count = 1,
+                    .tokens = h->head.tokens,
+                    .layer = &e->spec->layers[h->head.layer],
+                    .index = h->head.layer,
+                    .experts_only = true};
+    mo_error own = {0};
+    f.in = mo_acts_lay(f.w->in, f.tokens, e->spec->width);
+    const mo_status status = take_picks(h, &f, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    take_tokens(h, &f);
+    if (e->tiers && e->tiers->store && h->head.layer <= h->layer) { /* a step begins */
+        mo_store_pass(e->tiers->store, slice.prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
+    }
+    h->layer = h->head.layer;
+    h->answer = (mo_experts_answer){.status = (int32_t)mo_forward_experts(&f, &own), .rows = h->head.rows};
+    if (h->answer.status != MO_OK) {
+        h->result = (mo_wire_result){.status = h->answer.status, .rank = mo_link_rank(h->link)};
+        snprintf(h->result.detail, sizeof h->result.detail, "%.*s", MO_WIRE_TEXT - 1, own.detail);
+    }
+    atomic_fetch_add_explicit(&e->layers_run, 1, memory_order_relaxed);
+    return MO_OK;
+}
+
+static mo_status answer(helper *h, mo_error *err)
+{
+    const mo_model_spec *spec = h->engine->spec;
+    mo_status status = check_head(h, err);
+    if (status == MO_OK) {
+        status =
+            mo_link_receive(h->link, 0, h->body, mo_experts_body_bytes(&h->head, spec->width), false, err);
+    }
+    if (status == MO_OK) {
+        pthread_mutex_lock(&h->engine->lock);
+        mo_host_float_mode();
+        status = compute(h, err);
+        pthread_mutex_unlock(&h->engine->lock);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(h->link, 0, &h->answer, sizeof h->answer, err);
+    }
+    if (status == MO_OK) {
+        status = h->answer.status == MO_OK
+                     ? mo_link_send(h->link, 0, h->engine->space.down,
+                                    sizeof(float) * (size_t)(h->head.rows * spec->width), err)
+                     : mo_link_send(h->link, 0, &h->result, sizeof h->result, err);
+    }
+    return status == MO_OK ? mo_link_flush(h->link, err) : status;
+}
+
+/* ---- All of them ------------------------------------------------------------------------------- */
+
+static mo_status serve(helper *h, bool *closed, mo_error *err)
+{
+    const mo_status status = mo_link_receive(h->link, 0, &h->head, sizeof h->head, true, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (h->head.order != MO_WIRE_ORDER) {
+        return mo_fail(err, MO_EFORMAT, "rank 0 sends what is no question for experts");
+    }
+    mo_link_moved(h->link);
+    *closed = h->head.kind == MO_EXPERTS_CLOSE;
+    if (*closed) {
+        return MO_OK;
+    }
+    return h->engine && h->head.kind == MO_EXPERTS_ASK
+               ? answer(h, err)
+               : mo_fail(err, MO_EFORMAT, "rank 0 asks what nobody knows (%d)", h->head.kind);
+}
+
+static bool allocate(helper *h)
+{
+    const mo_model_spec *spec = h->engine->spec;
+    h->used = 1;
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *l = &spec->layers[i];
+        h->used = l->routed && l->moe.used > h->used ? l->moe.used : h->used;
+    }
+    h->body = malloc((size_t)(h->engine->batch * mo_experts_message_bytes(spec->width, h->used, 1)));
+    return h->body != NULL;
+}
+
+mo_status mo_experts_follow(mo_link *link, mo_engine *engine, mo_error *err)
+{
+    helper h = {.link = link, .engine = engine, .layer = INT32_MAX};
+    bool closed = false;
+    mo_status status = MO_OK;
+    if (engine && !allocate(&h)) {
+        status = mo_fail(err, MO_ENOMEM, "no memory for messages from other ranks");
+    }
+    if (engine) {
+        mo_link_watch(link, &engine->layers_run);
+    }
+    while (status == MO_OK && !closed) {
+        status = serve(&h, &closed, err);
+    }
+    mo_link_watch(link, NULL);
+    if (status != MO_OK) {
+        mo_link_fail(link, err);
+    }
+    free(h.body);
+    return status;
+}

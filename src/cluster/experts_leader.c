@@ -1,0 +1,246 @@
+/* Rank 0 of a model whose experts are divided. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "cluster/experts.h"
+#include "engine/forward.h"
+
+/* More than this is not on its way at once: a thread sees to it while the others compute. MPI hands smaller messages over by itself. */
+enum { AT_ONCE = 4 << 10 };
+
+/* What a rank is asked, until it has answered. */
+typedef struct question {
+    mo_experts_head head;
+    uint8_t *body;
+    int first, end;   /* its experts */
+    int64_t from_row; /* of w->down */
+} question;
+
+struct mo_experts_leader {
+    mo_elsewhere elsewhere;
+    mo_link *link;
+    mo_engine *engine;
+    int ranks;
+    question *questions; /* [ranks]; that of rank 0 is not used */
+    bool *codes;         /* [layers] */
+    int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
+    mo_wire_result result;
+};
+
+/* ---- Questions --------------------------------------------------------------------------------- */
+
+/* Writes a token's activations; what follows them. */
+static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool codes)
+{
+    if (!codes) {
+        memcpy(at, in->x + token * in->cols, sizeof(float) * (size_t)in->cols);
+        return at + sizeof(float) * (size_t)in->cols;
+    }
+    const int64_t blocks = in->cols / 32;
+    memcpy(at, in->q + token * in->cols, (size_t)in->cols);
+    memcpy(at + in->cols, in->d + token * blocks, sizeof(float) * (size_t)blocks);
+    return at + mo_experts_token_bytes(in->cols, true);
+}
+
+static void put_picks(question *q, const mo_forward *f)
+{
+    const int32_t *first = f->w->first;
+    mo_experts_pick pick;
+    for (int e = q->first; e < q->end && e < f->layer->moe.experts; e++) {
+        if (first[e + 1] > first[e]) {
+            pick = (mo_experts_pick){.expert = e, .rows = first[e + 1] - first[e]};
+            memcpy(q->body + sizeof pick * (size_t)q->head.experts++, &pick, sizeof pick);
+        }
+    }
+}
+
+/* Every token once, however many of the rank's experts it chose. */
+static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
+{
+    const int32_t *tokens = f->w->by_expert + q->from_row;
+    uint8_t *rows = q->body + sizeof(mo_experts_pick) * (size_t)q->head.experts;
+    uint8_t *at = rows + sizeof(int32_t) * (size_t)q->head.rows;
+    for (int64_t i = 0; i < q->head.rows; i++) {
+        int32_t *place = &l->place[tokens[i]];
+        if (*place < 0) {
+            *place = (int32_t)q->head.tokens++;
+            at = put_token(at, &f->in, tokens[i], q->head.codes != 0);
+        }
+        memcpy(rows + sizeof *place * (size_t)i, place, sizeof *place);
+    }
+    for (int64_t i = 0; i < q->head.rows; i++) {
+        l->place[tokens[i]] = -1;
+    }
+}
+
+static mo_status ask(mo_experts_leader *l, int rank, const mo_forward *f, size_t *bytes, mo_error *err)
+{
+    question *q = &l->questions[rank];
+    const int experts = f->layer->moe.experts;
+    const int first = q->first < experts ? q->first : experts, end = q->end < experts ? q->end : experts;
+    q->from_row = f->w->first[first];
+    q->head = (mo_experts_head){.order = MO_WIRE_ORDER,
+                                .kind = MO_EXPERTS_ASK,
+                                .layer = f->index,
+                                .codes = l->codes[f->index],
+                                .prompt = f->slices[0].prompt,
+                                .rows = f->w->first[end] - f->w->first[first]};
+    if (q->head.rows == 0) {
+        return MO_OK;
+    }
+    put_picks(q, f);
+    put_tokens(l, q, f);
+    const size_t body = mo_experts_body_bytes(&q->head, f->in.cols);
+    *bytes += body;
+    const mo_status status = mo_link_send(l->link, rank, &q->head, sizeof q->head, err);
+    return status == MO_OK ? mo_link_send(l->link, rank, q->body, body, err) : status;
+}
+
+/* A failure shows when the answers are waited for. */
+static void send_rest(void *ctx)
+{
+    mo_experts_leader *l = ctx;
+    mo_error ignored;
+    mo_link_flush(l->link, &ignored);
+}
+
+static mo_status begin(void *owner, mo_forward *f, mo_error *err)
+{
+    mo_experts_leader *l = owner;
+    size_t bytes = 0;
+    mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
+    for (int r = 1; r < l->ranks && status == MO_OK; r++) {
+        status = ask(l, r, f, &bytes, err);
+    }
+    if (status == MO_OK && bytes > AT_ONCE) {
+        f->side_task = (mo_side_task){send_rest, l};
+    }
+    return status;
+}
+
+/* ---- Answers ----------------------------------------------------------------------------------- */
+
+/* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. */
+static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f, mo_error *own,
+                             mo_error *err)
+{
+    const question *q = &l->questions[rank];
+    const int64_t width = f->spec->width;
+    mo_experts_answer answer;
+    mo_status status = mo_link_receive(l->link, rank, &answer, sizeof answer, false, err);
+    if (status == MO_OK && answer.status != MO_OK) {
+        status = mo_link_receive(l->link, rank, &l->result, sizeof l->result, false, err);
+        if (status == MO_OK && own->status == MO_OK) {
+            mo_fail(own, (mo_status)answer.status, "rank %d: %.*s", rank, MO_WIRE_TEXT - 1, l->result.detail);
+        }
+        return status;
+    }
+    if (status == MO_OK && answer.rows != q->head.rows) {
+        status = mo_fail(err, MO_EFORMAT, "rank %d answers with %lld rows instead of %lld", rank,
+                         (long long)answer.rows, (long long)q->head.rows);
+        mo_link_fail(l->link, err);
+    }
+    return status == MO_OK ? mo_link_receive(l->link, rank, f->w->down + q->from_row * width,
+                                             sizeof(float) * (size_t)(q->head.rows * width), false, err)
+                           : status;
+}
+
+static mo_status end(void *owner, mo_forward *f, mo_error *err)
+{
+    mo_experts_leader *l = owner;
+    mo_error own = {0};
+    mo_status status = MO_OK;
+    f->side_task = (mo_side_task){0}; /* receiving sends too */
+    for (int r = 1; r < l->ranks && status == MO_OK; r++) {
+        if (l->questions[r].head.rows > 0) {
+            status = take_answer(l, r, f, &own, err);
+        }
+    }
+    if (status == MO_OK && own.status != MO_OK) {
+        *err = own;
+        status = own.status;
+    }
+    return status;
+}
+
+/* ---- Life -------------------------------------------------------------------------------------- */
+
+static bool allocate(mo_experts_leader *l, const int *first)
+{
+    const mo_model_spec *spec = l->engine->spec;
+    const int64_t batch = l->engine->batch;
+    int64_t used = 1;
+    l->questions = calloc((size_t)l->ranks, sizeof *l->questions);
+    l->codes = calloc((size_t)spec->layer_count, sizeof *l->codes);
+    l->place = malloc(sizeof *l->place * (size_t)batch);
+    if (!l->questions || !l->codes || !l->place) {
+        return false;
+    }
+    for (int64_t i = 0; i < batch; i++) {
+        l->place[i] = -1;
+    }
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_layer *layer = &spec->layers[i];
+        l->codes[i] = layer->routed && mo_experts_read_codes(&layer->moe, spec->width);
+        used = layer->routed && layer->moe.used > used ? layer->moe.used : used;
+    }
+    for (int r = 1; r < l->ranks; r++) {
+        question *q = &l->questions[r];
+        q->first = first[r];
+        q->end = first[r + 1];
+        q->body = malloc((size_t)(batch * mo_experts_message_bytes(spec->width, used, 1)));
+        if (!q->body) {
+            return false;
+        }
+    }
+    return true;
+}
+
+mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo_experts_leader **out,
+                          mo_error *err)
+{
+    mo_experts_leader *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (l) {
+        l->link = link;
+        l->engine = engine;
+        l->ranks = mo_link_ranks(link);
+    }
+    if (!l || !allocate(l, first)) {
+        mo_experts_leave(l);
+        return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
+    }
+    l->elsewhere = (mo_elsewhere){.owner = l, .begin = begin, .end = end};
+    engine->elsewhere = &l->elsewhere;
+    *out = l;
+    return MO_OK;
+}
+
+void mo_experts_close(mo_link *link)
+{
+    const mo_experts_head head = {.order = MO_WIRE_ORDER, .kind = MO_EXPERTS_CLOSE};
+    mo_error err;
+    mo_status status = mo_link_status(link, &err);
+    for (int r = 1; r < mo_link_ranks(link) && status == MO_OK; r++) {
+        status = mo_link_send(link, r, &head, sizeof head, &err);
+    }
+    mo_link_flush(link, &err);
+}
+
+void mo_experts_leave(mo_experts_leader *l)
+{
+    if (l) {
+        if (l->engine->elsewhere) {
+            mo_experts_close(l->link);
+            l->engine->elsewhere = NULL;
+        }
+        for (int r = 1; l->questions && r < l->ranks; r++) {
+            free(l->questions[r].body);
+        }
+        free(l->questions);
+        free(l->codes);
+        free(l->place);
+        free(l);
+    }
+}
