@@ -4,6 +4,7 @@
 
 #include "numeric/grids.h"
 #include "numeric/x86/levels.h"
+#include "numeric/x86/loads.h"
 #include "numeric/x86/pack.h"
 
 /* --- activations ------------------------------------------------------------------------------------- */
@@ -125,27 +126,6 @@ static void lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
 typedef struct pair {
     const uint8_t *row[2];
 } pair;
-
-MO_INLINE uint64_t load64(const uint8_t *p)
-{
-    uint64_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
-
-MO_INLINE int32_t load32(const uint8_t *p)
-{
-    int32_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
-
-MO_INLINE uint16_t load16(const uint8_t *p)
-{
-    uint16_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
 
 MO_INLINE __m512i join(__m256i first, __m256i second)
 {
@@ -347,7 +327,7 @@ MO_INLINE void open_iq3_s(pair p, span_codes *c)
     look_up_thirds(MO_IQ3_S, p, c);
     c->signs = pair_bytes(p, 74);
     const __m512i nibbles =
-        join(_mm256_set1_epi32(load32(p.row[0] + 106)), _mm256_set1_epi32(load32(p.row[1] + 106)));
+        join(_mm256_set1_epi32((int)load32(p.row[0] + 106)), _mm256_set1_epi32((int)load32(p.row[1] + 106)));
     const __m512i code = _mm512_and_si512(_mm512_srlv_epi32(nibbles, left), _mm512_set1_epi32(15));
     c->scale[0] = _mm512_or_si512(_mm512_add_epi32(code, code), _mm512_set1_epi32(1));
 }
@@ -605,7 +585,7 @@ MO_INLINE void tq1_0_parts(pair p, const span_x *x, __m512i part[8])
     __m256i bytes[2];
     MO_UNROLL
     for (int r = 0; r < 2; r++) {
-        const __m128i four = _mm_set1_epi32(load32(p.row[r] + 48));
+        const __m128i four = _mm_set1_epi32((int)load32(p.row[r] + 48));
         bytes[r] = _mm256_inserti128_si256(
             _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(p.row[r] + 32))), four, 1);
     }

@@ -4,30 +4,8 @@
 #ifndef MO_NUMERIC_X86_SMALL_H
 #define MO_NUMERIC_X86_SMALL_H
 
-#include <string.h>
-
 #include "numeric/grids.h"
-
-MO_INLINE uint32_t small_load16(const uint8_t *p)
-{
-    uint16_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
-
-MO_INLINE uint32_t small_load32(const uint8_t *p)
-{
-    uint32_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
-
-MO_INLINE uint64_t small_load64(const uint8_t *p)
-{
-    uint64_t w;
-    memcpy(&w, p, sizeof w);
-    return w;
-}
+#include "numeric/x86/loads.h"
 
 /* Two entries of eight bytes, and four of four, side by side. */
 MO_INLINE __m128i small_pair(const uint64_t *from, uint64_t first, uint64_t second)
@@ -60,7 +38,7 @@ MO_INLINE bool small_has_seven(mo_type type)
 
 MO_INLINE small_entries small_iq2_xxs(const uint8_t *block, int n, int h)
 {
-    const uint64_t w = small_load64(block + 2 + 8 * n);
+    const uint64_t w = load64(block + 2 + 8 * n);
     const uint64_t index = w >> 16 * h, signs = w >> (32 + 14 * h);
     return (small_entries){small_pair(mo_grid_iq2xxs, index & 255, index >> 8 & 255),
                            {signs & 127, signs >> 7 & 127}};
@@ -68,14 +46,14 @@ MO_INLINE small_entries small_iq2_xxs(const uint8_t *block, int n, int h)
 
 MO_INLINE small_entries small_iq2_xs(const uint8_t *block, int n, int h)
 {
-    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
+    const uint32_t w = load32(block + 2 + 8 * n + 4 * h);
     return (small_entries){small_pair(mo_grid_iq2xs, w & 511, w >> 16 & 511), {w >> 9 & 127, w >> 25}};
 }
 
 MO_INLINE small_entries small_iq2_s(const uint8_t *block, int n, int h)
 {
-    const uint32_t w = small_load16(block + 2 + 4 * n + 2 * h);
-    const uint32_t signs = small_load16(block + 34 + 4 * n + 2 * h);
+    const uint32_t w = load16(block + 2 + 4 * n + 2 * h);
+    const uint32_t signs = load16(block + 34 + 4 * n + 2 * h);
     const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
     return (small_entries){small_pair(mo_grid_iq2s, (w & 255) | (high & 0x300), w >> 8 | (high >> 2 & 0x300)),
                            {signs & 255, signs >> 8}};
@@ -83,17 +61,17 @@ MO_INLINE small_entries small_iq2_s(const uint8_t *block, int n, int h)
 
 MO_INLINE small_entries small_iq3_xxs(const uint8_t *block, int n, int h)
 {
-    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
-    const uint32_t signs = small_load32(block + 66 + 4 * n) >> 14 * h;
+    const uint32_t w = load32(block + 2 + 8 * n + 4 * h);
+    const uint32_t signs = load32(block + 66 + 4 * n) >> 14 * h;
     return (small_entries){small_four(mo_grid_iq3xxs, w & 255, w >> 8 & 255, w >> 16 & 255, w >> 24),
                            {signs & 127, signs >> 7 & 127}};
 }
 
 MO_INLINE small_entries small_iq3_s(const uint8_t *block, int n, int h)
 {
-    const uint32_t w = small_load32(block + 2 + 8 * n + 4 * h);
+    const uint32_t w = load32(block + 2 + 8 * n + 4 * h);
     const uint32_t high = (uint32_t)block[66 + n] << 8 >> 4 * h;
-    const uint32_t signs = small_load16(block + 74 + 4 * n + 2 * h);
+    const uint32_t signs = load16(block + 74 + 4 * n + 2 * h);
     return (small_entries){small_four(mo_grid_iq3s, (w & 255) | (high & 256),
                                       (w >> 8 & 255) | (high >> 1 & 256), (w >> 16 & 255) | (high >> 2 & 256),
                                       w >> 24 | (high >> 3 & 256)),
@@ -114,8 +92,8 @@ MO_INLINE small_entries small_signed(mo_type type, const uint8_t *block, int n, 
 /* IQ1: the grid is in eighths, to which one is added or taken off. */
 MO_INLINE __m128i small_iq1_s(const uint8_t *block, int n, int h)
 {
-    const uint32_t w = small_load16(block + 2 + 4 * n + 2 * h);
-    const uint32_t high = small_load16(block + 34 + 2 * n);
+    const uint32_t w = load16(block + 2 + 4 * n + 2 * h);
+    const uint32_t high = load16(block + 34 + 2 * n);
     const uint32_t more = high << 8 >> 6 * h;
     return _mm_add_epi8(small_pair(mo_grid_iq1s, (w & 255) | (more & 0x700), w >> 8 | (more >> 3 & 0x700)),
                         _mm_set1_epi8(high >> 15 ? -1 : 1));
@@ -124,7 +102,7 @@ MO_INLINE __m128i small_iq1_s(const uint8_t *block, int n, int h)
 MO_INLINE __m128i small_iq1_m(const uint8_t *block, int n, int h)
 {
     static const uint64_t eighth[2] = {0x0101010101010101, UINT64_MAX};
-    const uint32_t w = small_load16(block + 4 * n + 2 * h);
+    const uint32_t w = load16(block + 4 * n + 2 * h);
     const uint32_t high = block[32 + 2 * n + h];
     return _mm_add_epi8(
         small_pair(mo_grid_iq1s, (w & 255) | (high << 8 & 0x700), w >> 8 | (high << 4 & 0x700)),
@@ -159,7 +137,7 @@ MO_INLINE __m128i small_tq1_0(const uint8_t *block, int n, int h)
 {
     static const int8_t power[5] = {1, 3, 9, 27, 81};
     if (n == 7 && h == 1) {
-        const __m128i four = _mm_set1_epi32((int)small_load32(block + 48));
+        const __m128i four = _mm_set1_epi32((int)load32(block + 48));
         return small_digits(
             small_multiply(four, _mm_setr_epi8(1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27)));
     }
@@ -178,7 +156,7 @@ MO_INLINE __m128i small_tq2_0(const uint8_t *block, int n, int h)
 MO_INLINE __m128i small_q1_0(const uint8_t *block, int n, int h)
 {
     const __m128i bits = _mm_set1_epi64x((long long)0x8040201008040201);
-    const __m128i both = _mm_set1_epi16((int16_t)small_load16(block + 2 + 4 * n + 2 * h));
+    const __m128i both = _mm_set1_epi16((int16_t)load16(block + 2 + 4 * n + 2 * h));
     const __m128i each =
         _mm_shuffle_epi8(both, _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
     const __m128i clear = _mm_cmpeq_epi8(_mm_and_si128(each, bits), _mm_setzero_si128());
@@ -188,7 +166,7 @@ MO_INLINE __m128i small_q1_0(const uint8_t *block, int n, int h)
 /* Four codes of two bits in a byte, neighbours: the byte times 64, 16, 4 and 1 has them in its upper bits. */
 MO_INLINE __m128i small_q2_0(const uint8_t *block, int n, int h)
 {
-    const __m128i four = _mm_set1_epi32((int)small_load32(block + 2 + 8 * n + 4 * h));
+    const __m128i four = _mm_set1_epi32((int)load32(block + 2 + 8 * n + 4 * h));
     const __m128i each =
         _mm_shuffle_epi8(four, _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
     const __m128i up = small_multiply(each, _mm_set1_epi32(0x01041040));
