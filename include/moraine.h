@@ -273,8 +273,9 @@ typedef struct mo_cluster mo_cluster;
 
 typedef struct mo_cluster_options {
     size_t size;
-    /* A rank that is not heard of for so long, or a step in which nothing moves, ends the run: every step fails from then on with MO_EIO
-     * and a sentence that names the rank. 0.1 to 3600; by default 10. */
+    /* A rank that is not heard of for so long ends the run, and so does a step in which nothing moves, or in which one that computes or
+     * reads takes sixty times as long for a layer: every step fails from then on with MO_EIO and a sentence that names the rank. 0.1 to
+     * 3600; by default 10. */
     double timeout_s;
     /* Called once, by any thread, when that happens; may be NULL. */
     void (*lost)(void *user, const char *why);
@@ -294,8 +295,10 @@ MO_API const char *mo_cluster_library(void);
 
 /* Joins the run, in each of its processes, once. options may be NULL. A process that nobody started with others is a cluster of one. */
 MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
-/* In rank 0, after its models: the others are told that the run ends. */
+/* In rank 0, after its models: the others are told that the run ends. Who does not answer is waited for as long as in a step. */
 MO_API void mo_cluster_close(mo_cluster *cluster);
+/* Another `timeout_s` from now on; the same in every rank. Any thread. */
+MO_API mo_status mo_cluster_set_timeout(mo_cluster *cluster, double timeout_s, mo_error *err);
 MO_API int mo_cluster_rank(const mo_cluster *cluster);
 MO_API int mo_cluster_ranks(const mo_cluster *cluster);
 
@@ -303,6 +306,19 @@ MO_API int mo_cluster_ranks(const mo_cluster *cluster);
  * run ends otherwise. path: the file, here; options: threads, ceiling and reading of this rank; what sessions are comes from rank 0. */
 MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
                                    mo_error *err);
+
+/* What passed between the ranks of a model in steps that rank 0 waited for while no other was under way, such as single tokens, since the
+ * model was opened. What messages take is wait_ns - work_ns. */
+typedef struct mo_traffic_report {
+    int ranks; /* 1: the model is not divided, and the rest is 0 */
+    uint64_t steps, tokens;
+    uint64_t sent_bytes, received_bytes; /* by rank 0 */
+    uint64_t wait_ns;  /* from the end of rank 0's layers until the last rank's answer was there */
+    uint64_t work_ns;  /* of it the others computed */
+    uint64_t least_ns; /* wait_ns - work_ns of the step where it was the least */
+} mo_traffic_report;
+
+MO_API void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);
 
 /* ---- Reports ---------------------------------------------------------------------------------- */
 
@@ -952,6 +968,8 @@ typedef struct mo_feed {
     /* A mask that is made while the step runs, instead of `mask`: called with `user` when the logits are there, by any thread of
      * the model's, for several feeds at once. It may wait, as the step then does. NULL: no token may be picked. */
     const uint32_t *(*late_mask)(void *user);
+    /* More of the sequence is to come: nobody asks for the logits after these tokens, and nothing waits for other ranks to compute them. */
+    bool unfinished;
 } mo_feed;
 
 /* Brings the session to the sequence. On failure (also MO_ECANCELLED) it keeps what it can and feeds the rest

@@ -49,7 +49,7 @@ static void end_feed(feeding *all, mo_session *s, mo_status status, const mo_err
 
 static bool holds_all(const mo_session *s)
 {
-    return s->state.length == s->feed.count && s->has_logits;
+    return s->state.length == s->feed.count && (s->has_logits || s->feed.unfinished);
 }
 
 /* It holds the sequence; the next token has been picked, where one was asked for. */
@@ -77,6 +77,9 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     if (f->sampler && mo_sampler_vocab(f->sampler) != vocab) {
         return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
                        (long long)mo_sampler_vocab(f->sampler), (long long)vocab);
+    }
+    if (f->unfinished && f->sampler) {
+        return mo_fail(err, MO_EINVAL, "a sampler picks what follows a sequence, and this one is unfinished");
     }
     if (f->routes && s->engine->relay) {
         return mo_fail(err, MO_EUNSUPPORTED,
@@ -145,6 +148,9 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
             return MO_OK; /* nothing new: the logits are there */
         }
     }
+    if (f->unfinished && common == f->count && common == s->state.length && !f->logits) {
+        return MO_OK;
+    }
     s->has_logits = false;
     const int64_t keep = common < f->count ? common : f->count - 1;
     if (!mo_state_trim(&s->state, keep)) {
@@ -205,7 +211,7 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
         out->logits = s->rows;
         return status;
     }
-    if (count == rest) {
+    if (count == rest && !f->unfinished) {
         out->logits = s->logits;
         out->logits_from = count - 1;
     }
@@ -230,7 +236,7 @@ static void end_slice(mo_session *s, const mo_slice *slice)
         if (f->logits) {
             memcpy(s->logits, s->rows + (slice->count - 1) * vocab, sizeof(float) * (size_t)vocab);
         }
-        s->has_logits = true;
+        s->has_logits = f->logits || !f->unfinished;
     }
     if (f->progress && !f->progress(f->user, s->state.length, f->count)) {
         atomic_store(&s->cancel, true);

@@ -114,7 +114,8 @@ static mo_feed feed_of(srv_sequence *s)
                      .routes = traced ? tell_routes : NULL,
                      .user = s,
                      .logprobs = whole && s->task->options.logprobs,
-                     .top = whole ? s->task->options.top : 0};
+                     .top = whole ? s->task->options.top : 0,
+                     .unfinished = count < s->count};
 }
 
 /* Chooses what is fed: answers first, since the library shares a step out evenly from the beginning of the list, and then
