@@ -206,28 +206,14 @@ static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark 
     return status;
 }
 
-static mo_status restore_bytes(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
-                               int64_t length, mo_error *err)
+/* This rank's part, in RAM or on the device. */
+static mo_status restore_here(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
+                              int64_t length, mo_error *err)
 {
-    mo_state *state = &session->state;
-    const mo_state_mark mark = {all, all, all};
-    if (length < all && length < mo_state_least(state, mark)) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "of this saved state of %lld positions the model can restore %lld at least, not %lld",
-                       (long long)all, (long long)mo_state_least(state, mark), (long long)length);
-    }
+    mo_state *state = &session->state, copy;
     if (!state->gpu_session) {
-        mo_engine *engine = session->engine;
-        const size_t rest = (size_t)bytes_elsewhere(engine, state, all);
-        mo_status status = mo_state_restore(state, bytes, size > rest ? size - rest : 0, all, err);
-        if (status == MO_OK && engine->relay) {
-            pthread_mutex_lock(&engine->lock);
-            status = engine->relay->load(engine->relay->owner, state, all, bytes + size - rest, err);
-            pthread_mutex_unlock(&engine->lock);
-        }
-        return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
+        return mo_state_restore(state, bytes, size, all, err);
     }
-    mo_state copy;
     mo_status status =
         mo_state_init(&copy, state->spec, state->kv, state->context, session->engine->batch, err);
     if (status != MO_OK) {
@@ -240,6 +226,27 @@ static mo_status restore_bytes(mo_session *session, const uint8_t *bytes, size_t
     }
     mo_state_drop(&copy);
     return status;
+}
+
+mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
+                                   int64_t length, mo_error *err)
+{
+    mo_state *state = &session->state;
+    const mo_state_mark mark = {all, all, all};
+    if (length < all && length < mo_state_least(state, mark)) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "of this saved state of %lld positions the model can restore %lld at least, not %lld",
+                       (long long)all, (long long)mo_state_least(state, mark), (long long)length);
+    }
+    mo_engine *engine = session->engine;
+    const size_t rest = (size_t)bytes_elsewhere(engine, state, all);
+    mo_status status = restore_here(session, bytes, size > rest ? size - rest : 0, all, length, err);
+    if (status == MO_OK && engine->relay) {
+        pthread_mutex_lock(&engine->lock);
+        status = engine->relay->load(engine->relay->owner, state, all, bytes + size - rest, err);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
 }
 
 /* The session's state is the first `length` positions of the snapshot's. On failure it is as it was, or empty. */
@@ -268,7 +275,7 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
     size_t size;
     mo_status status = mo_snapshot_state(s, &bytes, &size, err);
     if (status == MO_OK) {
-        status = restore_bytes(session, bytes, size, s->mark.length, length, err);
+        status = mo_session_restore_bytes(session, bytes, size, s->mark.length, length, err);
         if (bytes != s->state) {
             free(bytes);
         }

@@ -33,4 +33,9 @@ mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits);
 /* What mo_state_save() would say. The caller's to free(), unless it is the snapshot's own. */
 mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err);
 
+/* The session's state is the first `length` of the `all` positions that were saved so: of all layers, or of a rank that follows, its own. On
+ * failure it is as it was, or empty. */
+mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
+                                   int64_t length, mo_error *err);
+
 #endif

@@ -160,6 +160,14 @@ enum { SMALL_STEP = 8 };
 
 /* ---- The step --------------------------------------------------------------------------------- */
 
+/* After the layers that are here: those of other ranks, and the logits. */
+static mo_status go_on(mo_forward *forward, mo_error *err)
+{
+    const mo_relay *relay = forward->engine->relay;
+    const mo_status status = relay ? relay->step(relay->owner, forward, err) : MO_OK;
+    return status == MO_OK ? mo_logits_emit(forward, err) : status;
+}
+
 static mo_status run(mo_forward *forward, mo_error *err)
 {
     mo_status status = place_tokens(forward, err);
@@ -190,7 +198,12 @@ static mo_status run(mo_forward *forward, mo_error *err)
         }
     }
     if (accelerator) {
-        return accelerator->step(accelerator->owner, forward, err);
+        status = accelerator->step(accelerator->owner, forward, err);
+        if (status != MO_OK || mo_spec_layers(forward->spec) == forward->spec->layer_count) {
+            return status;
+        }
+        atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
+        return go_on(forward, err);
     }
     mo_forward_begin(forward);
     forward->stoppable = forward->tokens > SMALL_STEP;
@@ -204,9 +217,7 @@ static mo_status run(mo_forward *forward, mo_error *err)
         }
         atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
     }
-    const mo_relay *relay = forward->engine->relay;
-    status = relay ? relay->step(relay->owner, forward, err) : MO_OK;
-    return status == MO_OK ? mo_logits_emit(forward, err) : status;
+    return go_on(forward, err);
 }
 
 /* What was computed from a file that is not whole any more counts for nothing, whatever came of it. */

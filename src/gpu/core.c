@@ -289,7 +289,7 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
         }
     }
     p->streamed = NULL;
-    if (end < f->layer_count) {
+    if (end < f->layer_count || mo_spec_layers(f) > f->layer_count) { /* the logits are made elsewhere */
         return;
     }
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);

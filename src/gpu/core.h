@@ -43,7 +43,7 @@ typedef struct mo_gpu_core {
     mo_daddr out_norm, out_norm_bias;
 } mo_gpu_core;
 
-/* Is the layer this device's? Is it, and has it experts? Does this device make the logits? */
+/* Is the layer this device's? Is it, and has it experts? Has this device the last one? Does it make the logits? */
 static inline bool mo_gpu_core_has(const mo_gpu_core *core, int layer)
 {
     return layer >= core->first && layer < core->end;
@@ -55,6 +55,11 @@ static inline bool mo_gpu_core_routed(const mo_gpu_core *core, int layer)
 static inline bool mo_gpu_core_last(const mo_gpu_core *core)
 {
     return core->end == core->spec->layer_count;
+}
+/* Where layers are with other ranks too, none does: the stream goes back to RAM. */
+static inline bool mo_gpu_core_speaks(const mo_gpu_core *core)
+{
+    return mo_gpu_core_last(core) && mo_spec_layers(core->spec) == core->spec->layer_count;
 }
 
 /* Bytes of a core, all of whose layers stay; of a layer's matrices, where they stay or as they cross the link; of the

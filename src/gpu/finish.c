@@ -188,7 +188,7 @@ static void hand_on(const mo_gpu *gpu, const mo_forward *forward)
 
 mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
-    const bool last = mo_gpu_core_last(&gpu->core);
+    const bool last = mo_gpu_core_speaks(&gpu->core);
     mo_status status = !last   ? fetch_stream(gpu, forward, err)
                        : small ? MO_OK
                                : batch_logits(gpu, forward, err);

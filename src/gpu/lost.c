@@ -144,7 +144,7 @@ mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
         }
     }
-    if (status == MO_OK && mo_gpu_core_last(&gpu->core)) {
+    if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status = mo_logits_emit(forward, err);
     }
     gpu->steps += status == MO_OK;

@@ -157,7 +157,7 @@ static inline void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *co
 {
     if (mo_gpu_core_has(core, layer)) {
         mo_gpu_op_norm(op, 0, core->layers[layer].mixer_norm, core->layers[layer].mixer_norm_bias, out);
-    } else if (mo_gpu_core_last(core)) {
+    } else if (mo_gpu_core_speaks(core)) {
         mo_gpu_op_norm(op, 0, core->out_norm, core->out_norm_bias, out);
     }
 }

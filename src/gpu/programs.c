@@ -108,7 +108,7 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
             from = i + 1;
         }
     }
-    if (status == MO_OK && set->logits && mo_gpu_core_last(g->core)) {
+    if (status == MO_OK && set->logits && mo_gpu_core_speaks(g->core)) {
         mo_gpu_ops_logits(p, 0, p->tokens, 0);
     }
     return status == MO_OK && p->count > 0 ? end_segment(g, set, p, from, layers, false, err) : status;

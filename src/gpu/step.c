@@ -235,7 +235,7 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
         mo_forward_begin(forward);
         status = mo_gpu_layer_buffer_begin(&gpu->layer_buffer, small, err);
     }
-    if (status == MO_OK && mo_gpu_core_last(&gpu->core)) {
+    if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status = mo_gpu_logits_begin(gpu, forward, err);
     }
     if (status == MO_OK) {
