@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "api/cluster.h"
+#include "api/model.h"
+#include "base/clock.h"
 #include "check.h"
+#include "engine/session.h"
 #include "folder.h"
 #include "net/loopback.h"
 #include "oracle.h"
@@ -54,11 +57,14 @@ static void *follow(void *ctx)
     return NULL;
 }
 
+static const char *device = "none"; /* of every rank, each with a ceiling of its own */
+
 static mo_model_options usual(void)
 {
     mo_model_options o = mo_model_options_default();
     o.threads = 1;
-    o.device = "none";
+    o.device = device;
+    o.vram_bytes = strcmp(device, "none") != 0 ? (int64_t)24 << 20 : 0;
     o.learning.profile = "off";
     o.context = 128;
     o.batch = 32;
@@ -328,6 +334,45 @@ static void sessions_are_those_of_one_rank(void **state)
     }
 }
 
+/* Prompts, single tokens and sessions on a device in every rank. */
+static void devices_in_ranks_give_the_same_logits(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qwen3moe", "gpt-oss", "qwen35moe", "deepseek2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i += 1 + SANITIZED) {
+        const oracle *o = named(names[i]);
+        const size_t bytes = sizeof(float) * (size_t)((ORACLE_TOKENS + DECODED) * o->vocab);
+        device = "none";
+        mo_model *alone = open_on(NULL, o->path);
+        float *want = logits_of(alone, o, 0);
+        float *scenes = play(alone, o);
+        mo_model_close(alone);
+        device = "sim";
+        run r;
+        start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+        mo_model *m = open_on(&r, o->path);
+        mo_device_report report;
+        mo_model_device(m, &report, sizeof report);
+        assert_non_null(report.name);
+        for (int64_t step = 0; step <= 20; step += 20) {
+            float *got = logits_of(m, o, step);
+            if (memcmp(got, want, bytes) != 0) {
+                fail_msg("%s: other bits with devices in ranks", o->name);
+            }
+            free(got);
+        }
+        check_pieces(m, o, want);
+        float *played = play(m, o);
+        assert_memory_equal(played, scenes, sizeof(float) * (size_t)(SCENES * o->vocab));
+        free(played);
+        mo_model_close(m);
+        finish(&r, NONE);
+        device = "none";
+        free(want);
+        free(scenes);
+    }
+}
+
 /* The bytes of a saved session do not show how many ranks wrote them, and any number can read them. */
 static void saved_sessions_fit_any_number_of_ranks(void **state)
 {
@@ -335,13 +380,15 @@ static void saved_sessions_fit_any_number_of_ranks(void **state)
     static const char *const names[] = {"gpt-oss", "qwen35moe", "deepseek2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const oracle *o = named(names[i]);
-        uint8_t *bytes[2] = {NULL};
-        size_t size[2] = {0};
-        float *after[2];
-        for (int n = 0; n < 2; n++) {
+        uint8_t *bytes[3] = {NULL};
+        size_t size[3] = {0};
+        float *after[3];
+        for (int n = 0; n < 3; n++) { /* one rank, three, three with devices */
             run r;
-            start(&r, 1 + 2 * n, o->path, PATIENT, NONE, NULL, NULL);
+            device = n == 2 && way == MO_DIVIDE_LAYERS ? "sim" : "none";
+            start(&r, n ? 3 : 1, o->path, PATIENT, NONE, NULL, NULL);
             mo_model *m = open_on(&r, o->path);
+            device = "none";
             mo_session *s = open_session(m);
             mo_snapshot *kept = NULL;
             feed(s, o->tokens, 33);
@@ -361,10 +408,12 @@ static void saved_sessions_fit_any_number_of_ranks(void **state)
             mo_model_close(m);
             finish(&r, NONE);
         }
-        assert_int_equal(size[0], size[1]);
-        assert_memory_equal(bytes[0], bytes[1], size[0]);
-        assert_memory_equal(after[0], after[1], sizeof(float) * (size_t)o->vocab);
-        for (int n = 0; n < 2; n++) {
+        for (int n = 1; n < 3; n++) {
+            assert_int_equal(size[0], size[n]);
+            assert_memory_equal(bytes[0], bytes[n], size[0]);
+            assert_memory_equal(after[0], after[n], sizeof(float) * (size_t)o->vocab);
+        }
+        for (int n = 0; n < 3; n++) {
             mo_free(bytes[n]);
             free(after[n]);
         }
@@ -502,7 +551,7 @@ static void other_files_are_refused(void **state)
     mo_model_options p = usual();
     mo_model *m = NULL;
     p.cluster = r.leader;
-    p.device = "sim";
+    p.map = true;
     assert_int_equal(mo_model_open(o->path, &p, &m, &err), MO_EUNSUPPORTED);
     m = open_on(&r, o->path);
     check_refused(&r, o->path, "one model at a time");
@@ -570,6 +619,140 @@ static void models_without_experts_are_refused(void **state)
     way = MO_DIVIDE_LAYERS;
 }
 
+/* Pieces of a sequence that is not whole yet have no logits, and what comes after them is what it always is. */
+static void unfinished_sequences_go_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    const oracle *o = named("qwen35moe");
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
+        run r;
+        start(&r, ranks, o->path, PATIENT, NONE, NULL, NULL);
+        mo_model *m = open_on(&r, o->path);
+        mo_session *s = open_session(m), *whole = open_session(m);
+        mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .unfinished = true};
+        for (f.count = 7; f.count < ORACLE_TOKENS; f.count += 9) {
+            check_status(mo_session_feed(&f, &err), &err);
+            assert_null(mo_session_logits(s));
+        }
+        feed(s, o->tokens, ORACLE_TOKENS);
+        feed(whole, o->tokens, ORACLE_TOKENS);
+        assert_memory_equal(mo_session_logits(s), mo_session_logits(whole), sizeof(float) * (size_t)o->vocab);
+        mo_session_close(s);
+        mo_session_close(whole);
+        mo_model_close(m);
+        finish(&r, NONE);
+    }
+}
+
+/* A state that a rank does not have cannot be loaded there: it says so, and everything else goes on. */
+static void a_state_that_cannot_be_loaded_is_refused_alone(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    run r;
+    start(&r, 3, o->path, PATIENT, NONE, NULL, NULL);
+    mo_model *m = open_on(&r, o->path);
+    mo_session *s = open_session(m);
+    feed(s, o->tokens, 20);
+    const mo_model_spec *spec = m->engine->spec;
+    const int64_t bytes = mo_state_saved_part(&s->state, spec->layer_count, spec->all_count, 20);
+    uint8_t *saved = calloc(1, (size_t)bytes);
+    mo_state unknown = s->state;
+    unknown.number = 12345;
+    assert_int_not_equal(m->engine->relay->load(m->engine->relay->owner, &unknown, 20, saved, &err), MO_OK);
+    assert_non_null(strstr(err.detail, "rank 1: the session could not be opened here"));
+    free(saved);
+    feed(s, o->tokens, ORACLE_TOKENS);
+    mo_session_close(s);
+    mo_model_close(m);
+    finish(&r, NONE);
+}
+
+/* ---- Who hangs ---- */
+
+/* Rank 1 of two: takes what rank 0 sends and answers after a while, or never. */
+typedef struct worker {
+    mo_transport *data, *beats;
+    int64_t timeout_ns, takes_ns;
+    uint64_t worked;
+    bool works;
+    pthread_t thread;
+} worker;
+
+static uint64_t count_work(void *user)
+{
+    worker *w = user;
+    return w->worked += w->works;
+}
+
+static void *work_for_a_while(void *ctx)
+{
+    worker *w = ctx;
+    mo_error own;
+    mo_link *l = NULL;
+    int32_t word = 0;
+    const mo_link_options options = {
+        .data = w->data, .beats = w->beats, .timeout_ns = w->timeout_ns, .user = w, .work = count_work};
+    if (mo_link_open(&options, &l, &own) == MO_OK &&
+        mo_link_receive(l, 0, &word, sizeof word, true, &own) == MO_OK) {
+        const int64_t end = mo_clock_ns() + w->takes_ns;
+        mo_link_serial(l, 1);
+        while (mo_clock_ns() < end && mo_link_status(l, &own) == MO_OK) {
+            nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        }
+        if (mo_link_send(l, 0, &word, sizeof word, &own) == MO_OK) {
+            mo_link_flush(l, &own);
+        }
+    }
+    mo_link_close(l);
+    mo_transport_close(w->data);
+    mo_transport_close(w->beats);
+    return NULL;
+}
+
+/* What rank 0 gets from it. */
+static mo_status ask_worker(bool works, double timeout_s, double takes_s)
+{
+    mo_loopback *data = NULL, *beats = NULL;
+    const mo_loopback_options of_beats = {.ranks = 2, .limit = 512, .depth = DEPTH};
+    check_status(mo_loopback_open(&of_beats, &data, &err), &err);
+    check_status(mo_loopback_open(&of_beats, &beats, &err), &err);
+    worker w = {.data = mo_loopback_rank(data, 1),
+                .beats = mo_loopback_rank(beats, 1),
+                .timeout_ns = (int64_t)(timeout_s * 1e9),
+                .takes_ns = (int64_t)(takes_s * 1e9),
+                .works = works};
+    const mo_link_options options = {
+        .data = mo_loopback_rank(data, 0), .beats = mo_loopback_rank(beats, 0), .timeout_ns = w.timeout_ns};
+    mo_link *l = NULL;
+    int32_t word = 7;
+    assert_int_equal(pthread_create(&w.thread, NULL, work_for_a_while, &w), 0);
+    check_status(mo_link_open(&options, &l, &err), &err);
+    mo_link_next_serial(l);
+    check_status(mo_link_send(l, 1, &word, sizeof word, &err), &err);
+    const mo_status status = mo_link_receive(l, 1, &word, sizeof word, false, &err);
+    mo_link_close(l);
+    mo_transport_close(options.data);
+    mo_transport_close(options.beats);
+    pthread_join(w.thread, NULL);
+    mo_loopback_close(data);
+    mo_loopback_close(beats);
+    return status;
+}
+
+static void a_rank_that_works_for_long_is_waited_for(void **state)
+{
+    (void)state;
+    check_status(ask_worker(true, 3.0, 7.0), &err);
+}
+
+static void a_rank_that_hangs_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_worker(false, 0.4, PATIENT), MO_EIO);
+    assert_non_null(strstr(err.detail, "rank 1 has not "));
+}
+
 /* ---- Who has what ---- */
 
 static void check_division(const mo_division_rank *ranks, int count, const int *want)
@@ -610,12 +793,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_those_of_one_rank),
         cmocka_unit_test(sessions_are_those_of_one_rank),
+        cmocka_unit_test(devices_in_ranks_give_the_same_logits),
         cmocka_unit_test(saved_sessions_fit_any_number_of_ranks),
         cmocka_unit_test(late_messages_change_nothing),
         cmocka_unit_test(truncated_messages_end_the_run),
         cmocka_unit_test(lost_messages_end_the_run),
         cmocka_unit_test(a_rank_that_is_not_there_is_named),
         cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(unfinished_sequences_go_on_with_the_same_bits),
+        cmocka_unit_test(a_state_that_cannot_be_loaded_is_refused_alone),
+        cmocka_unit_test(a_rank_that_works_for_long_is_waited_for),
+        cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(layers_go_where_there_is_memory_and_speed),
         cmocka_unit_test(experts_give_the_logits_of_one_rank),
         cmocka_unit_test(experts_serve_sessions_of_every_kind),

@@ -41,6 +41,10 @@ small_rank_0() { # others have the experts for which it has no memory
         -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
     cmp "$scratch/one" "$scratch/several"
 }
+devices_are_used() { # each rank with one of its own
+    ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
+}
 answers_are_the_same() {
     "$moraine" run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 >"$scratch/alone" || return 1
     ranks 3 run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 --session "$scratch/session" >"$scratch/together" || return 1
@@ -94,8 +98,40 @@ network_is_measured() { # and plans find it
     grep -q '^ *1 .*[0-9]' "$scratch/said" && "$moraine" plan "$model" --hosts probed >"$scratch/plan" || return 1
     grep -q 'among 2 hosts' "$scratch/plan"
 }
+shorter_time_out_is_kept() {
+    local rank= i
+    ranks 2 run "$model" -p 'Tell me a story.' -n 100000 --ignore-eos --ctx 65536 --threads 1 --rank-timeout 2 >"$scratch/text" 2>"$scratch/said" &
+    for i in $(seq 600); do
+        sleep 0.1
+        [ -s "$scratch/text" ] || continue
+        for rank in $(pgrep -x moraine); do
+            if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$rank/environ"; then
+                kill -STOP "$rank"
+                break 2
+            fi
+        done 2>/dev/null
+    done
+    ! wait $! && cat "$scratch/said" && grep -q 'rank 1 has not been heard of for 2.0 s' "$scratch/said"
+}
+other_starters_are_noticed() { # MPICH's mpirun, a module of another version
+    ! PMI_RANK=0 PMI_SIZE=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'not by Open MPI' "$scratch/said" || return 1
+    PMI_RANK=0 PMI_SIZE=1 "$moraine" run "$model" -p Hello -n 1 --threads 1 --divide layers >/dev/null 2>"$scratch/said" || return 1
+    cat "$scratch/said" && grep -q 'there is one rank' "$scratch/said"
+}
+module_of_another_version_is_refused() {
+    mkdir "$scratch/old" && cp "$moraine" "$scratch/old/" || return 1
+    python3 - "$(dirname "$moraine")/moraine-mpi.so" "$scratch/old/moraine-mpi.so" "$("$moraine" --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')" <<'END' || return 1
+import sys
+made = open(sys.argv[1], "rb").read()
+stamp = sys.argv[3].encode().ljust(32, b"\0")
+assert made.count(stamp) == 1, made.count(stamp)
+open(sys.argv[2], "wb").write(made.replace(stamp, b"0.0.1".ljust(32, b"\0")))
+END
+    ! timeout 120 mpirun --oversubscribe --bind-to none -n 2 "$scratch/old/moraine" run "$model" -p Hello -n 1 --threads 1 2>"$scratch/said" && cat "$scratch/said" &&
+        grep -q 'belongs to another version' "$scratch/said"
+}
 wrong_use_is_said() {
-    ! ranks 2 eval "$model" --tokens "$scratch/ids" --device sim 2>"$scratch/said" && cat "$scratch/said" &&
+    ! ranks 2 eval "$model" --tokens "$scratch/ids" --mmap 2>"$scratch/said" && cat "$scratch/said" &&
         grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
     ! ranks 2 chat "$model" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'in run, serve, bench and eval alone' "$scratch/said" || return 1
     ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said"
@@ -107,9 +143,13 @@ check "three ranks that share experts give the logits of one" logits_are_the_sam
 check "ranks keep their ceilings, with the logits of one" ceilings_hold layers
 check "ranks that share experts keep theirs" ceilings_hold experts
 check "experts go where there is memory, with the logits of one rank" small_rank_0
+check "ranks use devices that are named, with the logits of one" devices_are_used
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "the network between ranks is measured, and plans find it" network_is_measured
+check "a shorter time-out is kept, and names the rank" shorter_time_out_is_kept
+check "ranks that are not of Open MPI are noticed, and one rank is told so" other_starters_are_noticed
+check "a module of another version is refused" module_of_another_version_is_refused
 check "what ranks cannot do is said" wrong_use_is_said
 echo "1..$number"

@@ -46,6 +46,13 @@ mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cl
     return MO_OK;
 }
 
+static mo_status check_timeout(double timeout_s, mo_error *err)
+{
+    return timeout_s >= 0.1 && timeout_s <= 3600.0
+               ? MO_OK
+               : mo_fail(err, MO_EINVAL, "`timeout_s` is 0.1 to 3600 seconds, not %g", timeout_s);
+}
+
 mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err)
 {
     mo_cluster_options o = defaults;
@@ -53,8 +60,8 @@ mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, m
     MO_OWN_ERROR(err)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_cluster_options", err);
-    if (status == MO_OK && !(o.timeout_s >= 0.1 && o.timeout_s <= 3600.0)) {
-        status = mo_fail(err, MO_EINVAL, "`timeout_s` is 0.1 to 3600 seconds, not %g", o.timeout_s);
+    if (status == MO_OK) {
+        status = check_timeout(o.timeout_s, err);
     }
     if (status == MO_OK) {
         status = mo_mpi_open(&mpi, err);
@@ -76,17 +83,43 @@ mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, m
     return status;
 }
 
+mo_status mo_cluster_set_timeout(mo_cluster *c, double timeout_s, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    const mo_status status = check_timeout(timeout_s, err);
+    if (status == MO_OK) {
+        mo_link_set_timeout(c->link, (int64_t)(timeout_s * 1e9));
+    }
+    return status;
+}
+
+static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
+{
+    const mo_wire_head head = {
+        .order = MO_WIRE_ORDER, .kind = (uint32_t)kind, .serial = mo_link_next_serial(c->link)};
+    const mo_status status = mo_link_send(c->link, 1, &head, sizeof head, err);
+    return status == MO_OK ? mo_link_flush(c->link, err) : status;
+}
+
+/* Tells all that the run ends, and waits until each has said that it knows: who does not is named, and not waited for. */
+static mo_status end_run(mo_cluster *c, mo_error *err)
+{
+    mo_link_leave(c->link);
+    mo_status status = send_head(c, MO_WIRE_END, err);
+    for (int r = 1; r < mo_link_ranks(c->link) && status == MO_OK; r++) {
+        mo_wire_result known;
+        status = mo_link_receive(c->link, r, &known, sizeof known, false, err);
+    }
+    return status;
+}
+
 void mo_cluster_close(mo_cluster *c)
 {
     mo_error err;
     if (c) {
         bool orderly = c->link && mo_link_status(c->link, &err) == MO_OK;
         if (orderly && mo_link_rank(c->link) == 0 && mo_link_ranks(c->link) > 1) {
-            const mo_wire_head head = {
-                .order = MO_WIRE_ORDER, .kind = MO_WIRE_END, .serial = mo_link_next_serial(c->link)};
-            mo_link_leave(c->link);
-            mo_link_send(c->link, 1, &head, sizeof head, &err);
-            orderly = mo_link_flush(c->link, &err) == MO_OK;
+            orderly = end_run(c, &err) == MO_OK;
         }
         mo_link_close(c->link);
         mo_mpi_close(c->mpi, orderly);
@@ -110,11 +143,12 @@ int mo_cluster_ranks(const mo_cluster *c)
 mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
 {
     const mo_learning_options *l = &o->learning;
+    const bool named = o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0;
     const char *what = NULL;
-    if (o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0) {
-        what = "a `device`";
-    } else if (o->vram_bytes) {
-        what = "`vram_bytes`";
+    if (named && o->divide == MO_DIVIDE_EXPERTS) {
+        what = "a `device` where its experts are divided";
+    } else if (!named && o->vram_bytes) {
+        what = "`vram_bytes` without a `device` that is named";
     } else if (o->map) {
         what = "`map`";
     } else if (o->skip_missing && o->divide == MO_DIVIDE_EXPERTS) {
@@ -134,7 +168,7 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         return mo_fail(err, MO_EUNSUPPORTED,
                        "a model that is divided among ranks cannot have %s; leave it out", what);
     }
-    o->device = "none";
+    o->device = named ? o->device : "none";
     o->learning.profile = "off";
     return MO_OK;
 }
@@ -175,7 +209,8 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *mea
     h->numerics = MO_NUMERICS;
     snprintf(h->version, sizeof h->version, "%s", mo_version());
     h->local_ranks = c->local_ranks;
-    h->ram_bytes = means->limits.ram_bytes;
+    h->ram_bytes =
+        means->limits.ram_bytes + means->limits.vram_bytes; /* what is in one need not be in the other */
     h->ram_bytes_s = mo_rates_products(&means->rates);
     h->disk_bytes_s = means->rates.disk_bytes_s;
     if (status == MO_OK) {
@@ -214,14 +249,6 @@ static mo_status check_hello(const mo_wire_hello *own, const mo_wire_hello *h, i
 }
 
 /* ---- Rank 0 ---- */
-
-static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
-{
-    const mo_wire_head head = {
-        .order = MO_WIRE_ORDER, .kind = (uint32_t)kind, .serial = mo_link_next_serial(c->link)};
-    const mo_status status = mo_link_send(c->link, 1, &head, sizeof head, err);
-    return status == MO_OK ? mo_link_flush(c->link, err) : status;
-}
 
 static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
                         mo_error *err)

@@ -243,6 +243,15 @@ static void unlock(mo_model *m)
     pthread_mutex_unlock(&m->reports->lock);
 }
 
+void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size)
+{
+    mo_traffic_report r = {.ranks = 1};
+    if (model->leader) {
+        mo_leader_traffic(model->leader, &r);
+    }
+    mo_report_write(out, size, &r, sizeof r);
+}
+
 void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size)
 {
     const mo_reports *r = look(model);

@@ -24,6 +24,7 @@
 #include "split.h"
 #include "terminal.h"
 #include "tiers.h"
+#include "traffic.h"
 
 #define YARDSTICK_BYTES ((int64_t)1 << 30) /* of weights, at most, that the rate of memory is measured with */
 
@@ -42,6 +43,7 @@ typedef struct speeds {
     cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
     double decode_seconds; /* of all rounds */
     mo_split_report split; /* of the prompts */
+    mo_traffic_report traffic;
     bool text;
 } speeds;
 
@@ -145,6 +147,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_error err;
     mo_tier_report begin;
     mo_device_report device;
+    mo_traffic_report traffic;
+    mo_model_traffic(model, &traffic, sizeof traffic);
     mo_model_tiers(model, &begin, sizeof begin);
     mo_model_device(model, &device, sizeof device);
     /* Where the weights stay in RAM, they are the yardstick: memory of its own would be more than was planned. */
@@ -172,6 +176,8 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     if (!cli_lanes_read("bench", model, &s->lanes)) {
         return false;
     }
+    mo_model_traffic(model, &s->traffic, sizeof s->traffic);
+    cli_traffic_subtract(&s->traffic, &traffic);
     mo_model_tiers(model, &s->tiers, sizeof s->tiers);
     cli_tiers_subtract(&s->tiers, &begin);
     s->picks = after.expert_picks - before.expert_picks;
@@ -203,7 +209,7 @@ static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
     return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "model",
+        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "model",
         i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "depth",
         (json_int_t)s->depth, "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode,
         "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
@@ -211,7 +217,8 @@ static int print_json(const speeds *s)
         (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
         (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
         (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device),
-        "lanes", cli_lanes_json(&s->lanes), "prefill_split", cli_split_json(&s->split)));
+        "lanes", cli_lanes_json(&s->lanes), "prefill_split", cli_split_json(&s->split), "traffic",
+        cli_traffic_json(&s->traffic)));
 }
 
 static void print_table(const speeds *s)
@@ -255,6 +262,7 @@ static void print_table(const speeds *s)
     cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
     cli_device_print(&s->device, &s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
     cli_lanes_print(&s->lanes);
+    cli_traffic_print(&s->traffic);
 }
 
 /* The speeds as a picture, that of answers beside what memory allows, and where the prompt's time went. */

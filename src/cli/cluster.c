@@ -12,8 +12,9 @@
 #include "messages.h"
 
 static mo_cluster *cluster;
-static atomic_bool lost;
+static atomic_bool lost, ending;
 static bool serves;
+static char joined[32]; /* the command */
 
 mo_cluster *cli_cluster(void)
 {
@@ -44,13 +45,23 @@ static bool in_company(void)
     return size ? atoi(size) > 1 : getenv("PMIX_RANK") && (!tasks || atoi(tasks) > 1);
 }
 
+/* Those of MPICH and of what is made from it (Intel MPI, MVAPICH), and of Slurm without PMIx, cannot be joined: each process would
+ * run the whole model. */
+static bool in_foreign_company(void)
+{
+    const char *size = getenv("PMI_SIZE");
+    return size && atoi(size) > 1 && !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK");
+}
+
 /* Commands whose step fails say so themselves; a server ends, so that its unit starts it again. */
 static void on_lost(void *user, const char *why)
 {
     (void)user;
     atomic_store(&lost, true);
-    if (serves && cli_cluster_rank() == 0) {
-        fprintf(stderr, "moraine serve: %s\n", why);
+    if ((serves || atomic_load(&ending)) && cli_cluster_rank() == 0) {
+        fprintf(stderr, "moraine %s: %s\n", joined, why);
+    }
+    if (serves && !atomic_load(&ending) && cli_cluster_rank() == 0) {
         kill(getpid(), SIGTERM);
     }
 }
@@ -59,6 +70,15 @@ bool cli_cluster_begin(const char *command)
 {
     mo_cluster_options options = mo_cluster_options_default();
     mo_error err;
+    const bool uses_model =
+        can_be_divided(command) || strcmp(command, "chat") == 0 || strcmp(command, "trace") == 0;
+    if (uses_model && in_foreign_company()) {
+        fprintf(stderr,
+                "moraine %s: several ranks were started, and not by Open MPI: start them with its mpirun "
+                "(mpirun.openmpi on Debian), or with srun --mpi=pmix\n",
+                command);
+        return false;
+    }
     if (!in_company()) {
         return true;
     }
@@ -72,6 +92,7 @@ bool cli_cluster_begin(const char *command)
         return true;
     }
     serves = strcmp(command, "serve") == 0;
+    snprintf(joined, sizeof joined, "%s", command);
     options.lost = on_lost;
     if (mo_cluster_open(&options, &cluster, &err) != MO_OK) {
         cli_say_error(command, &err);
@@ -82,6 +103,7 @@ bool cli_cluster_begin(const char *command)
 
 int cli_cluster_end(int code)
 {
+    atomic_store(&ending, true);
     mo_cluster_close(cluster);
     cluster = NULL;
     return atomic_load(&lost) && code == CLI_OK ? CLI_FAILED : code;
@@ -119,4 +141,14 @@ bool cli_cluster_divide(const char *command, const char *how, mo_divide *out)
     }
     fprintf(stderr, "moraine %s: --divide is layers, experts or auto, not %s\n", command, how);
     return false;
+}
+
+bool cli_cluster_timeout(const char *command, double seconds)
+{
+    mo_error err;
+    if (seconds > 0 && cluster && mo_cluster_set_timeout(cluster, seconds, &err) != MO_OK) {
+        cli_say_error(command, &err);
+        return false;
+    }
+    return true;
 }

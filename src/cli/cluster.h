@@ -23,5 +23,7 @@ bool cli_cluster_follows(const char *command, const char *name, const cli_loadin
 
 /* Reads --divide. False after saying what is wrong. */
 bool cli_cluster_divide(const char *command, const char *how, mo_divide *out);
+/* Sets that of --rank-timeout; 0: as it is. False after saying what is wrong. */
+bool cli_cluster_timeout(const char *command, double seconds);
 
 #endif

@@ -245,10 +245,10 @@ static void tell_useless(const char *command, const cli_loading *l, mo_model *mo
                 "moraine %s: note: --streaming is not needed: VRAM, RAM and disk are used as the plan says\n",
                 command);
     }
-    if (l->divide && !cli_cluster()) {
+    if ((l->divide || l->rank_timeout > 0) && !cli_cluster()) {
         fprintf(stderr,
-                "moraine %s: note: --divide changes nothing: no other ranks were started, as mpirun does\n",
-                command);
+                "moraine %s: note: --%s changes nothing: there is one rank; mpirun -n N starts several\n",
+                command, l->divide ? "divide" : "rank-timeout");
     }
     tell_variables(command);
     if (l->postfetch && !device.name) {
@@ -270,7 +270,8 @@ bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options
     out->sessions = (int)l->sessions;
     out->map = l->map;
     out->cluster = cli_cluster_rank() == 0 ? cli_cluster() : NULL;
-    if (!cli_cluster_divide(command, l->divide, &out->divide) || !set_tiers(command, l, out) ||
+    if (!cli_cluster_divide(command, l->divide, &out->divide) ||
+        !cli_cluster_timeout(command, l->rank_timeout) || !set_tiers(command, l, out) ||
         !cli_loading_kv(command, l, &out->kv) || !cli_loading_precision(command, l, &out->prompt_precision) ||
         !cli_loading_device(command, l, &out->device, &out->vram_bytes, out->vram_each, &out->postfetch)) {
         return false;

@@ -25,7 +25,8 @@ typedef struct cli_loading {
     bool skip_missing;
     bool streaming; /* the three tiers' switch, which is no more than told */
     const char *device, *postfetch, *prompt_precision;
-    const char *divide; /* NULL: auto */
+    const char *divide;  /* NULL: auto */
+    double rank_timeout; /* seconds; 0: not given */
     cli_sizes vram;
     cli_adapters adapters;
     cli_learning learning;
@@ -166,6 +167,14 @@ typedef struct cli_loading {
          &(l).divide,                                                                                        \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"rank-timeout",                                                                                     \
+         0,                                                                                                  \
+         CLI_REAL,                                                                                           \
+         "SECONDS",                                                                                          \
+         "started by mpirun: a rank that is silent for so long ends the run, 0.1 to 3600 (10)",              \
+         &(l).rank_timeout,                                                                                  \
+         0.1,                                                                                                \
+         3600},                                                                                              \
         CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)
 
 /* Checks --kv. False after saying what is wrong. */

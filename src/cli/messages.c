@@ -37,7 +37,7 @@ static const struct {
     {"`kept_bytes`", "the memory for kept sessions"},
     {"`positions`", "the positions of all sessions"},
     {"`threads`", "--threads"},
-    {"`timeout_s`", "the time-out of ranks"},
+    {"`timeout_s`", "--rank-timeout"},
     {"`vocabulary`", "--vocabulary"},
     {"`vram_bytes`", "--vram"},
     {"`warm_file`", "--warm-file"},

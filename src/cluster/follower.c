@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/session.h"
 #include "engine/snapshot.h"
@@ -224,6 +225,9 @@ static mo_status take_lists(follower *f, mo_error *err)
 static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_error *err)
 {
     entry *e = find(f, s->state);
+    if (e && e->session) {
+        mo_session_leave_lost_device(e->session);
+    }
     if (e && e->session && s->position == 0) { /* it begins anew, whatever was wrong with it */
         e->error = (mo_error){0};
     }
@@ -307,6 +311,7 @@ static mo_status send_step(follower *f, mo_error *err)
     const bool good = f->w->result.status == MO_OK;
     if (f->rank + 1 == f->ranks) {
         f->w->result.rows = good ? gather_rows(f) : 0;
+        f->w->result.work_ns = f->w->head.work_ns;
         const mo_status status = mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
         return status == MO_OK
                    ? mo_link_send(f->link, 0, x, sizeof(float) * (size_t)(f->w->result.rows * width), err)
@@ -340,7 +345,9 @@ static mo_status do_step(follower *f, mo_error *err)
     if (f->w->head.status == MO_OK) {
         status = mo_link_receive(f->link, f->rank - 1, f->engine->space.x, bytes, false, err);
         if (status == MO_OK) {
+            const int64_t began = mo_clock_ns();
             run_step(f);
+            f->w->head.work_ns += mo_clock_ns() - began;
         }
     } else {
         status = mo_link_receive(f->link, f->rank - 1, &f->w->result, sizeof f->w->result, false, err);
@@ -381,33 +388,59 @@ static mo_status do_save(follower *f, mo_error *err)
     return status;
 }
 
+/* The bytes of a state that rank 0 loads: `bytes` of them are on their way. What is not wanted is received all the same, so that the
+ * next message is what it should be; *own says why. */
+static mo_status take_state(follower *f, const entry *e, size_t bytes, uint8_t **out, mo_error *own,
+                            mo_error *err)
+{
+    const mo_model_spec *spec = f->engine->spec;
+    const int64_t length = f->w->head.length;
+    *out = NULL;
+    if (!e || !e->session) {
+        mo_fail(own, e && e->error.status != MO_OK ? e->error.status : MO_ENOMEM, "%s",
+                e && e->error.status != MO_OK ? e->error.detail : "the session could not be opened here");
+    } else if (length < 0 ||
+               mo_state_saved_part(&e->session->state, spec->first_layer,
+                                   spec->first_layer + spec->layer_count, length) != (int64_t)bytes) {
+        mo_fail(own, MO_EFORMAT, "%zu bytes of a saved state came, which has another size here", bytes);
+    } else {
+        *out = malloc(bytes ? bytes : 1);
+        if (!*out) {
+            mo_fail(own, MO_ENOMEM, "no memory for a saved state of %zu bytes", bytes);
+        }
+    }
+    return *out ? mo_link_receive(f->link, 0, *out, bytes, false, err)
+                : mo_link_discard(f->link, 0, bytes, err);
+}
+
 static mo_status do_load(follower *f, mo_error *err)
 {
     entry *e = find(f, f->w->head.number);
-    const mo_model_spec *spec = f->engine->spec;
+    mo_error own = {0};
+    uint8_t *bytes = NULL;
+    int64_t size = 0;
     mo_status status = pass_head(f, err);
-    if (status == MO_OK && (!e || !e->session || f->w->head.length < 0)) {
-        status = mo_fail(err, MO_EFORMAT, "rank 0 loads a session that is not there");
+    if (status == MO_OK) {
+        status = mo_link_receive(f->link, 0, &size, sizeof size, false, err);
     }
-    if (status != MO_OK) {
-        return status;
+    if (status == MO_OK && size < 0) {
+        status = mo_fail(err, MO_EFORMAT, "rank 0 loads a session that makes no sense");
     }
-    mo_state *state = &e->session->state;
-    const size_t size = (size_t)mo_state_saved_part(state, spec->first_layer,
-                                                    spec->first_layer + spec->layer_count, f->w->head.length);
-    uint8_t *bytes = malloc(size ? size : 1);
-    if (!bytes) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a saved state of %zu bytes", size);
+    if (status == MO_OK) {
+        status = take_state(f, e, (size_t)size, &bytes, &own, err);
     }
-    status = mo_link_receive(f->link, 0, bytes, size, false, err);
     if (status != MO_OK) {
         free(bytes);
         return status;
     }
     f->w->result = (mo_wire_result){.rank = f->rank};
-    e->error = (mo_error){0};
-    if (mo_state_restore(state, bytes, size, f->w->head.length, &e->error) != MO_OK) {
-        refuse(f, &e->error, true);
+    if (bytes) {
+        const int64_t length = f->w->head.length;
+        mo_session_restore_bytes(e->session, bytes, (size_t)size, length, length, &own);
+        e->error = own;
+    }
+    if (own.status != MO_OK) {
+        refuse(f, &own, true);
     }
     free(bytes);
     return mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);

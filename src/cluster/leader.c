@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/forward.h"
 #include "engine/logits.h"
@@ -28,10 +29,12 @@ struct mo_leader {
     mo_link *link;
     mo_engine *engine;
     int *first;           /* [ranks + 1] */
+    int64_t *part_bytes;  /* [ranks] of a saved state that is loaded */
     pthread_mutex_t lock; /* guards what follows */
     orders pending;
     int64_t numbers;
     bool untold; /* memory was out: others hold what nobody can name any more */
+    mo_traffic_report traffic;
 
     /* Under the engine's lock: */
     outgoing out[2]; /* in turn: one is made while the other is on its way */
@@ -179,6 +182,7 @@ static void list_slices(outgoing *o, const mo_forward *f)
     }
     o->head.slice_count = f->slice_count;
     o->head.tokens = t;
+    o->head.work_ns = 0;
     memcpy(o->x, f->w->x, sizeof(float) * (size_t)(t * f->spec->width));
 }
 
@@ -216,9 +220,37 @@ static void spread_rows(const mo_forward *f, int64_t rows)
     }
 }
 
+/* A step that rank 0 waited for, and nothing else meanwhile. */
+static void count_traffic(mo_leader *l, const mo_forward *f, int64_t rows, int64_t wait_ns)
+{
+    const size_t row = sizeof(float) * (size_t)f->spec->width;
+    pthread_mutex_lock(&l->lock);
+    mo_traffic_report *t = &l->traffic;
+    t->steps++;
+    t->tokens += (uint64_t)f->tokens;
+    t->sent_bytes += sizeof(mo_wire_head) + sizeof(mo_wire_slice) * (size_t)f->slice_count +
+                     (sizeof(int32_t) + row) * (size_t)f->tokens;
+    t->received_bytes += sizeof l->result + row * (size_t)rows;
+    const uint64_t messages_ns = wait_ns > l->result.work_ns ? (uint64_t)(wait_ns - l->result.work_ns) : 0;
+    t->least_ns = t->least_ns && t->least_ns < messages_ns ? t->least_ns : messages_ns;
+    t->wait_ns += (uint64_t)wait_ns;
+    t->work_ns += (uint64_t)l->result.work_ns;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void mo_leader_traffic(mo_leader *l, mo_traffic_report *out)
+{
+    pthread_mutex_lock(&l->lock);
+    *out = l->traffic;
+    pthread_mutex_unlock(&l->lock);
+    out->ranks = mo_link_ranks(l->link);
+}
+
 static mo_status step(void *owner, mo_forward *f, mo_error *err)
 {
     mo_leader *l = owner;
+    const int64_t began = mo_clock_ns();
+    const bool alone = l->unanswered == 0;
     const int last = mo_link_ranks(l->link) - 1;
     int slices;
     const int64_t rows = mo_logits_list(f, &slices), width = f->spec->width;
@@ -237,6 +269,9 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
     }
     if (status == MO_OK) {
         status = mo_link_receive(l->link, last, f->w->x, sizeof(float) * (size_t)(rows * width), false, err);
+    }
+    if (status == MO_OK && alone) {
+        count_traffic(l, f, rows, mo_clock_ns() - began);
     }
     if (status == MO_OK) {
         spread_rows(f, rows);
@@ -304,7 +339,11 @@ static mo_status load(void *owner, const mo_state *state, int64_t length, const 
     }
     for (int r = 1; r < mo_link_ranks(l->link) && status == MO_OK; r++) {
         const size_t part = (size_t)mo_state_saved_part(state, l->first[r], l->first[r + 1], length);
-        status = mo_link_send(l->link, r, saved, part, err);
+        l->part_bytes[r] = (int64_t)part;
+        status = mo_link_send(l->link, r, &l->part_bytes[r], sizeof *l->part_bytes, err);
+        if (status == MO_OK) {
+            status = mo_link_send(l->link, r, saved, part, err);
+        }
         saved += part;
     }
     if (status == MO_OK) {
@@ -326,9 +365,10 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
         l->link = link;
         l->engine = engine;
         l->first = malloc(sizeof *l->first * (ranks + 1));
+        l->part_bytes = malloc(sizeof *l->part_bytes * ranks);
         l->pending = (orders){malloc(sizeof *l->pending.list * ORDERS), 0, ORDERS};
     }
-    bool whole = l && l->first && l->pending.list;
+    bool whole = l && l->first && l->part_bytes && l->pending.list;
     for (int i = 0; i < 2 && whole; i++) {
         outgoing *o = &l->out[i];
         o->tokens = malloc(sizeof *o->tokens * (size_t)engine->batch);
@@ -374,6 +414,7 @@ void mo_leader_close(mo_leader *l)
         }
         free(l->pending.list);
         free(l->first);
+        free(l->part_bytes);
         free(l);
     }
 }

@@ -13,5 +13,6 @@ typedef struct mo_leader mo_leader;
 mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_leader **out, mo_error *err);
 /* After all sessions and snapshots: the others close the model too. NULL is allowed. */
 void mo_leader_close(mo_leader *leader);
+void mo_leader_traffic(mo_leader *leader, mo_traffic_report *out); /* any thread */
 
 #endif

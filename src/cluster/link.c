@@ -5,17 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/status.h"
 
-enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, WHY_BYTES = 256 };
+enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, LOOKS_PER_BEAT = 4, WHY_BYTES = 256 };
+#define BEAT_MOST_NS ((int64_t)2000000000)
 
 /* What ranks tell each other while they live. */
 typedef struct beat {
     uint32_t order;
-    int32_t waits;   /* for that rank's message; -1: it works */
+    int32_t waits;   /* for that rank, to send or to receive; -1: it works */
     uint64_t moves;  /* grows while something moves */
+    uint64_t work;   /* grows while the machine computes or reads for it */
     uint64_t serial; /* of the last head */
     int32_t ended, failed;
     char why[WHY_BYTES];
@@ -26,12 +31,14 @@ typedef struct other {
     mo_net_message in, out;
     beat arriving, leaving, last;
     int64_t heard_ns;
+    int64_t worked_ns; /* its work was seen to grow */
 } other;
 
 struct mo_link {
     mo_transport *data, *beats;
-    int64_t timeout_ns;
+    atomic_llong timeout_ns;
     void (*on_lost)(void *user, const char *why);
+    uint64_t (*work)(void *user);
     void *user;
     /* Of the thread that uses the link: */
     mo_net_message sends[SENDS], receive;
@@ -42,7 +49,7 @@ struct mo_link {
     atomic_int waits;
     atomic_bool busy; /* rank 0 waits for something that must come */
     atomic_bool lost;
-    atomic_bool leaves;   /* nobody is missed any more */
+    atomic_bool leaves;   /* who leaves is not missed any more */
     pthread_mutex_t lock; /* guards what follows, and `stop` for the thread that waits */
     pthread_cond_t stopped;
     bool stop, ended;
@@ -50,7 +57,10 @@ struct mo_link {
 
     bool watching;
     pthread_t thread;
-    other *others; /* [ranks], of that thread alone */
+    other *others; /* [ranks], of that thread alone, as is what follows */
+    uint64_t worked;
+    int64_t cpu_ns, cpu_at_ns; /* when the process' time was looked at */
+    long blocks_read;
     uint64_t still_moves;
     int64_t still_since_ns;
 };
@@ -63,6 +73,11 @@ int mo_link_rank(const mo_link *l)
 int mo_link_ranks(const mo_link *l)
 {
     return l->data->ranks;
+}
+
+void mo_link_set_timeout(mo_link *l, int64_t timeout_ns)
+{
+    atomic_store(&l->timeout_ns, timeout_ns);
 }
 
 void mo_link_moved(mo_link *l)
@@ -126,16 +141,22 @@ mo_status mo_link_status(mo_link *l, mo_error *err)
 
 /* ---- Messages ---------------------------------------------------------------------------------- */
 
-/* Spins a little, since an answer often comes soon, and then sleeps for longer and longer. */
+/* Spins a little, since an answer often comes soon, and then sleeps for longer and longer: at most a sixty-fourth of what was waited
+ * is lost so. The kernel would add 50 us to every sleep otherwise. */
 static void pause_a_bit(int64_t began_ns)
 {
-    enum { SPIN_NS = 50000, SLEEP_MOST_NS = 200000 };
+    enum { SPIN_NS = 50000, SHARE = 64, SLEEP_MOST_NS = 200000, SLACK_NS = 1000 };
+    static _Thread_local bool exact;
     const int64_t waited = mo_clock_ns() - began_ns;
     if (waited < SPIN_NS) {
         sched_yield();
         return;
     }
-    const int64_t sleep = waited / 16 < SLEEP_MOST_NS ? waited / 16 : SLEEP_MOST_NS;
+    if (!exact) {
+        exact = true;
+        prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0);
+    }
+    const int64_t sleep = waited / SHARE < SLEEP_MOST_NS ? waited / SHARE : SLEEP_MOST_NS;
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
 }
 
@@ -185,12 +206,28 @@ static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_erro
     return mo_link_status(l, err);
 }
 
+/* The first that is under way to; this rank: none. */
+static int sends_to(const mo_link *l)
+{
+    for (int i = 0; i < SENDS; i++) {
+        if (l->sends[i].state == MO_NET_UNDER_WAY) {
+            return l->sends[i].peer;
+        }
+    }
+    return l->data->rank;
+}
+
 /* The same. Who waits for what is sent waits for others to get on: what must come, unlike orders, which may be long in coming. */
 static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
 {
     const bool was = atomic_load(&l->busy);
+    const int waits = atomic_load(&l->waits);
     atomic_store(&l->busy, was || m != &l->receive);
+    if (m != &l->receive) {
+        atomic_store(&l->waits, m ? m->peer : sends_to(l));
+    }
     const mo_status status = wait_until(l, m, end, err);
+    atomic_store(&l->waits, waits);
     atomic_store(&l->busy, was);
     return status;
 }
@@ -264,6 +301,20 @@ mo_status mo_link_receive(mo_link *l, int from, void *data, size_t bytes, bool i
     return status;
 }
 
+mo_status mo_link_discard(mo_link *l, int from, size_t bytes, mo_error *err)
+{
+    const size_t most = bytes < l->data->limit ? bytes : l->data->limit;
+    void *piece = malloc(most ? most : 1);
+    mo_status status = piece ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a message of %zu bytes", most);
+    while (status == MO_OK && bytes > 0) {
+        const size_t size = bytes < most ? bytes : most;
+        status = mo_link_receive(l, from, piece, size, false, err);
+        bytes -= size;
+    }
+    free(piece);
+    return status;
+}
+
 /* ---- Beats ------------------------------------------------------------------------------------- */
 
 /* Rank 0 and every other hear each other. */
@@ -271,6 +322,22 @@ static bool is_heard(const mo_link *l, int rank)
 {
     const int own = l->beats->rank;
     return rank != own && (own == 0 || rank == 0);
+}
+
+/* Has the process had a twentieth of a processor since the last time, or read from a disk? The link's own thread needs far less. */
+static bool at_work(mo_link *l)
+{
+    enum { SHARE = 20 };
+    struct timespec t = {0};
+    struct rusage use = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    getrusage(RUSAGE_SELF, &use);
+    const int64_t cpu = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, now = mo_clock_ns();
+    const bool works = cpu - l->cpu_ns >= (now - l->cpu_at_ns) / SHARE || use.ru_inblock != l->blocks_read;
+    l->cpu_ns = cpu;
+    l->cpu_at_ns = now;
+    l->blocks_read = use.ru_inblock;
+    return works;
 }
 
 /* With the lock held. */
@@ -281,6 +348,7 @@ static void describe(mo_link *l, beat *b)
     b->order = MO_WIRE_ORDER;
     b->waits = atomic_load(&l->waits);
     b->moves = atomic_load(&l->moves) + (watched ? atomic_load(watched) : 0);
+    b->work = l->work ? l->work(l->user) : (l->worked += at_work(l));
     b->serial = atomic_load(&l->serial);
     b->ended = l->ended;
     b->failed = atomic_load(&l->lost);
@@ -317,8 +385,9 @@ static void hear(mo_link *l, int r)
             return; /* it will be missed */
         }
         if (o->in.state == MO_NET_DONE) {
-            o->last = o->arriving;
             o->heard_ns = mo_clock_ns();
+            o->worked_ns = o->arriving.work != o->last.work ? o->heard_ns : o->worked_ns;
+            o->last = o->arriving;
         }
         o->in = (mo_net_message){.peer = r, .data = &o->arriving, .bytes = sizeof o->arriving};
         mo_transport_receive(l->beats, &o->in);
@@ -328,28 +397,37 @@ static void hear(mo_link *l, int r)
 static void judge_beat(mo_link *l, int r)
 {
     const other *o = &l->others[r];
+    const int64_t timeout = atomic_load(&l->timeout_ns);
     mo_error why = {0};
+    if (o->last.ended && atomic_load(&l->leaves)) {
+        return;
+    }
     if (o->last.failed) {
         mo_fail(&why, MO_EIO, "rank %d ends the run: %.*s", r, WHY_BYTES, o->last.why);
     } else if (o->last.ended && l->beats->rank == 0) {
         mo_fail(&why, MO_EIO, "rank %d has left the run", r);
-    } else if (mo_clock_ns() - o->heard_ns > l->timeout_ns) {
+    } else if (mo_clock_ns() - o->heard_ns > timeout) {
         mo_fail(&why, MO_EIO,
                 "rank %d has not been heard of for %.1f s: its process or its machine is gone or hangs, or "
                 "the network between is down",
-                r, (double)l->timeout_ns / 1e9);
+                r, (double)timeout / 1e9);
     }
-    if (why.status != MO_OK && !atomic_load(&l->leaves)) {
+    if (why.status != MO_OK) {
         lose(l, &why);
     }
 }
 
 /* Rank 0 waits and nothing moves: who holds it up? */
-static void name_the_still(mo_link *l, mo_error *why)
+static void name_the_still(mo_link *l, double seconds, mo_error *why)
 {
     const int ranks = l->beats->ranks;
     const uint64_t serial = atomic_load(&l->serial);
-    const double seconds = (double)l->timeout_ns / 1e9;
+    for (int r = 1; r < ranks; r++) {
+        if (l->others[r].last.waits < 0) {
+            mo_fail(why, MO_EIO, "rank %d has not got on with its layers for %.1f s: it hangs", r, seconds);
+            return;
+        }
+    }
     for (int r = 1; r < ranks; r++) {
         if (l->others[r].last.serial < serial) {
             mo_fail(
@@ -360,20 +438,26 @@ static void name_the_still(mo_link *l, mo_error *why)
             return;
         }
     }
-    for (int r = 1; r < ranks; r++) {
-        if (l->others[r].last.waits < 0) {
-            mo_fail(why, MO_EIO, "rank %d has not got on with its layers for %.1f s: it hangs", r, seconds);
-            return;
-        }
-    }
     const int from = atomic_load(&l->waits) > 0 ? atomic_load(&l->waits) : ranks - 1;
     mo_fail(why, MO_EIO, "nothing has come from rank %d for %.1f s, although it lives: a message was lost",
             from, seconds);
 }
 
+/* Is there a rank that does not wait, and whose machine works for it? */
+static bool somebody_works(const mo_link *l, int64_t now)
+{
+    for (int r = 1; r < l->beats->ranks; r++) {
+        const other *o = &l->others[r];
+        if (o->last.waits < 0 && now - o->worked_ns <= atomic_load(&l->timeout_ns)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void judge_stillness(mo_link *l)
 {
-    const int64_t now = mo_clock_ns();
+    const int64_t now = mo_clock_ns(), timeout = atomic_load(&l->timeout_ns);
     uint64_t moves = atomic_load(&l->moves);
     for (int r = 1; r < l->beats->ranks; r++) {
         moves += l->others[r].last.moves;
@@ -381,9 +465,9 @@ static void judge_stillness(mo_link *l)
     if (moves != l->still_moves || !atomic_load(&l->busy)) {
         l->still_moves = moves;
         l->still_since_ns = now;
-    } else if (now - l->still_since_ns > l->timeout_ns) {
+    } else if (now - l->still_since_ns > timeout * (somebody_works(l, now) ? MO_LINK_PATIENCE : 1)) {
         mo_error why = {0};
-        name_the_still(l, &why);
+        name_the_still(l, (double)(now - l->still_since_ns) / 1e9, &why);
         lose(l, &why);
     }
 }
@@ -391,10 +475,12 @@ static void judge_stillness(mo_link *l)
 static void *watch(void *ctx)
 {
     mo_link *l = ctx;
-    const int64_t pause_ns = l->timeout_ns / BEATS_PER_TIMEOUT / 4, beat_ns = pause_ns * 4;
     int64_t beaten_ns = 0;
     bool stop = false, told = false;
     while (!stop) {
+        const int64_t wanted_ns = atomic_load(&l->timeout_ns) / BEATS_PER_TIMEOUT;
+        const int64_t beat_ns = wanted_ns < BEAT_MOST_NS ? wanted_ns : BEAT_MOST_NS;
+        const int64_t pause_ns = beat_ns / LOOKS_PER_BEAT;
         pthread_mutex_lock(&l->lock);
         const bool urgent = l->stop || (atomic_load(&l->lost) && !told);
         if (!urgent) {
@@ -436,8 +522,9 @@ mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *
     }
     l->data = options->data;
     l->beats = options->beats;
-    l->timeout_ns = options->timeout_ns;
+    atomic_init(&l->timeout_ns, options->timeout_ns);
     l->on_lost = options->on_lost;
+    l->work = options->work;
     l->user = options->user;
     l->others = others;
     atomic_init(&l->waits, -1);

@@ -1,7 +1,8 @@
 /* Link: a rank's messages to others, with a watch on them. A thread sends a beat to the other side several times per time-out (every
  * rank to rank 0, rank 0 to every rank) and looks for theirs: one that is silent for as long is lost, and so is a run in which
- * rank 0 waits and nothing moves anywhere. Then every wait ends with a sentence that names the rank, messages that were under way
- * are given up, and the link is of no more use. */
+ * rank 0 waits and nothing moves anywhere, unless a rank is at work: it computes or reads, and gets MO_LINK_PATIENCE time-outs for
+ * what is one layer. Then every wait ends with a sentence that names the rank, messages that were under way are given up, and the
+ * link is of no more use. */
 #ifndef MO_CLUSTER_LINK_H
 #define MO_CLUSTER_LINK_H
 
@@ -12,6 +13,8 @@
 
 typedef struct mo_link mo_link;
 
+enum { MO_LINK_PATIENCE = 60 };
+
 /* Keeps and uses the two transports, of the same ranks; owns neither. The data's is used by the thread that calls what follows, the
  * beats' by the link's own. on_lost, which may be NULL, is called once, by any thread, with what is said. */
 typedef struct mo_link_options {
@@ -19,6 +22,9 @@ typedef struct mo_link_options {
     int64_t timeout_ns;
     void (*on_lost)(void *user, const char *why);
     void *user;
+    /* A count that grows while the machine works for this rank; asked by the link's own thread. NULL: what the process takes of
+     * processors and disks. */
+    uint64_t (*work)(void *user);
 } mo_link_options;
 
 mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *err);
@@ -27,6 +33,8 @@ void mo_link_close(mo_link *link);
 
 int mo_link_rank(const mo_link *link);
 int mo_link_ranks(const mo_link *link);
+/* Another time-out than that of the options, from now on. Any thread. */
+void mo_link_set_timeout(mo_link *link, int64_t timeout_ns);
 
 /* Begins to send; the bytes stay as they are until mo_link_flush(). Longer ones than the transport takes go in pieces. */
 mo_status mo_link_send(mo_link *link, int to, const void *data, size_t bytes, mo_error *err);
@@ -36,6 +44,8 @@ uint64_t mo_link_begun(const mo_link *link);
 mo_status mo_link_flush_to(mo_link *link, uint64_t begun, mo_error *err);
 /* Waits for so many bytes. idle: they may take any time to come. */
 mo_status mo_link_receive(mo_link *link, int from, void *data, size_t bytes, bool idle, mo_error *err);
+/* Waits for so many bytes, and forgets them. */
+mo_status mo_link_discard(mo_link *link, int from, size_t bytes, mo_error *err);
 
 /* Something moves, such as a layer that was computed: of this rank, any thread. */
 void mo_link_moved(mo_link *link);
@@ -45,7 +55,7 @@ void mo_link_watch(mo_link *link, const atomic_ullong *count);
 uint64_t mo_link_next_serial(mo_link *link);
 void mo_link_serial(mo_link *link, uint64_t serial);
 
-/* Rank 0 ends the run: nobody is missed from now on. */
+/* Rank 0 ends the run: who leaves is not missed from now on. */
 void mo_link_leave(mo_link *link);
 /* This rank gives up: others are told why. */
 void mo_link_fail(mo_link *link, const mo_error *why);

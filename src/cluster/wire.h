@@ -19,9 +19,9 @@ typedef enum mo_wire_kind {
     MO_WIRE_OPEN = 1, /* a model: all answer with a hello, get their share and answer with a result */
     MO_WIRE_STEP, /* orders, slices, tokens and the stream follow; the last answers with a result, and rows */
     MO_WIRE_SAVE, /* orders follow; all answer with a result, and what they hold of the snapshot */
-    MO_WIRE_LOAD, /* orders follow, and from rank 0 each rank's bytes; all answer with a result */
+    MO_WIRE_LOAD, /* orders follow, and from rank 0 each rank's bytes, after their number; all answer with a result */
     MO_WIRE_CLOSE, /* the model */
-    MO_WIRE_END,   /* the run */
+    MO_WIRE_END,   /* the run; all answer with a result */
 } mo_wire_kind;
 
 typedef struct mo_wire_head {
@@ -30,9 +30,10 @@ typedef struct mo_wire_head {
     int32_t
         status; /* STEP: of the ranks before; where it failed a result follows in the place of the stream */
     int32_t order_count, slice_count, reserved;
-    int64_t tokens; /* of all slices */
-    int64_t number; /* SAVE: of the snapshot; LOAD: of the state */
-    int64_t length; /* LOAD: positions */
+    int64_t tokens;  /* of all slices */
+    int64_t number;  /* SAVE: of the snapshot; LOAD: of the state */
+    int64_t length;  /* LOAD: positions */
+    int64_t work_ns; /* STEP: that the ranks before have computed, but for rank 0 */
 } mo_wire_head;
 
 /* What befell sessions and snapshots since the head before. */
@@ -64,6 +65,7 @@ typedef struct mo_wire_result {
     int32_t forget; /* what it had of the states is lost */
     int32_t reserved;
     int64_t rows;              /* STEP: that follow; SAVE: bytes */
+    int64_t work_ns;           /* STEP: that ranks have computed */
     char detail[MO_WIRE_TEXT]; /* of the error */
 } mo_wire_result;
 

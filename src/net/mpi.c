@@ -10,14 +10,25 @@
 #include "net/mpi_module.h"
 
 static const mo_mpi_calls *module; /* NULL: there is none */
+static char unlike[1200];          /* one of another version */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
+
+static bool is_ours(const mo_mpi_stamp *stamp)
+{
+    static const mo_mpi_stamp own = MO_MPI_STAMP;
+    return stamp && strncmp(stamp->version, own.version, sizeof own.version) == 0 &&
+           stamp->interface == own.interface && stamp->message_bytes == own.message_bytes &&
+           stamp->transport_bytes == own.transport_bytes && stamp->calls_bytes == own.calls_bytes;
+}
 
 /* MPI loads parts of itself, which look for its names among those of the program: hence global. */
 static void load(const char *path)
 {
     void *handle = module || access(path, R_OK) != 0 ? NULL : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (handle) {
+    if (handle && is_ours(dlsym(handle, "mo_mpi_module_stamp"))) {
         module = dlsym(handle, "mo_mpi_module");
+    } else if (handle) { /* it stays open: MPI does not like to be unloaded */
+        snprintf(unlike, sizeof unlike, "%s", path);
     }
 }
 
@@ -52,11 +63,18 @@ const char *mo_mpi_library(void)
 mo_status mo_mpi_open(mo_mpi **out, mo_error *err)
 {
     *out = NULL;
-    return find() ? find()->open(out, err)
-                  : mo_fail(
-                        err, MO_EUNSUPPORTED,
-                        "several ranks were started, and moraine-mpi.so is neither beside the program nor in "
-                        "" MO_LIBRARIES "/moraine; build it where libopenmpi-dev is installed");
+    if (find()) {
+        return find()->open(out, err);
+    }
+    if (unlike[0]) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "%s belongs to another version of moraine than " MO_VERSION
+                       " as it is here; install the program and its module from one build",
+                       unlike);
+    }
+    return mo_fail(err, MO_EUNSUPPORTED,
+                   "ranks reach each other by moraine-mpi.so, which is neither beside the program nor in "
+                   "" MO_LIBRARIES "/moraine; build it where libopenmpi-dev is installed");
 }
 
 mo_transport *mo_mpi_data(mo_mpi *mpi)

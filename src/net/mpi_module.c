@@ -9,23 +9,19 @@
 #include "base/status.h"
 #include "net/mpi_module.h"
 
-/* A request in its place in a message; what it is depends on the library. */
-typedef union carried {
+/* What MPI reads or writes is never the caller's memory: a message that is given up may have been begun by the other side, and MPI goes
+ * on with it when it likes. Its parcel is left to it then; others are used again. */
+typedef struct parcel {
+    struct parcel *next; /* of those that nobody uses */
     MPI_Request request;
-    uint64_t bits;
-} carried;
-_Static_assert(sizeof(carried) == sizeof(uint64_t), "a request has its place in a message");
+    size_t limit;
+    uint8_t bytes[];
+} parcel;
 
-static MPI_Request request_of(const mo_net_message *m)
+/* A parcel in its place in a message. */
+static parcel *parcel_of(const mo_net_message *m)
 {
-    return (carried){.bits = m->request}.request;
-}
-
-static void keep_request(mo_net_message *m, MPI_Request request)
-{
-    carried c = {.bits = 0};
-    c.request = request;
-    m->request = c.bits;
+    return (parcel *)(uintptr_t)m->request; /* NOLINT(performance-no-int-to-ptr): it was one in begin() */
 }
 
 /* Messages of one communicator: each has its tag, the number among those between the two ranks, so that none is taken for
@@ -34,6 +30,7 @@ typedef struct talk {
     mo_transport base;
     MPI_Comm comm;
     uint32_t *sent, *received; /* [ranks] */
+    parcel *unused;
 } talk;
 
 struct mo_mpi {
@@ -44,7 +41,9 @@ struct mo_mpi {
 /* No call into the library waits, so one at a time is enough, whatever it was built for. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-enum { TAGS = 32767, LIMIT = 1 << 28 }; /* every MPI has so many tags */
+/* Every MPI has so many tags. A message of so many bytes ends within the time-out on slow networks too, and with all that may be under
+ * way at once parcels have a place in MO_NEEDS_RANK_BYTES. */
+enum { TAGS = 32767, LIMIT = 1 << 18 };
 
 static const char *library(void)
 {
@@ -68,10 +67,51 @@ static void fail(mo_net_message *m, int code, const char *what)
             (unsigned long long)m->number, m->bytes, text[0] ? ": " : "", text);
 }
 
+/* With the lock held, as are the next two. NULL: no memory. */
+static parcel *take_parcel(talk *k, size_t bytes)
+{
+    enum { ROUND = 4096 };
+    for (parcel **at = &k->unused; *at; at = &(*at)->next) {
+        if ((*at)->limit >= bytes) {
+            parcel *p = *at;
+            *at = p->next;
+            return p;
+        }
+    }
+    const size_t limit = (bytes / ROUND + 1) * ROUND;
+    parcel *p = malloc(sizeof *p + limit);
+    if (p) {
+        p->limit = limit;
+    }
+    return p;
+}
+
+static void return_parcel(talk *k, mo_net_message *m)
+{
+    parcel *p = parcel_of(m);
+    p->next = k->unused;
+    k->unused = p;
+    m->request = 0;
+}
+
+static void begin_parcel(talk *k, mo_net_message *m, parcel *p)
+{
+    const int tag = (int)(m->number % TAGS), bytes = (int)m->bytes;
+    if (m->sends && bytes) {
+        memcpy(p->bytes, m->data, m->bytes);
+    }
+    m->request = (uintptr_t)p;
+    const int code = m->sends ? MPI_Isend(p->bytes, bytes, MPI_BYTE, m->peer, tag, k->comm, &p->request)
+                              : MPI_Irecv(p->bytes, bytes, MPI_BYTE, m->peer, tag, k->comm, &p->request);
+    if (code != MPI_SUCCESS) {
+        return_parcel(k, m);
+        fail(m, code, m->sends ? "cannot be sent to" : "cannot be heard");
+    }
+}
+
 static void begin(mo_transport *t, mo_net_message *m)
 {
     talk *k = (talk *)t;
-    MPI_Request request = MPI_REQUEST_NULL;
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
         m->state = MO_NET_FAILED;
         mo_fail(&m->error, MO_EINVAL, "rank %d: no message of %zu bytes can go between it and rank %d",
@@ -80,46 +120,56 @@ static void begin(mo_transport *t, mo_net_message *m)
     }
     m->number = m->sends ? k->sent[m->peer]++ : k->received[m->peer]++;
     m->state = MO_NET_UNDER_WAY;
-    const int tag = (int)(m->number % TAGS);
     pthread_mutex_lock(&one_at_a_time);
-    const int code = m->sends ? MPI_Isend(m->data, (int)m->bytes, MPI_BYTE, m->peer, tag, k->comm, &request)
-                              : MPI_Irecv(m->data, (int)m->bytes, MPI_BYTE, m->peer, tag, k->comm, &request);
-    if (code != MPI_SUCCESS) {
-        fail(m, code, m->sends ? "cannot be sent to" : "cannot be heard");
+    parcel *p = take_parcel(k, m->bytes);
+    if (p) {
+        begin_parcel(k, m, p);
+    } else {
+        m->state = MO_NET_FAILED;
+        mo_fail(&m->error, MO_ENOMEM, "no memory for a message of %zu bytes", m->bytes);
     }
+    /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): look() and abandon() end it */
     pthread_mutex_unlock(&one_at_a_time);
-    keep_request(m, request); /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): look() and abandon() end it */
 }
 
-static void look_once(mo_net_message *m)
+/* A receive has ended. */
+static void unpack(mo_net_message *m, const MPI_Status *status)
 {
-    MPI_Request request;
+    int bytes = 0;
+    MPI_Get_count(status, MPI_BYTE, &bytes);
+    if ((size_t)bytes != m->bytes) {
+        fail(m, MPI_SUCCESS, "sent a message of another length");
+        return;
+    }
+    if (bytes) {
+        memcpy(m->data, parcel_of(m)->bytes, m->bytes);
+    }
+    m->state = MO_NET_DONE;
+}
+
+static void look_once(talk *k, mo_net_message *m)
+{
     MPI_Status status;
-    int ended = 0, bytes = 0;
-    request = request_of(m);
+    int ended = 0;
     pthread_mutex_lock(&one_at_a_time);
-    const int code = MPI_Test(&request, &ended, &status);
+    const int code = MPI_Test(&parcel_of(m)->request, &ended, &status);
     if (code != MPI_SUCCESS) {
         fail(m, code, m->sends ? "could not be sent to" : "could not be heard");
-    } else if (ended && !m->sends) {
-        MPI_Get_count(&status, MPI_BYTE, &bytes);
-        if ((size_t)bytes == m->bytes) {
+    } else if (ended) {
+        if (m->sends) {
             m->state = MO_NET_DONE;
         } else {
-            fail(m, MPI_SUCCESS, "sent a message of another length");
+            unpack(m, &status);
         }
-    } else if (ended) {
-        m->state = MO_NET_DONE;
+        return_parcel(k, m);
     }
     pthread_mutex_unlock(&one_at_a_time);
-    keep_request(m, request);
 }
 
 static void look(mo_transport *t, mo_net_message *m, bool wait)
 {
-    (void)t;
-    while (m->state == MO_NET_UNDER_WAY) {
-        look_once(m);
+    while (m->state == MO_NET_UNDER_WAY && parcel_of(m)) {
+        look_once((talk *)t, m);
         if (m->state != MO_NET_UNDER_WAY || !wait) {
             return;
         }
@@ -130,19 +180,21 @@ static void look(mo_transport *t, mo_net_message *m, bool wait)
     }
 }
 
-/* A receive is taken back; what is being sent cannot be, but its request is of no more interest. */
+/* A receive is taken back where nothing of it has come yet. Nobody waits for what cannot be taken back: it keeps its parcel. */
 static void abandon(mo_transport *t, mo_net_message *m)
 {
-    MPI_Request request;
+    parcel *p = parcel_of(m);
     MPI_Status status;
-    (void)t;
-    request = request_of(m);
+    int ended = 0;
     pthread_mutex_lock(&one_at_a_time);
-    if (request != MPI_REQUEST_NULL && m->sends) {
-        MPI_Request_free(&request);
-    } else if (request != MPI_REQUEST_NULL && MPI_Cancel(&request) == MPI_SUCCESS) {
-        MPI_Wait(&request, &status); /* NOLINT(clang-analyzer-optin.mpi.MPI-Checker): begin() has begun it */
+    if ((!m->sends && MPI_Cancel(&p->request) != MPI_SUCCESS) ||
+        MPI_Test(&p->request, &ended, &status) != MPI_SUCCESS) {
+        ended = 0;
     }
+    if (ended) {
+        return_parcel((talk *)t, m);
+    }
+    m->request = 0;
     pthread_mutex_unlock(&one_at_a_time);
 }
 
@@ -151,6 +203,11 @@ static void leave(mo_transport *t)
     talk *k = (talk *)t;
     free(k->sent);
     free(k->received);
+    while (k->unused) {
+        parcel *p = k->unused;
+        k->unused = p->next;
+        free(p);
+    }
     k->sent = k->received = NULL;
 }
 
@@ -221,6 +278,7 @@ static int local_ranks(const mo_mpi *m)
     return m->local_ranks;
 }
 
+MO_API const mo_mpi_stamp mo_mpi_module_stamp = MO_MPI_STAMP;
 MO_API const mo_mpi_calls mo_mpi_module = {.library = library,
                                            .open = open_run,
                                            .data = data,

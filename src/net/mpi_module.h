@@ -17,4 +17,18 @@ typedef struct mo_mpi_calls {
 
 extern const mo_mpi_calls mo_mpi_module;
 
+/* What module and program must agree on, under the name mo_mpi_module_stamp: one left over from another version is not used. */
+typedef struct mo_mpi_stamp {
+    char version[32];
+    uint32_t interface; /* grows when one of these structs means something else */
+    uint32_t message_bytes, transport_bytes, calls_bytes;
+} mo_mpi_stamp;
+
+#define MO_MPI_STAMP                                                                                         \
+    {                                                                                                        \
+        MO_VERSION, 2, sizeof(mo_net_message), sizeof(mo_transport), sizeof(mo_mpi_calls)                    \
+    }
+
+extern const mo_mpi_stamp mo_mpi_module_stamp;
+
 #endif

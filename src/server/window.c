@@ -10,6 +10,13 @@ enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 /* A window is made smaller rather than cost more than this share of the speed: keys and values take the place of experts. */
 #define SPEED_KEPT 0.95
 
+/* Ranks use devices that are named. */
+static const char *ranks_use(const mo_model_options *loading)
+{
+    const bool any = !loading->device || strcmp(loading->device, "auto") == 0;
+    return loading->cluster && any ? "none" : loading->device;
+}
+
 static mo_status plan(const char *path, const mo_model_options *loading, const srv_window *w,
                       mo_plan_report *out, mo_error *err)
 {
@@ -21,7 +28,7 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.sessions = w->parallel;
     o.kept_bytes = w->kept_bytes;
     o.kept_device_bytes = w->kept_device_bytes;
-    o.device = loading->device;
+    o.device = ranks_use(loading);
     o.vram_bytes = loading->vram_bytes;
     memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
     o.cpu_moe = loading->cpu_moe;
