@@ -42,14 +42,6 @@ static mo_status say_hello(const follow *f, mo_error *err)
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }
 
-/* That the run ends. */
-static mo_status say_known(const follow *f, mo_error *err)
-{
-    const mo_wire_result known = {.rank = mo_link_rank(f->cluster->link)};
-    const mo_status status = mo_link_send(f->cluster->link, 0, &known, sizeof known, err);
-    return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
-}
-
 /* Opens this rank's layers or experts, says what came of it and serves until rank 0 closes the model. */
 static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *err)
 {
@@ -105,10 +97,7 @@ mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_mode
     f.options.cluster = NULL;
     while (status == MO_OK) {
         status = mo_follower_head(cluster->link, &head, err);
-        if (status == MO_OK && head.kind == MO_WIRE_END) {
-            return say_known(&f, err);
-        }
-        if (status != MO_OK) {
+        if (status != MO_OK || head.kind == MO_WIRE_END) {
             return status;
         }
         if (head.kind != MO_WIRE_OPEN) {

@@ -59,11 +59,15 @@ mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
         return status;
     }
     mo_link_serial(link, head->serial);
-    if (passes_alone(head->kind) && head->order_count == 0 && rank + 1 < mo_link_ranks(link)) {
+    const mo_wire_result known = {.rank = rank}; /* that the run ends */
+    const bool passes = passes_alone(head->kind) && head->order_count == 0 && rank + 1 < mo_link_ranks(link);
+    if (passes) {
         status = mo_link_send(link, rank + 1, head, sizeof *head, err);
-        return status == MO_OK ? mo_link_flush(link, err) : status;
     }
-    return MO_OK;
+    if (status == MO_OK && head->kind == MO_WIRE_END) {
+        status = mo_link_send(link, 0, &known, sizeof known, err);
+    }
+    return status == MO_OK && (passes || head->kind == MO_WIRE_END) ? mo_link_flush(link, err) : status;
 }
 
 /* ---- Sessions and snapshots -------------------------------------------------------------------- */
