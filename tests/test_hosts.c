@@ -174,6 +174,31 @@ static void test_both_ends_of_a_way_count(void **state)
     check_wire(&ranks[2].next, 0.125e9, 90e-6);
 }
 
+static void test_kept_wires_are_those_of_as_many_ranks(void **state)
+{
+    (void)state;
+    mo_error err = {0};
+    mo_division_rank ranks[3] = {{.ram_bytes = 7}};
+    char folder[] = "/tmp/moraine-cache-XXXXXX", path[256];
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    assert_false(mo_hosts_wires(ranks, 2)); /* nothing is kept */
+    check_status(
+        read_text("a ram=1G link=10Gbit/s latency=30us\nb ram=1G link=25Gbit/s latency=40us\n", &err), &err);
+    check_status(mo_hosts_path(path, sizeof path, &err), &err);
+    check_status(mo_hosts_save(path, &hosts, &err), &err);
+    assert_false(mo_hosts_wires(ranks, 3));
+    assert_true(ranks[1].lead.bytes_s == 0);
+    assert_true(mo_hosts_wires(ranks, 2));
+    check_wire(&ranks[1].lead, 1.25e9, 40e-6);
+    check_wire(&ranks[0].next, 1.25e9, 40e-6);
+    assert_int_equal(ranks[0].ram_bytes, 7);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/moraine", folder);
+    rmdir(path);
+    rmdir(folder);
+}
+
 /* A good text with bytes changed, doubled and cut away: refused with a sentence, or read as something that makes sense. */
 static void test_no_bytes_do_harm(void **state)
 {
@@ -215,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_there_are_at_most_256),
         cmocka_unit_test(test_what_is_saved_is_read_again),
         cmocka_unit_test(test_both_ends_of_a_way_count),
+        cmocka_unit_test(test_kept_wires_are_those_of_as_many_ranks),
         cmocka_unit_test(test_no_bytes_do_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cachedir.h"
+#include "base/log.h"
 #include "base/output.h"
 #include "base/status.h"
 #include "plan/rates.h"
@@ -353,4 +354,28 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
                                       .lead = lead,
                                       .next = next};
     }
+}
+
+bool mo_hosts_wires(mo_division_rank *ranks, int count)
+{
+    char path[4096];
+    mo_error err = {0};
+    mo_hosts *hosts = calloc(1, sizeof *hosts);
+    mo_division_rank *kept = calloc(MO_DIVISION_RANKS, sizeof *kept);
+    mo_status status = hosts && kept ? mo_hosts_path(path, sizeof path, &err) : MO_ENOENT;
+    status = status == MO_OK ? mo_hosts_load(path, hosts, &err) : status;
+    const bool known = status == MO_OK && hosts->count == count;
+    if (known) {
+        mo_hosts_ranks(hosts, kept);
+    }
+    for (int r = 0; known && r < count; r++) {
+        ranks[r].lead = kept[r].lead;
+        ranks[r].next = kept[r].next;
+    }
+    if (status != MO_OK && status != MO_ENOENT) {
+        mo_log(MO_LOG_WARN, "plan", "%s; the network is guessed instead", err.detail);
+    }
+    free(hosts);
+    free(kept);
+    return known;
 }

@@ -39,5 +39,7 @@ mo_status mo_hosts_path(char *path, size_t size, mo_error *err);
 
 /* What divisions see of them. `other_bytes` is left at 0. */
 void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks);
+/* Fills the wires of ranks with those that were measured and kept, if there were as many. False: they are left alone. Any thread. */
+bool mo_hosts_wires(mo_division_rank *ranks, int count);
 
 #endif
