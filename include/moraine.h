@@ -217,7 +217,7 @@ typedef struct mo_model_options {
 
     int64_t
         vram_each[MO_DEVICES_MAX]; /* ceilings of several devices, in their order; 0: vram_bytes for each */
-    mo_divide divide;              /* with a `cluster`; 0: layers */
+    mo_divide divide;              /* with a `cluster`; 0: the faster by what was measured, else layers */
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
+#include "plan/hosts.h"
 
 /* ---- Life ---- */
 
@@ -274,6 +275,27 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
     return first;
 }
 
+/* Where nobody says how: the faster way by what was measured of the network between so many ranks; layers where nothing was. */
+static void choose_way(mo_cluster *c, const mo_division_model *m, mo_division_rank *machines)
+{
+    const int ranks = mo_link_ranks(c->link);
+    const bool measured = mo_hosts_wires(machines, ranks);
+    if (c->way != MO_DIVIDE_AUTO) {
+        return;
+    }
+    int *first = calloc((size_t)ranks + 1, sizeof *first);
+    double *upto = calloc((size_t)ranks, sizeof *upto);
+    mo_division_choice choice = {.way = MO_DIVISION_LAYERS};
+    if (measured && first && upto &&
+        mo_division_choose(m, machines, ranks, MO_DIVISION_AUTO, first, upto, &choice, NULL) == MO_OK) {
+        mo_log(MO_LOG_INFO, "cluster", "divided by %s: %s",
+               choice.way == MO_DIVISION_EXPERTS ? "experts" : "layers", choice.why);
+    }
+    c->way = choice.way == MO_DIVISION_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
+    free(first);
+    free(upto);
+}
+
 /* Who has what: c->first, and rank 0's part of the needs. */
 static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hello *all,
                               mo_needs_options *asked, mo_error *err)
@@ -285,16 +307,20 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
     if (status != MO_OK) {
         return status;
     }
-    status = mo_dividing_of(&whole, &d, err);
     mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
-    if (status == MO_OK && !machines) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
+    if (!machines) {
+        mo_needs_drop(&whole);
+        return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     }
+    status = mo_dividing_of(&whole, &d, err);
     for (int r = 0; r < ranks && status == MO_OK; r++) {
         machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
                                          .other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes),
                                          .ram_bytes_s = all[r].ram_bytes_s,
                                          .disk_bytes_s = all[r].disk_bytes_s};
+    }
+    if (status == MO_OK) {
+        choose_way(c, &d.model, machines);
     }
     if (status == MO_OK && c->way == MO_DIVIDE_EXPERTS) {
         status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, c->first, err);
@@ -391,7 +417,8 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
     mo_cluster_share_ram(c, means);
-    c->way = o->divide == MO_DIVIDE_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
+    /* Experts may only be skipped where layers are divided. */
+    c->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
     mo_status status = gather(c, path, means, all, err);
     if (status == MO_OK) {
         status = divide_model(c, path, all, needs, err);
