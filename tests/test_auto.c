@@ -226,6 +226,34 @@ static void one_named_twice_is_not_halved_when_alone(void **state)
     assert_int_equal(left.device.used_bytes, alone.device.used_bytes);
 }
 
+/* Ceilings that its memory has space for hold, however unlike they are; whoever has none has the rest. */
+static void one_named_twice_keeps_unlike_ceilings(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    mo_plan_report r;
+    mo_plan_options p = mo_plan_options_default();
+    p.context = 600;
+    p.batch = 64;
+    p.threads = 2;
+    p.device = "sim:0,sim:0";
+    setenv("MORAINE_SIM_0", "memory=64M", 1);
+    p.vram_each[0] = 40 << 20;
+    p.vram_each[1] = 16 << 20;
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    assert_int_equal(r.card_count, 2);
+    assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
+    assert_int_equal(r.cards[1].ceiling_bytes, 16 << 20);
+    p.vram_each[1] = 0;
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
+    assert_true(r.cards[1].ceiling_bytes > 16 << 20 && r.cards[1].ceiling_bytes <= 24 << 20);
+    p.vram_each[1] = 40 << 20; /* too much together */
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    assert_int_equal(r.cards[0].ceiling_bytes, 32 << 20);
+    assert_int_equal(r.cards[1].ceiling_bytes, 32 << 20);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
@@ -240,6 +268,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(with_none_the_cpu_computes, no_machine),
         cmocka_unit_test_teardown(bf16_is_lost_where_it_lacks_alone, no_machine),
         cmocka_unit_test_teardown(one_named_twice_is_not_halved_when_alone, no_machine),
+        cmocka_unit_test_teardown(one_named_twice_keeps_unlike_ceilings, no_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

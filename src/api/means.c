@@ -10,6 +10,7 @@
 #include "hotcache/toggles.h"
 #include "plan/disk_rate.h"
 #include "plan/limits.h"
+#include "plan/share.h"
 
 /* ---- Settings ---- */
 
@@ -78,16 +79,33 @@ static mo_status describe_device(const mo_means_ask *ask, mo_means *m, mo_error 
     return MO_OK;
 }
 
-/* How many of the list are the same device, which its free memory is for. */
-static int times_named(mo_device *const *devices, int count, const mo_device_info *of)
+static bool same_card(mo_device *a, mo_device *b)
 {
-    int times = 0;
+    mo_device_info one, other;
+    mo_device_describe(a, &one);
+    mo_device_describe(b, &other);
+    return strcmp(one.kind, other.kind) == 0 && one.index == other.index;
+}
+
+/* What is free for device number `card` of the list: one that is named several times has the ceilings that were given, and those
+ * without one share the rest; where they are too much together all share alike. */
+static int64_t free_for(const mo_means_ask *ask, mo_device *const *devices, int count, int card,
+                        int64_t free_bytes)
+{
+    int times = 0, open = 0;
+    int64_t given = 0;
     for (int i = 0; i < count; i++) {
-        mo_device_info info;
-        mo_device_describe(devices[i], &info);
-        times += strcmp(info.kind, of->kind) == 0 && info.index == of->index;
+        if (same_card(devices[i], devices[card])) {
+            times++;
+            open += ceiling_of(ask, i) == 0;
+            given = mo_plan_sum(given, ceiling_of(ask, i));
+        }
     }
-    return times < 1 ? 1 : times;
+    if (times < 2 || given > free_bytes) {
+        return free_bytes / (times < 1 ? 1 : times);
+    }
+    const int64_t own = ceiling_of(ask, card);
+    return own > 0 ? own : (free_bytes - given) / (open < 1 ? 1 : open);
 }
 
 static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_error *err)
@@ -107,8 +125,7 @@ static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_
         c->rates = m->rates;
         m->card_measured[i] = mo_rates_for_device(&c->rates, info.name, info.link_bytes_s, info.link_copy_s,
                                                   info.memory_bytes_s);
-        limit_device(ask, i, info.index, info.free_bytes / times_named(m->devices, count, &info), m,
-                     &c->limits);
+        limit_device(ask, i, info.index, free_for(ask, m->devices, count, i, info.free_bytes), m, &c->limits);
         m->alone[i].rates = c->rates;
         limit_device(ask, i, info.index, info.free_bytes, m, &m->alone[i].limits);
         m->device_bytes += info.total_bytes;
