@@ -81,6 +81,18 @@ static void logits_are_the_recorded_ones(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* The lowest ceiling of RAM, under which few experts fit. */
+static int64_t least_ram(const char *path)
+{
+    mo_plan_report plan;
+    mo_error err = {.detail = ""};
+    const mo_plan_options ask = {
+        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(path, &ask, &plan, sizeof plan, &err), MO_OK);
+    assert_true(plan.least_bytes < plan.whole_bytes);
+    return plan.least_bytes;
+}
+
 /* Token by token, with few experts in RAM, and on a device that has all, some or none of the experts. */
 static void bits_are_the_same_everywhere(void **state)
 {
@@ -98,6 +110,17 @@ static void bits_are_the_same_everywhere(void **state)
         if (routed && !(SANITIZED && i % 2)) {
             expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim", .cpu_moe = true, .step = 1}, want,
                    "with the CPU's experts");
+        }
+        if (routed && !SANITIZED) { /* other programs look for faults in tiers */
+            expect(name, path, &(setting){.kv = MO_KV_I16, .ram = least_ram(path), .step = 1}, want,
+                   "from disk");
+            expect(name, path,
+                   &(setting){.kv = MO_KV_I16,
+                              .device = "sim",
+                              .cpu_moe = true,
+                              .postfetch = MO_POSTFETCH_EXPERT,
+                              .step = 1},
+                   want, "with Post-Fetch");
         }
         free(want);
         unlink(path);
