@@ -125,8 +125,8 @@ ceiling=$(calc "int($(stat -c %s "$model") * 0.75 / 2**20)")M
 bench+=(--ram "$ceiling")
 one "${bench[@]}" >"$scratch/one.json"
 two "${bench[@]}" >"$scratch/two.json"
-echo "ceiling of $ceiling a rank: one rank reads $(calc "round($(field tiers.generation.bytes "$scratch/one.json") / ($rounds * $decode) / 2**20, 1)") MiB a token from disk and decodes $(calc "round($(field decode_best_tps "$scratch/one.json"), 2)") tokens/s;" \
-    "of two rank 0 reads $(calc "round($(field tiers.generation.bytes "$scratch/two.json") / ($rounds * $decode) / 2**20, 1)") MiB ($(field tiers.mode "$scratch/two.json")), $(calc "round($(field decode_best_tps "$scratch/two.json"), 2)") tokens/s"
+echo "ceiling of $ceiling a rank: one rank reads $(calc "round($(field tiers.generation.disk_bytes "$scratch/one.json") / ($rounds * $decode) / 2**20, 1)") MiB a token from disk and decodes $(calc "round($(field decode_best_tps "$scratch/one.json"), 2)") tokens/s;" \
+    "of two rank 0 reads $(calc "round($(field tiers.generation.disk_bytes "$scratch/two.json") / ($rounds * $decode) / 2**20, 1)") MiB ($(field tiers.mode "$scratch/two.json")), $(calc "round($(field decode_best_tps "$scratch/two.json"), 2)") tokens/s"
 
 # ---- llama.cpp's RPC back end ---------------------------------------------------------------------
 peer=${NETWORK_PEER:-}
@@ -144,11 +144,11 @@ print(best)
 END
 }
 serve_peer() { # prints "tokens/s load-seconds"; further options of llama-server
-    local from now i pid
+    local from now pid
     from=$(date +%s.%N)
     ip netns exec "$a" "$peer/llama-server" -m "$model" -t "$threads" -c 512 -np 1 --host 127.0.0.1 --port 18080 --no-webui "$@" >"$scratch/peer.log" 2>&1 &
     pid=$!
-    for i in $(seq 3000); do
+    for _ in $(seq 3000); do
         sleep 0.1
         kill -0 "$pid" 2>/dev/null || { tail -5 "$scratch/peer.log" >&2; return 1; }
         if ip netns exec "$a" python3 -c 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:18080/health", timeout=5)' 2>/dev/null; then break; fi
