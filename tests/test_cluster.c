@@ -478,17 +478,20 @@ static void every_message_is(harm what, double timeout_s, bool always_good)
     const size_t bytes = sizeof(float) * (size_t)o->vocab;
     float *want = malloc(bytes), *got = malloc(bytes);
     harming none = {.at = -1};
-    bool good = false, more = true;
+    bool good = false;
+    int harmed = 0;
     bear(o, &none, PATIENT, want, &good);
     assert_true(good);
-    for (int at = 0; more; at += SANITIZED ? 5 : 1) {
+    const int messages = atomic_load(&none.count);
+    for (int at = 0; at < messages; at += SANITIZED ? 5 : 1) {
         harming h = {.what = what, .at = at};
-        more = bear(o, &h, timeout_s, got, &good);
-        assert_true(good || (more && !always_good));
+        harmed += bear(o, &h, timeout_s, got, &good); /* a busy machine may end it before that message */
+        assert_true(good || !always_good);
         if (good) {
             assert_memory_equal(got, want, bytes);
         }
     }
+    assert_true(harmed > 0);
     free(want);
     free(got);
 }
@@ -530,7 +533,7 @@ static void a_rank_that_is_not_there_is_named(void **state)
         run r;
         char words[64];
         snprintf(words, sizeof words, "rank %d ", missing);
-        start(&r, 3, o->path, 0.4, missing, NULL, NULL);
+        start(&r, 3, o->path, 2.0, missing, NULL, NULL);
         check_refused(&r, o->path, words);
         mo_transport_close(r.rank[missing].data);
         mo_transport_close(r.rank[missing].beats);
@@ -719,11 +722,12 @@ static mo_status ask_worker(bool works, double timeout_s, double takes_s)
     check_status(mo_loopback_open(&of_beats, &beats, &err), &err);
     worker w = {.data = mo_loopback_rank(data, 1),
                 .beats = mo_loopback_rank(beats, 1),
-                .timeout_ns = (int64_t)(timeout_s * 1e9),
+                .timeout_ns = (int64_t)((works ? 1 : 3) * timeout_s * 1e9), /* rank 0 is to judge first */
                 .takes_ns = (int64_t)(takes_s * 1e9),
                 .works = works};
-    const mo_link_options options = {
-        .data = mo_loopback_rank(data, 0), .beats = mo_loopback_rank(beats, 0), .timeout_ns = w.timeout_ns};
+    const mo_link_options options = {.data = mo_loopback_rank(data, 0),
+                                     .beats = mo_loopback_rank(beats, 0),
+                                     .timeout_ns = (int64_t)(timeout_s * 1e9)};
     mo_link *l = NULL;
     int32_t word = 7;
     assert_int_equal(pthread_create(&w.thread, NULL, work_for_a_while, &w), 0);
@@ -749,7 +753,7 @@ static void a_rank_that_works_for_long_is_waited_for(void **state)
 static void a_rank_that_hangs_is_named(void **state)
 {
     (void)state;
-    assert_int_equal(ask_worker(false, 0.4, PATIENT), MO_EIO);
+    assert_int_equal(ask_worker(false, 2.0, PATIENT), MO_EIO);
     assert_non_null(strstr(err.detail, "rank 1 has not "));
 }
 

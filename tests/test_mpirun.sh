@@ -79,8 +79,9 @@ END
 }
 stopped_rank_is_named() {
     local rank= i
+    : >"$scratch/text"
     ranks 2 run "$model" -p 'Tell me a story.' -n 100000 --ignore-eos --ctx 65536 --threads 1 >"$scratch/text" 2>"$scratch/said" &
-    for i in $(seq 300); do
+    for i in $(seq 600); do
         sleep 0.1
         [ "$(wc -c <"$scratch/text")" -gt 100 ] || continue
         for rank in $(pgrep -x moraine); do
@@ -100,6 +101,7 @@ network_is_measured() { # and plans find it
 }
 shorter_time_out_is_kept() {
     local rank= i
+    : >"$scratch/text"
     ranks 2 run "$model" -p 'Tell me a story.' -n 100000 --ignore-eos --ctx 65536 --threads 1 --rank-timeout 2 >"$scratch/text" 2>"$scratch/said" &
     for i in $(seq 600); do
         sleep 0.1
@@ -148,6 +150,7 @@ check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "the network between ranks is measured, and plans find it" network_is_measured
+check "devices compute layers, whatever the network is" devices_are_used
 check "a shorter time-out is kept, and names the rank" shorter_time_out_is_kept
 check "ranks that are not of Open MPI are noticed, and one rank is told so" other_starters_are_noticed
 check "a module of another version is refused" module_of_another_version_is_refused

@@ -210,6 +210,7 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *mea
     h->numerics = MO_NUMERICS;
     snprintf(h->version, sizeof h->version, "%s", mo_version());
     h->local_ranks = c->local_ranks;
+    h->devices = means->device != NULL;
     h->ram_bytes =
         means->limits.ram_bytes + means->limits.vram_bytes; /* what is in one need not be in the other */
     h->ram_bytes_s = mo_rates_products(&means->rates);
@@ -273,6 +274,20 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
         }
     }
     return first;
+}
+
+/* Devices compute layers, not experts of others' layers. */
+static mo_status check_devices(mo_cluster *c, const mo_wire_hello *all, mo_error *err)
+{
+    for (int r = 0; r < mo_link_ranks(c->link); r++) {
+        if (all[r].devices && c->way == MO_DIVIDE_EXPERTS) {
+            return mo_fail(err, MO_EUNSUPPORTED,
+                           "rank %d has a `device`, which cannot be where experts are divided; leave it out",
+                           r);
+        }
+        c->way = all[r].devices ? MO_DIVIDE_LAYERS : c->way;
+    }
+    return MO_OK;
 }
 
 /* Where nobody says how: the faster way by what was measured of the network between so many ranks; layers where nothing was. */
@@ -420,6 +435,9 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     /* Experts may only be skipped where layers are divided. */
     c->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
     mo_status status = gather(c, path, means, all, err);
+    if (status == MO_OK) {
+        status = check_devices(c, all, err);
+    }
     if (status == MO_OK) {
         status = divide_model(c, path, all, needs, err);
     }

@@ -38,6 +38,9 @@ static mo_status say_hello(const follow *f, mo_error *err)
         mo_cluster_share_ram(f->cluster, &means);
     }
     mo_cluster_hello(f->cluster, f->path, &means, able, &why, &hello);
+    if (able == MO_OK) {
+        mo_means_close(&means); /* a device is opened again with the rank's part */
+    }
     const mo_status status = mo_link_send(f->cluster->link, 0, &hello, sizeof hello, err);
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }

@@ -252,7 +252,7 @@ void mo_means_know_disk(mo_means *m, const char *path)
         m->disk_learned = true;
     }
     for (int i = 0; i < m->card_count; i++) {
-        m->cards[i].rates.disk_bytes_s = m->rates.disk_bytes_s;
+        m->cards[i].rates.disk_bytes_s = m->alone[i].rates.disk_bytes_s = m->rates.disk_bytes_s;
     }
 }
 

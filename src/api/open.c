@@ -389,7 +389,7 @@ void mo_opened_learn_disk(const mo_opened *o, const char *path)
         add_reads(o->tiers->layers ? mo_layer_buffer_disk(o->tiers->layers) : NULL, &sum);
     }
     if (mo_disk_rate_note(path, sum.bytes, sum.busy_ns, o->disk_bytes_s, &err) != MO_OK) {
-        mo_log(MO_LOG_WARN, "learning", "how fast the disk was is not kept: %s", err.detail);
+        mo_log(MO_LOG_INFO, "learning", "how fast the disk was is not kept: %s", err.detail);
     }
 }
 

@@ -13,6 +13,7 @@
 
 static mo_cluster *cluster;
 static atomic_bool lost, ending;
+static atomic_int own_rank = -1; /* until it is known */
 static bool serves;
 static char joined[32]; /* the command */
 
@@ -58,10 +59,10 @@ static void on_lost(void *user, const char *why)
 {
     (void)user;
     atomic_store(&lost, true);
-    if ((serves || atomic_load(&ending)) && cli_cluster_rank() == 0) {
+    if ((serves || atomic_load(&ending)) && atomic_load(&own_rank) == 0) {
         fprintf(stderr, "moraine %s: %s\n", joined, why);
     }
-    if (serves && !atomic_load(&ending) && cli_cluster_rank() == 0) {
+    if (serves && !atomic_load(&ending) && atomic_load(&own_rank) == 0) {
         kill(getpid(), SIGTERM);
     }
 }
@@ -98,6 +99,7 @@ bool cli_cluster_begin(const char *command)
         cli_say_error(command, &err);
         return false;
     }
+    atomic_store(&own_rank, cli_cluster_rank());
     return true;
 }
 

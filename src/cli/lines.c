@@ -86,6 +86,9 @@ static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
         if (ready > 0 && ways[0].revents) {
             return read(STDIN_FILENO, bytes, most);
         }
+        if (ready > 0) {
+            forget_signals(); /* one that was heard already */
+        }
     }
 }
 

@@ -115,8 +115,9 @@ static void print_table(const char *path, const mo_plan_hosts_report *r)
     print_reason("by experts", &r->by_experts);
     if (any_device(r)) {
         printf("  %-18s", "devices");
-        cli_terminal_wrap(
-            "VRAM is counted as the file says; ranks of this version compute with the CPU alone", 20);
+        cli_terminal_wrap("VRAM is counted as the file says; by layers ranks use the devices that are named "
+                          "to them, by experts their CPUs alone",
+                          20);
     }
 }
 

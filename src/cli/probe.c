@@ -199,7 +199,7 @@ static int fail(const mo_error *err)
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
-/* One of several ranks: each keeps its own rates, unless a file for all of them is named. */
+/* One of several ranks: each keeps its own rates, whatever file is named for the wires between them. */
 static int probe_in_company(const mo_probe_options *ask, bool network, const char *output, bool keep,
                             bool json)
 {
@@ -210,7 +210,7 @@ static int probe_in_company(const mo_probe_options *ask, bool network, const cha
         return cli_probe_ranks(NULL, output, keep, json);
     }
     mo_status status = mo_probe(ask, &report, sizeof report, &err);
-    if (status == MO_OK && keep && !output) {
+    if (status == MO_OK && keep) {
         status = mo_probe_save(&report, sizeof report, NULL, saved, sizeof saved, &err);
     }
     return status == MO_OK ? cli_probe_ranks(&report, output, keep, json) : fail(&err);

@@ -278,7 +278,7 @@ static void run_step(follower *f)
         t += s->count;
     }
     if (mo_step(f->engine, f->parts, f->w->head.slice_count, &err) != MO_OK) {
-        refuse(f, &err, false);
+        refuse(f, &err, err.status == MO_EDEVICE); /* what was on a lost device begins anew */
         for (int i = 0; i < f->w->head.slice_count && !is_waited_for(f); i++) {
             find(f, f->w->slices[i].state)->error = err; /* what comes after it is told */
         }

@@ -266,6 +266,7 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
         l->result = (mo_wire_result){0};
         status = receive_result(l, last, err);
         f->forget = l->result.forget != 0;
+        f->stale |= status == MO_EDEVICE; /* another rank's: it has lost that itself */
     }
     if (status == MO_OK) {
         status = mo_link_receive(l->link, last, f->w->x, sizeof(float) * (size_t)(rows * width), false, err);

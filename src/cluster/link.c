@@ -77,7 +77,10 @@ int mo_link_ranks(const mo_link *l)
 
 void mo_link_set_timeout(mo_link *l, int64_t timeout_ns)
 {
+    pthread_mutex_lock(&l->lock);
     atomic_store(&l->timeout_ns, timeout_ns);
+    pthread_cond_broadcast(&l->stopped); /* it beats as often as that needs from now on */
+    pthread_mutex_unlock(&l->lock);
 }
 
 void mo_link_moved(mo_link *l)
@@ -424,7 +427,7 @@ static void name_the_still(mo_link *l, double seconds, mo_error *why)
     const uint64_t serial = atomic_load(&l->serial);
     for (int r = 1; r < ranks; r++) {
         if (l->others[r].last.waits < 0) {
-            mo_fail(why, MO_EIO, "rank %d has not got on with its layers for %.1f s: it hangs", r, seconds);
+            mo_fail(why, MO_EIO, "rank %d has not got on with its part for %.1f s: it hangs", r, seconds);
             return;
         }
     }
@@ -472,19 +475,34 @@ static void judge_stillness(mo_link *l)
     }
 }
 
+/* Time in which nobody could be heard is not held against the others. */
+static void forgive(mo_link *l, int64_t ns)
+{
+    for (int r = 0; r < l->beats->ranks; r++) {
+        l->others[r].heard_ns += ns;
+    }
+    l->still_since_ns += ns;
+}
+
 static void *watch(void *ctx)
 {
     mo_link *l = ctx;
-    int64_t beaten_ns = 0;
+    int64_t beaten_ns = mo_clock_ns(), known_ns = atomic_load(&l->timeout_ns);
     bool stop = false, told = false;
+    send_beats(l);
     while (!stop) {
-        const int64_t wanted_ns = atomic_load(&l->timeout_ns) / BEATS_PER_TIMEOUT;
+        const int64_t timeout_ns = atomic_load(&l->timeout_ns);
+        const int64_t wanted_ns = timeout_ns / BEATS_PER_TIMEOUT;
         const int64_t beat_ns = wanted_ns < BEAT_MOST_NS ? wanted_ns : BEAT_MOST_NS;
         const int64_t pause_ns = beat_ns / LOOKS_PER_BEAT;
+        if (timeout_ns != known_ns) { /* the others may not beat so often yet */
+            known_ns = timeout_ns;
+            forgive(l, BEAT_MOST_NS);
+        }
+        const int64_t at = mo_clock_ns() + pause_ns;
         pthread_mutex_lock(&l->lock);
         const bool urgent = l->stop || (atomic_load(&l->lost) && !told);
         if (!urgent) {
-            const int64_t at = mo_clock_ns() + pause_ns;
             pthread_cond_timedwait(&l->stopped, &l->lock,
                                    &(struct timespec){at / 1000000000, at % 1000000000});
         }
@@ -492,6 +510,10 @@ static void *watch(void *ctx)
         const bool tell = stop || (atomic_load(&l->lost) && !told);
         pthread_mutex_unlock(&l->lock);
         told |= atomic_load(&l->lost);
+        const int64_t late_ns = mo_clock_ns() - at;
+        if (late_ns > beat_ns) { /* this process was held up */
+            forgive(l, late_ns);
+        }
         if (tell || mo_clock_ns() - beaten_ns >= beat_ns) {
             beaten_ns = mo_clock_ns();
             send_beats(l);

@@ -8,7 +8,7 @@
 #include "moraine.h"
 
 enum {
-    MO_WIRE_PROTOCOL = 2,
+    MO_WIRE_PROTOCOL = 3,
     MO_WIRE_ORDER = 0x01020304,
     MO_WIRE_TEXT = 512,
     MO_WIRE_SLICES = 256,
@@ -77,6 +77,7 @@ typedef struct mo_wire_hello {
     char version[32];
     uint64_t fingerprint, file_bytes;
     int32_t layers, local_ranks;
+    int32_t devices, unused; /* a rank has one for its layers */
     int64_t ram_bytes;
     double ram_bytes_s, disk_bytes_s;
     char detail[MO_WIRE_TEXT]; /* where status is not MO_OK */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/logits.h"
+#include "gpu/logits.h"
 #include "gpu/session.h"
 
 /* ---- When it happens ---- */
@@ -143,6 +144,10 @@ mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_forward_run_layer(forward, i, err);
             atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
         }
+    }
+    if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
+        status =
+            mo_gpu_logits_begin(gpu, forward, err); /* rows that were lost with the card are made again */
     }
     if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status = mo_logits_emit(forward, err);

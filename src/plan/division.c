@@ -181,6 +181,10 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
     if (!(s.layers > 0)) {
         return mo_fail(err, MO_EINVAL, "the model has no experts that could be divided; divide its layers");
     }
+    if (rank_count - 1 > s.experts) {
+        return mo_fail(err, MO_EINVAL,
+                       "the model's experts cannot be divided among %d ranks; divide its layers", rank_count);
+    }
     taker *takers = calloc((size_t)rank_count, sizeof *takers);
     if (!takers) {
         return mo_fail(err, MO_ENOMEM, "no memory for dividing the experts");

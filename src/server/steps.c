@@ -115,7 +115,7 @@ static mo_feed feed_of(srv_sequence *s)
                      .user = s,
                      .logprobs = whole && s->task->options.logprobs,
                      .top = whole ? s->task->options.top : 0,
-                     .unfinished = count < s->count};
+                     .unfinished = count < s->count && count != s->mark}; /* a snapshot has its logits */
 }
 
 /* Chooses what is fed: answers first, since the library shares a step out evenly from the beginning of the list, and then
