@@ -46,12 +46,12 @@ for side in "$a wire0" "$b wire1"; do
     # shellcheck disable=SC2086
     set -- $side
     ip -n "$1" link set lo up
-    ip -n "$1" link set "$2" mtu 9000 up
+    ip -n "$1" link set "$2" up
 done
 
 # The bucket holds two packets at 1 Gbit/s and what passes in 10 us above: what is larger would pass a token's stream as if there were no rate.
 set_rate() { # GBIT
-    local burst=$(($1 * 1250 > 18000 ? $1 * 1250 : 18000))
+    local burst=$(($1 * 1250 > 3100 ? $1 * 1250 : 3100))
     tc -n "$a" qdisc replace dev wire0 root tbf rate "$1gbit" burst "$burst" limit 4000000 2>/dev/null &&
         tc -n "$b" qdisc replace dev wire1 root tbf rate "$1gbit" burst "$burst" limit 4000000 || skip "this kernel has no tbf"
 }
