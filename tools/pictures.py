@@ -28,7 +28,9 @@ def of_the_page():
         for word, title, comment in page.in_the_browser("pictures.js", {"sim": s}):
             print(comment or "%s %s" % (word, title))
     for name in ("page-chat", "page-experts", "page-machine"):
-        shutil.copy(os.path.join(build, "page", "pictures", name + ".png"), where)
+        picture = shutil.copy(os.path.join(build, "page", "pictures", name + ".png"), where)
+        if shutil.which("optipng"):  # a quarter smaller, the same picture
+            subprocess.run(["optipng", "-quiet", "-o5", "-strip", "all", picture], check=True)
 
 
 def charts():
