@@ -4,18 +4,7 @@
 
 #include "api/model.h"
 #include "gpu/objects.h"
-
-static int warnings;
-static char warning[512];
-
-static void keep_warning(void *user, mo_log_level level, const char *subsystem, const char *text)
-{
-    (void)user;
-    (void)level;
-    (void)subsystem;
-    warnings++;
-    snprintf(warning, sizeof warning, "%.500s", text);
-}
+#include "warnings.h"
 
 /* A machine with these GPUs. */
 static void machine(const char *first, const char *second)

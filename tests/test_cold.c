@@ -34,17 +34,6 @@ static int64_t layer_bytes(const mo_plan_report *r)
     return r->device_cold_bytes / r->device_cold_layers;
 }
 
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    fail_msg("there is no model %s", name);
-    return NULL;
-}
-
 static const char *const names[] = {"qwen3moe", "gpt-oss", "qwen3next"};
 enum { NAMES = sizeof names / sizeof *names };
 

@@ -26,17 +26,6 @@ static void everything_on_the_device(void **state)
     }
 }
 
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    fail_msg("the oracle has no %s", name);
-    return NULL;
-}
-
 /* Ceilings under which so much of the experts stays on the device. */
 static int64_t vram_for(const oracle *o, double share, int64_t batch)
 {

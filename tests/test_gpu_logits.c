@@ -18,17 +18,6 @@ typedef struct world {
     mo_feed_report reports[SESSIONS];
 } world;
 
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    fail_msg("the oracle has no %s", name);
-    return models;
-}
-
 static void begin(world *w, const char *name, const char *device, int count)
 {
     mo_sampler_options greedy = mo_sampler_options_default();

@@ -8,35 +8,13 @@
 #include "device/sim/sim.h"
 #include "gpu/objects.h"
 #include "sanitized.h"
+#include "warnings.h"
 
 enum { HALF = ORACLE_TOKENS / 2 };
 
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
 static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
 enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };
-
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    fail_msg("the oracle has no %s", name);
-    return NULL;
-}
-
-static int warnings;
-static char warning[512];
-
-static void keep_warning(void *user, mo_log_level level, const char *subsystem, const char *text)
-{
-    (void)user;
-    (void)level;
-    (void)subsystem;
-    warnings++;
-    snprintf(warning, sizeof warning, "%.500s", text);
-}
 
 static mo_gpu *part_of(const mo_model *model, int which)
 {

@@ -11,17 +11,6 @@
 
 static char two[64], three[96];
 
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    fail_msg("the oracle has no %s", name);
-    return NULL;
-}
-
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
 static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
 enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };

@@ -23,16 +23,6 @@ enum {
 static const char *const families[] = {"qwen3moe", "gpt-oss-mxfp4", "qwen3next", "gemma4"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
-static const oracle *find_model(const char *name)
-{
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, name) == 0) {
-            return &models[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- A model with texts ------------------------------------------------------------------------ */
 
 typedef struct world {

@@ -24,6 +24,17 @@ static inline void read_models(void)
     model_count = oracle_read(models);
 }
 
+static inline const oracle *find_model(const char *name)
+{
+    for (int i = 0; i < model_count; i++) {
+        if (strcmp(models[i].name, name) == 0) {
+            return &models[i];
+        }
+    }
+    fail_msg("there is no model %s", name);
+    return NULL;
+}
+
 typedef struct setting {
     const char *device; /* NULL: none */
     int64_t vram, ram;
