@@ -170,6 +170,44 @@ static void tokens_that_cost_more_are_not_waited_for(void **state)
     }
 }
 
+/* As the 4 layers of a Qwen3-30B were measured: a line through two small pieces, which bring ever more experts, is nearly as steep as one
+ * from nothing. It is not taken for what a token costs: pieces grow. */
+static void first_tokens_of_a_piece_do_not_say_what_the_others_cost(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, BATCH, 0.05);
+    srv_pace_learn(&p, 0, 512, 1.0);
+    srv_pace_learn(&p, 2, 0, 0.033);
+    srv_pace_learn(&p, 2, 16, 0.169);
+    srv_pace_learn(&p, 2, 30, 0.248);
+    for (int i = 0; i < 20; i++) {
+        const int64_t piece = srv_pace_piece(&p, 2);
+        const double seconds =
+            0.033 + 0.2 * (1.0 - pow(1.0 - 8.0 / 128.0, (double)piece)) + 0.0018 * (double)piece;
+        assert_true(seconds <= 0.55);
+        srv_pace_learn(&p, 2, piece, seconds);
+    }
+    assert_true(srv_pace_piece(&p, 2) >= 100);
+}
+
+/* What cost more once is tried again after a while. */
+static void what_cost_more_is_tried_again(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, BATCH, 0.05);
+    srv_pace_learn(&p, 0, BATCH, 0.5);
+    srv_pace_learn(&p, 2, 0, 0.01);
+    for (int i = 0; i < 200; i++) { /* a prompt far into its context, then others */
+        const int64_t piece = srv_pace_piece(&p, 2);
+        const double n = (double)piece;
+        srv_pace_learn(&p, 2, piece, i < 40 ? 0.01 + 0.004 * n : experts(n + 2.0));
+    }
+    const double piece = (double)srv_pace_piece(&p, 2);
+    assert_true(piece / experts(piece + 2.0) >= 0.6 * 1000.0 || experts(piece + 2.0) > 0.3);
+}
+
 /* Steps that take up to half as long again for no reason: few are over the bound, by no more than that. */
 static void a_machine_that_wavers(void **state)
 {
@@ -266,6 +304,8 @@ int main(void)
         cmocka_unit_test(prompts_pass_as_fast_as_the_bound_allows),
         cmocka_unit_test(prompts_pass_at_a_useful_rate),
         cmocka_unit_test(tokens_that_cost_more_are_not_waited_for),
+        cmocka_unit_test(first_tokens_of_a_piece_do_not_say_what_the_others_cost),
+        cmocka_unit_test(what_cost_more_is_tried_again),
         cmocka_unit_test(a_machine_that_wavers),
         cmocka_unit_test(one_bad_step_is_soon_forgotten),
         cmocka_unit_test(whoever_comes_waits_for_no_long_step),

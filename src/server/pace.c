@@ -1,7 +1,7 @@
 #include "server/pace.h"
 
 /* Fewer than the least would hardly be faster where tokens choose experts: the first few bring most of them. */
-enum { FIRST_PIECE = 64, LEAST_PIECE = 16, LONE_PIECE = 512 };
+enum { FIRST_PIECE = 64, LEAST_PIECE = 16, LONE_PIECE = 512, FORGET_STEPS = 64 };
 /* What a step of prompts alone may take. It may take longer where the time is not that of its tokens, as when every step reads
  * all experts from disk, and where fewer than LONE_PIECE would fit. */
 #define LONE_S 1.0
@@ -47,31 +47,38 @@ static void learn_rate(srv_pace *p, double tokens, double seconds)
 }
 
 /* Two pieces of unlike sizes say what a token of a prompt costs beside answers. Far into a context or with many answers that may be more
- * than alone and nearly all that the piece took: then it is not to be taken for what every step costs. */
+ * than alone and all that the piece took: then larger ones would be of no use. Where tokens choose experts, the first of a piece cost more than
+ * the later ones, up to four fifths of it by such a line: only what is clearly above that counts, and it is looked at again after a while. */
 static void learn_cost(srv_pace *p, double prompt, double seconds)
 {
     const double more = prompt - p->met_tokens, least = prompt < p->met_tokens ? prompt : p->met_tokens;
-    if (least > 0.0 && (more > 0.2 * least || -more > 0.2 * least)) {
+    const double apart = least > 0.0 ? (more > 0.0 ? more : -more) / least : 0.0;
+    if (apart > 0.5) {
         const double cost = (seconds - p->met_s) / more;
-        if (cost * prompt > 0.75 * seconds && cost * p->rate > 1.0) {
-            p->rate = 1.0 / cost;
-        }
+        p->slower = cost * prompt > 0.9 * seconds && cost * p->rate > 1.0 ? 1.0 / cost : 0.0;
+        p->since = 0;
+    } else if (p->slower > 0.0 && ++p->since >= FORGET_STEPS) {
+        p->slower = 0.0;
     }
     if (p->rate <= 0.0) {
         p->rate = prompt / seconds; /* until there are prompts alone */
     }
-    p->met_tokens = prompt;
-    p->met_s = seconds;
+    if (apart <= 0.2 ||
+        apart > 0.5) { /* otherwise the other one is kept until there is a piece to compare it with */
+        p->met_tokens = prompt;
+        p->met_s = seconds;
+    }
 }
 
 /* The tokens that a piece must have to be worth its step, which took so long with `prompt` tokens. 0: any number is. */
 static double worthwhile(const srv_pace *p, double prompt, double seconds)
 {
-    const double idle = p->rate > 0.0 ? seconds - prompt / p->rate : 0.0; /* does not depend on the piece */
+    const double rate = p->slower > 0.0 ? p->slower : p->rate;
+    const double idle = rate > 0.0 ? seconds - prompt / rate : 0.0; /* does not depend on the piece */
     if (idle <= 0.0) {
         return 0.0;
     }
-    const double enough = 2.0 * idle * p->rate, bearable = (PATIENCE_S - idle) * p->rate;
+    const double enough = 2.0 * idle * rate, bearable = (PATIENCE_S - idle) * rate;
     const double goal = enough < bearable ? enough : bearable;
     /* Part of the way: `idle` is less in a larger piece where most of it is experts. Back at once where it took too long. */
     const double next = p->piece + (goal - p->piece) / 3.0, most = prompt * PATIENCE_S / seconds;

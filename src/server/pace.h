@@ -13,8 +13,10 @@ typedef struct srv_pace {
     double alone_s; /* what a step without prompts takes now; 0: not known */
     double piece;   /* tokens that were found to fit */
     double rate;    /* tokens/s of prompts alone; 0: not known */
+    double slower;  /* tokens/s beside answers, where a token costs more there than alone; 0: it does not */
+    int since;      /* steps of answers and prompts since that was found */
     double met_tokens,
-        met_s; /* the last step of answers and a prompt: its tokens (0: none yet), and what they took */
+        met_s; /* a step of answers and a prompt with which others are compared: its tokens (0: none yet), and what they took */
 
     /* Prompts beside which nobody answers: whoever comes meanwhile waits for the step. */
     double lone_piece;          /* tokens of the next step */
