@@ -433,6 +433,7 @@ typedef struct mo_device_report {
     uint64_t exchanged, exchange_failed; /* experts in slots, by updates and by hand; copies that failed */
     double link_probed_bytes_s;          /* what mo_probe() found; 0: it has not been run for this device */
     double host_probed_bytes_s; /* likewise: of memory, when the CPU reads it and copies leave it at once */
+    double experts_probed_bytes_s; /* likewise: of the link, by copies as large as an expert's matrices */
 } mo_device_report;
 
 MO_API void mo_model_device(mo_model *model, mo_device_report *out, size_t size);

@@ -1064,6 +1064,22 @@ static void test_probe(void **state)
     json_t *rates = json_object_get(json_object_get(root, "device"), "rates");
     assert_true(json_is_true(json_object_get(rates, "measured")));
     json_decref(root);
+    /* What the wires allow counts with copies as large as experts' matrices, three of each. */
+    shell("sed -i -E 's/\"link_copy_s\": [^,}]*/\"link_copy_s\": 0.001/; s/\"link_bytes_s\": "
+          "[^,}]*/\"link_bytes_s\": 1e9/' "
+          "moraine/rates.json && grep -q 'link_copy_s.*0.001' moraine/rates.json");
+    setenv("MORAINE_SIM", "memory=64M", 1);
+    assert_int_equal(
+        run("bench " PEBBLE
+            " --parallel 2 --prefill 8 --decode 3 --rounds 1 --ctx 64 --device sim --cpu-moe --json"),
+        0);
+    root = parse_output();
+    const json_t *wires = json_object_get(root, "wires");
+    const double bytes = json_real_value(json_object_get(wires, "bytes_per_step")) /
+                         json_real_value(json_object_get(wires, "missing_per_step"));
+    const double link = json_real_value(json_object_get(wires, "link_bytes_s"));
+    assert_true(fabs(link / (bytes / (bytes / 1e9 + 3e-3)) - 1) < 1e-3);
+    json_decref(root);
     unsetenv("MORAINE_SIM");
     shell("rm moraine/rates.json");
 }

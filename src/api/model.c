@@ -243,6 +243,8 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     }
     name_devices(m, means);
     m->probed_link_bytes_s = means->device_measured ? means->rates.link_bytes_s : 0;
+    m->probed_experts_bytes_s =
+        means->device_measured ? experts_rate(&m->opened.placed.needs.model, &means->rates) : 0;
     m->probed_host_bytes_s = means->device_measured ? means->rates.host_bytes_s : 0;
     mo_gpu_options options = gpu_options(m, o, kernels, means);
     mo_error failed = {0};

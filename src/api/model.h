@@ -23,12 +23,13 @@ struct mo_model {
     char disk_method[96]; /* written when the model is opened */
     mo_device *device;    /* NULL: none; the first of several */
     mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
-    mo_gpu *gpu;                  /* the model on it; the engine stops using it when the device is lost */
-    char device_name[256];        /* of several, all names */
-    double probed_link_bytes_s;   /* to the device; 0: nobody has measured */
-    double probed_host_bytes_s;   /* of memory under the CPU and copies at once; likewise */
-    mo_learning *learning;        /* under the engine's lock */
-    pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
+    mo_gpu *gpu;                   /* the model on it; the engine stops using it when the device is lost */
+    char device_name[256];         /* of several, all names */
+    double probed_link_bytes_s;    /* to the device; 0: nobody has measured */
+    double probed_experts_bytes_s; /* the same in copies of experts; likewise */
+    double probed_host_bytes_s;    /* of memory under the CPU and copies at once; likewise */
+    mo_learning *learning;         /* under the engine's lock */
+    pthread_mutex_t profile_lock;  /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
     mo_layer_range range;                     /* the layers that are here; count 0: all */
     mo_expert_range experts;                  /* and of their experts those that are */

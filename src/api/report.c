@@ -275,6 +275,7 @@ void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
         report.name = model->device_name;
         report.link_probed_bytes_s = model->probed_link_bytes_s;
         report.host_probed_bytes_s = model->probed_host_bytes_s;
+        report.experts_probed_bytes_s = model->probed_experts_bytes_s;
         report.lost = atomic_load(&model->engine->accelerator) == NULL;
     }
     mo_report_write(out, size, &report, sizeof report);

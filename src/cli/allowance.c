@@ -35,7 +35,7 @@ void cli_allowance_end(cli_allowance *a, mo_model *model)
     a->missing += (now.asked - a->before.asked) - (now.hits - a->before.hits);
     a->expert_bytes = mean_expert_bytes(model);
     a->cpu_bytes_s = tiers.ram_probed_bytes_s;
-    a->link_bytes_s = now.link_probed_bytes_s;
+    a->link_bytes_s = now.experts_probed_bytes_s;
     a->host_bytes_s = now.host_probed_bytes_s;
 }
 

@@ -1,6 +1,6 @@
 /* Allowance: what the wires allow when sequences are decoded together and experts are not in VRAM. A step needs each expert that some
- * token chose once, however many chose it: its bytes are read by the CPU or cross the link, and both read the same memory. By the
- * probed rates that takes a time below which no step with these experts can be; the rest of a step counts as nothing. */
+ * token chose once, however many chose it: its bytes are read by the CPU or cross the link, in copies as large as an expert's
+ * matrices, and both read the same memory. By the probed rates that takes a time below which no step with these experts can be; the rest of a step counts as nothing. */
 #ifndef MO_CLI_ALLOWANCE_H
 #define MO_CLI_ALLOWANCE_H
 
