@@ -197,6 +197,51 @@ static void test_foreign_copies(void **state)
     }
 }
 
+/* From one device's memory to another's; each has its own addresses. */
+static void test_copies_across(void **state)
+{
+    (void)state;
+    enum { BYTES = 1000 };
+    uint8_t sent[BYTES], got[BYTES] = {0};
+    mo_device *device[3];
+    mo_dstream *stream[2];
+    mo_daddr at[2];
+    mo_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        device[i] = open_sim((mo_sim_options){.index = i, .alone = i == 2});
+    }
+    for (int i = 0; i < 2; i++) {
+        stream[i] = open_stream(device[i]);
+        assert_int_equal(mo_device_alloc(device[i], BYTES, &at[i], &err), MO_OK);
+    }
+    for (int i = 0; i < BYTES; i++) {
+        sent[i] = (uint8_t)(i * 7);
+    }
+    assert_true(mo_device_reaches(device[1], device[0]));
+    assert_false(mo_device_reaches(device[2], device[0]));
+    assert_false(mo_device_reaches(device[0], device[2]));
+    assert_int_equal(mo_copy_in(stream[0], at[0], sent, BYTES, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(stream[0], &err), MO_OK);
+    mo_sim_arm(device[1], MO_SIM_PEER, 0);
+    assert_int_equal(mo_copy_across(stream[1], at[1], device[0], at[0], BYTES, &err), MO_EIO);
+    assert_int_equal(mo_copy_across(stream[1], at[1], device[0], at[0], BYTES, &err), MO_OK);
+    assert_int_equal(mo_copy_out(stream[1], got, at[1], BYTES, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(stream[1], &err), MO_OK);
+    assert_memory_equal(got, sent, BYTES);
+    mo_sim_arm(device[0], MO_SIM_LOST, 0); /* nothing comes from a lost one, and the other goes on */
+    assert_int_equal(mo_copy_in(stream[0], at[0], sent, BYTES, &err), MO_EDEVICE);
+    assert_int_equal(mo_copy_across(stream[1], at[1], device[0], at[0], BYTES, &err), MO_EDEVICE);
+    assert_int_equal(mo_copy_out(stream[1], got, at[1], BYTES, &err), MO_OK);
+    assert_int_equal(mo_copy_across(stream[1], at[1] + 900, device[1], at[1], 200, &err), MO_EDEVICE);
+    for (int i = 0; i < 2; i++) {
+        mo_dstream_destroy(stream[i]);
+        mo_device_free(device[i], at[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        mo_device_close(device[i]);
+    }
+}
+
 /* ---- Memory ----------------------------------------------------------------------------------- */
 
 static void test_ceiling(void **state)
@@ -622,12 +667,12 @@ static void test_await_ends(void **state)
 int sim_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_foreign_ops), cmocka_unit_test(test_foreign_copies),
-        cmocka_unit_test(test_ceiling),     cmocka_unit_test(test_link),
-        cmocka_unit_test(test_asynchrony),  cmocka_unit_test(test_fault_memory),
-        cmocka_unit_test(test_fault_copy),  cmocka_unit_test(test_fault_hang),
-        cmocka_unit_test(test_fault_lost),  cmocka_unit_test(test_fault_programs),
-        cmocka_unit_test(test_await_ends),
+        cmocka_unit_test(test_foreign_ops),    cmocka_unit_test(test_foreign_copies),
+        cmocka_unit_test(test_copies_across),  cmocka_unit_test(test_ceiling),
+        cmocka_unit_test(test_link),           cmocka_unit_test(test_asynchrony),
+        cmocka_unit_test(test_fault_memory),   cmocka_unit_test(test_fault_copy),
+        cmocka_unit_test(test_fault_hang),     cmocka_unit_test(test_fault_lost),
+        cmocka_unit_test(test_fault_programs), cmocka_unit_test(test_await_ends),
     };
     return cmocka_run_group_tests_name("sim", tests, NULL, NULL);
 }

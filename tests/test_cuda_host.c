@@ -860,6 +860,86 @@ static void threads_and_contexts(void **state)
     assert_int_equal(play.objects, 0);
 }
 
+/* ---- Copies between GPUs ---- */
+
+static int play_device(int *device, int index)
+{
+    *device = index;
+    return answer("cuDeviceGet");
+}
+
+static int reachable; /* what the driver says of two GPUs */
+
+static int play_can(int *can, int device, int other)
+{
+    (void)device;
+    (void)other;
+    *can = reachable;
+    return answer("cuDeviceCanAccessPeer");
+}
+
+static int play_enable(void *other, unsigned flags)
+{
+    (void)other;
+    (void)flags;
+    return answer("cuCtxEnablePeerAccess");
+}
+
+static int play_peer(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes,
+                     void *stream)
+{
+    (void)to;
+    (void)from;
+    (void)bytes;
+    (void)stream;
+    assert_ptr_not_equal(to_context, from_context);
+    return answer("cuMemcpyPeerAsync");
+}
+
+/* Straight where the driver allows it; within the memory of a GPU that is named twice; refusals lose nothing. */
+static void copies_between_gpus(void **state)
+{
+    (void)state;
+    mo_error err;
+    mo_device *device[3] = {NULL};
+    mo_dstream *stream;
+    play.devices = 2;
+    driver.device_get = play_device;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mo_cuda_open(i % 2, 0, &device[i], &err), MO_OK);
+    }
+    assert_int_equal(mo_dstream_create(device[0], &stream, &err), MO_OK);
+    assert_true(mo_device_reaches(device[0], device[2]));
+    seen(NULL);
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[2], 0x20000, 8, &err), MO_OK);
+    assert_int_equal(seen("cuMemcpyDtoDAsync"), 1);
+    assert_false(mo_device_reaches(device[0], device[1])); /* a driver without such calls */
+    driver.device_can_access_peer = play_can;
+    driver.ctx_enable_peer_access = play_enable;
+    driver.memcpy_peer_async = play_peer;
+    reachable = 0;
+    assert_false(mo_device_reaches(device[0], device[1]));
+    assert_int_equal(seen("cuCtxEnablePeerAccess"), 0);
+    reachable = 1;
+    fail_at("cuCtxEnablePeerAccess", 217); /* not supported */
+    assert_false(mo_device_reaches(device[0], device[1]));
+    fail_at("cuCtxEnablePeerAccess", MO_CUDA_PEER_ENABLED_ALREADY);
+    assert_true(mo_device_reaches(device[0], device[1]));
+    fail_at(NULL, MO_CUDA_OK);
+    assert_true(mo_device_reaches(device[0], device[1]));
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_OK);
+    assert_int_equal(seen("cuMemcpyPeerAsync"), 1);
+    fail_at("cuMemcpyPeerAsync", MO_CUDA_INVALID_VALUE);
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EINVAL);
+    fail_at(NULL, MO_CUDA_OK);
+    assert_int_equal(mo_dstream_wait(stream, &err), MO_OK);
+    mo_dstream_destroy(stream);
+    for (int i = 0; i < 3; i++) {
+        mo_device_close(device[i]);
+    }
+    assert_int_equal(play.objects, 0);
+}
+
 #define PLAYED(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -881,6 +961,7 @@ int main(void)
         PLAYED(counters),
         PLAYED(lost),
         PLAYED(threads_and_contexts),
+        PLAYED(copies_between_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

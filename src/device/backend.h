@@ -31,6 +31,8 @@ typedef struct mo_backend {
     mo_status (*copy_in)(mo_dstream *, mo_daddr, const void *, size_t, mo_error *);
     mo_status (*copy_out)(mo_dstream *, void *, mo_daddr, size_t, mo_error *);
     mo_status (*copy_within)(mo_dstream *, mo_daddr, mo_daddr, size_t, mo_error *);
+    bool (*reaches)(mo_device *, mo_device *); /* of the same backend; with the next: NULL: never */
+    mo_status (*copy_across)(mo_dstream *, mo_daddr, mo_device *, mo_daddr, size_t, mo_error *);
     mo_status (*clear)(mo_dstream *, mo_daddr, size_t, mo_error *);
     mo_status (*event_create)(mo_device *, mo_event **, mo_error *);
     void (*event_destroy)(mo_event *);

@@ -67,8 +67,8 @@ static bool read_fault(const char *text, size_t length, mo_sim_options *o)
         const char *name;
         mo_sim_fault fault;
     } faults[] = {{"alloc", MO_SIM_ALLOC}, {"pin", MO_SIM_PIN},   {"copy", MO_SIM_COPY},
-                  {"make", MO_SIM_MAKE},   {"hang", MO_SIM_HANG}, {"lost", MO_SIM_LOST},
-                  {"open", MO_SIM_OPEN}};
+                  {"peer", MO_SIM_PEER},   {"make", MO_SIM_MAKE}, {"hang", MO_SIM_HANG},
+                  {"lost", MO_SIM_LOST},   {"open", MO_SIM_OPEN}};
     const char *colon = memchr(text, ':', length);
     const size_t word = colon ? (size_t)(colon - text) : length;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -107,6 +107,8 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
             return bad_sim(text, length, "a rate such as rate=900G (bytes per second)", err);
         }
         o->memory_bytes_s = amount;
+    } else if (is_word(text, length, "alone")) {
+        o->alone = true;
     } else if (is_word(text, length, "exact")) {
         o->exact = true;
     } else if (is_word(text, word, "hang")) {
@@ -116,8 +118,9 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
         return bad_sim(text, length,
-                       "memory=SIZE, link=RATE, latency=US, rate=RATE, exact, hang=MS, or fault=open, alloc, "
-                       "pin, copy, make, hang or lost with :AFTER, and but for lost with :COUNT behind that",
+                       "memory=SIZE, link=RATE, latency=US, rate=RATE, alone, exact, hang=MS, or fault=open, "
+                       "alloc, pin, copy, peer, make, hang or lost with :AFTER, and but for lost with :COUNT "
+                       "behind that",
                        err);
     }
     return MO_OK;

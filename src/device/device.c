@@ -137,6 +137,24 @@ mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t 
     WATCHED(stream, NULL, stream->device->backend->copy_within(stream, to, from, bytes, err));
 }
 
+bool mo_device_reaches(mo_device *device, mo_device *other)
+{
+    assert(device && other);
+    return device->backend == other->backend && device->backend->reaches &&
+           device->backend->reaches(device, other);
+}
+
+mo_status mo_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
+                         mo_error *err)
+{
+    assert(stream && other && stream->device->backend == other->backend);
+    assert(bytes == 0 || (to && from));
+    if (bytes == 0) {
+        return MO_OK;
+    }
+    WATCHED(stream, NULL, stream->device->backend->copy_across(stream, to, other, from, bytes, err));
+}
+
 mo_status mo_device_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     assert(stream);

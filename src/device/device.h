@@ -60,6 +60,12 @@ mo_status mo_dstream_wait(mo_dstream *stream, mo_error *err); /* until everythin
 mo_status mo_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
 mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
 mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
+/* May streams of the device copy from the memory of another one, of its kind? Prepares that where the driver allows it. */
+bool mo_device_reaches(mo_device *device, mo_device *other);
+/* From the memory of another device that it reaches, where nobody writes until the copy is done. A refusal (any status but
+ * MO_EDEVICE) leaves both as they were. */
+mo_status mo_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
+                         mo_error *err);
 mo_status mo_device_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err); /* zeros */
 
 mo_status mo_event_create(mo_device *device, mo_event **out, mo_error *err);

@@ -78,6 +78,10 @@ typedef struct mo_cuda_config {
     X(graph_destroy, "cuGraphDestroy", (void *graph))
 
 #define MO_CUDA_CALLS_LATER(X)                                                                                       \
+    X(device_can_access_peer, "cuDeviceCanAccessPeer", (int *can, int device, int other))                            \
+    X(ctx_enable_peer_access, "cuCtxEnablePeerAccess", (void *other, unsigned flags))                                \
+    X(memcpy_peer_async, "cuMemcpyPeerAsync",                                                                        \
+      (uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes, void *stream))                \
     X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *count, void *module))                        \
     X(module_enumerate_functions, "cuModuleEnumerateFunctions", (void **functions, unsigned count, void *module))    \
     X(func_load, "cuFuncLoad", (void *function))                                                                     \
@@ -116,6 +120,7 @@ enum {
     MO_CUDA_UNSUPPORTED_PTX_VERSION = 222,
     MO_CUDA_NOT_FOUND = 500,
     MO_CUDA_NOT_READY = 600,
+    MO_CUDA_PEER_ENABLED_ALREADY = 704,
     MO_CUDA_DRIVER_MISMATCH = 803,
 };
 

@@ -116,6 +116,9 @@ mo_status mo_cuda_stream_wait(mo_dstream *stream, mo_error *err);
 mo_status mo_cuda_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t bytes, mo_error *err);
 mo_status mo_cuda_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err);
 mo_status mo_cuda_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
+bool mo_cuda_reaches(mo_device *device, mo_device *other);
+mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
+                              mo_error *err);
 mo_status mo_cuda_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err);
 
 /* ---- cuda_event.c ---- */

@@ -88,6 +88,42 @@ mo_status mo_cuda_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, si
                                "cuMemcpyDtoDAsync", err);
 }
 
+/* Two devices of one GPU have its context in common. Whatever the driver says against other pairs is no failure: copies go through
+ * RAM then. */
+bool mo_cuda_reaches(mo_device *device, mo_device *other)
+{
+    mo_cuda_device *d = (mo_cuda_device *)device, *o = (mo_cuda_device *)other;
+    const mo_cuda_driver *driver = d->driver;
+    int can = 0;
+    if (mo_cuda_enter(d, NULL) != MO_OK || o->context == d->context) {
+        return o->context == d->context;
+    }
+    if (!driver->device_can_access_peer || !driver->ctx_enable_peer_access || !driver->memcpy_peer_async ||
+        driver->device_can_access_peer(&can, d->handle, o->handle) != MO_CUDA_OK || !can) {
+        return false;
+    }
+    const int result = driver->ctx_enable_peer_access(o->context, 0);
+    return result == MO_CUDA_OK || result == MO_CUDA_PEER_ENABLED_ALREADY;
+}
+
+mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
+                              mo_error *err)
+{
+    mo_cuda_device *d = device_of(stream);
+    const mo_cuda_device *o = (const mo_cuda_device *)other;
+    const mo_status status = mo_cuda_enter(d, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (o->context == d->context) {
+        return mo_cuda_check(d, d->driver->memcpy_dtod_async(to, from, bytes, handle_of(stream)),
+                             "cuMemcpyDtoDAsync", err);
+    }
+    return mo_cuda_check(
+        d, d->driver->memcpy_peer_async(to, d->context, from, o->context, bytes, handle_of(stream)),
+        "cuMemcpyPeerAsync", err);
+}
+
 mo_status mo_cuda_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
 {
     mo_cuda_device *d = device_of(stream);

@@ -13,6 +13,7 @@ typedef enum mo_sim_fault {
     MO_SIM_ALLOC, /* a device allocation fails */
     MO_SIM_PIN,   /* pinning is refused */
     MO_SIM_COPY,  /* one copy fails: its call gives MO_EIO, nothing is copied, the device goes on */
+    MO_SIM_PEER,  /* the same of one from another device alone */
     MO_SIM_MAKE,  /* a program cannot be made */
     MO_SIM_HANG,  /* an event is never done: waiting for it fails after `hang_ms`; the device is lost then */
     MO_SIM_OPEN,  /* it cannot be opened */
@@ -24,6 +25,7 @@ typedef struct mo_sim_options {
     double link_bytes_s;       /* of each direction; 0: not throttled */
     double link_copy_s;        /* that it is busy with each copy, beside its bytes */
     double memory_bytes_s;     /* of its own memory, as plans are told; 0: unknown */
+    bool alone;                /* no other device reaches its memory, nor it theirs */
     bool exact;                /* it has no products in bfloat16 (MO_OP_WIDE) */
     const mo_kernels *kernels; /* NULL: the best */
     mo_sim_fault fault;

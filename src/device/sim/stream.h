@@ -29,6 +29,7 @@ struct mo_sim_command {
             mo_daddr to, from; /* of the device's sides */
             void *host_to;
             const void *host_from;
+            mo_sim *other; /* whose address `from` is, where it is another device's */
             size_t bytes;
         } copy;
         mo_op op;

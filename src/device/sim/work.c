@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "device/sim/memory.h"
 
-enum { COPY_IN, COPY_OUT, COPY_WITHIN, CLEAR, OP, PROGRAM }; /* kinds of commands */
+enum { COPY_IN, COPY_OUT, COPY_WITHIN, COPY_ACROSS, CLEAR, OP, PROGRAM }; /* kinds of commands */
 
 typedef struct mo_sim_program {
     mo_program base;
@@ -61,9 +61,8 @@ static void cross_link(mo_sim *sim, int64_t end)
 /* ---- Doing ------------------------------------------------------------------------------------ */
 
 static const char *const kind_names[] = {
-    [COPY_IN] = "a copy to the device",
-    [COPY_OUT] = "a copy from the device",
-    [COPY_WITHIN] = "a copy within the device",
+    [COPY_IN] = "a copy to the device",         [COPY_OUT] = "a copy from the device",
+    [COPY_WITHIN] = "a copy within the device", [COPY_ACROSS] = "a copy from another device",
     [CLEAR] = "the clearing of memory",
 };
 
@@ -87,7 +86,8 @@ static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **
     if (!*to) {
         return false;
     }
-    *from = in ? c->copy.host_from : c->kind == CLEAR ? *to : side(sim, c, "source", c->copy.from, err);
+    mo_sim *source = c->kind == COPY_ACROSS ? c->copy.other : sim;
+    *from = in ? c->copy.host_from : c->kind == CLEAR ? *to : side(source, c, "source", c->copy.from, err);
     if (!*from) {
         return false;
     }
@@ -116,8 +116,8 @@ static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo
         memcpy(to, from, c->copy.bytes);
         return MO_OK;
     }
-    const int64_t end =
-        reserve_link(sim, c->kind == COPY_IN ? MO_SIM_TO_DEVICE : MO_SIM_TO_HOST, c->copy.bytes, c->ready_ns);
+    const int64_t end = reserve_link(sim, c->kind == COPY_OUT ? MO_SIM_TO_HOST : MO_SIM_TO_DEVICE,
+                                     c->copy.bytes, c->ready_ns);
     memcpy(to, from, c->copy.bytes);
     cross_link(sim, end);
     *over_ns = end;
@@ -203,9 +203,14 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
     mo_sim_stream *stream = (mo_sim_stream *)base;
     mo_sim *sim = mo_sim_of(base->device);
     const bool in = command->kind == COPY_IN, out = command->kind == COPY_OUT;
+    const bool across = command->kind == COPY_ACROSS;
     mo_error why;
     void *to;
     const void *from;
+    if (across && atomic_load(&command->copy.other->lost)) {
+        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d, from which a copy was to come, is lost",
+                       command->copy.other->options.index);
+    }
     const bool sound = sides(sim, command, &to, &from, &why);
     const bool pageable =
         sound && (in || out) && !mo_sim_memory_pinned(&sim->memory, in ? from : to, command->copy.bytes);
@@ -214,7 +219,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
     if (!sound) {
         status = lose(sim, &why, err);
     } else if ((status = mo_sim_state(sim, err)) == MO_OK && command->kind != CLEAR &&
-               mo_sim_hits(sim, MO_SIM_COPY, 1)) {
+               (mo_sim_hits(sim, MO_SIM_COPY, 1) || (across && mo_sim_hits(sim, MO_SIM_PEER, 1)))) {
         status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU was told; the device goes on",
                          kind_names[command->kind]);
     } else if (status == MO_OK) {
@@ -249,6 +254,22 @@ mo_status mo_sim_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, siz
     return push_copy(
         stream,
         &(mo_sim_command){.run = work, .kind = COPY_WITHIN, .copy = {.to = to, .from = from, .bytes = bytes}},
+        err);
+}
+
+bool mo_sim_reaches(mo_device *device, mo_device *other)
+{
+    return !mo_sim_of(device)->options.alone && !mo_sim_of(other)->options.alone;
+}
+
+mo_status mo_sim_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
+                             mo_error *err)
+{
+    return push_copy(
+        stream,
+        &(mo_sim_command){.run = work,
+                          .kind = COPY_ACROSS,
+                          .copy = {.to = to, .from = from, .other = mo_sim_of(other), .bytes = bytes}},
         err);
 }
 
