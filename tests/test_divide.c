@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "plan/divide.h"
+#include "plan/prompt.h"
 #include "plan_case.h"
 
 enum { LAYERS = 36 };
@@ -161,6 +162,60 @@ static void a_card_too_small_is_left_out(void **state)
     }
 }
 
+/* Prompts go through the cards in pieces, and are faster for it, where cards compute at the same time. */
+static void prompts_go_in_pieces(void **state)
+{
+    (void)state;
+    mo_plan_model m = listed();
+    m.batch = 4096;
+    for (int count = 2; count <= 3; count++) {
+        mo_plan_card cards[3];
+        mo_plan_division d = {0};
+        mo_plan whole, pieces;
+        for (int i = 0; i < 3; i++) {
+            cards[i] = card(40 * GIB, 900e9, 25e9);
+        }
+        mo_error err = {.detail = ""};
+        const mo_plan_card sum = mo_plan_cards_sum(&m, cards, count);
+        assert_int_equal(mo_plan_choose(&m, &sum.limits, &sum.rates, &whole, &err), MO_OK);
+        assert_int_equal(whole.mode, MO_PLAN_RESIDENT);
+        pieces = whole;
+        assert_int_equal(mo_plan_divide(&m, cards, count, true, &whole, &d, &err), MO_OK);
+        assert_int_equal(d.count, count);
+        assert_int_equal(d.piece, 0); /* the same card, as often as it is named */
+        for (int i = 0; i < 3; i++) {
+            cards[i].limits.vram_place = mo_place_here(MO_TIER_VRAM, i);
+        }
+        assert_int_equal(mo_plan_divide(&m, cards, count, true, &pieces, &d, &err), MO_OK);
+        assert_true(d.piece >= MO_PLAN_PIECE_LEAST && d.piece <= m.batch / 2);
+        const double gain = whole.prompt_seconds / pieces.prompt_seconds;
+        print_message("%d cards: pieces of %lld tokens, %.2f times as fast as a whole\n", count,
+                      (long long)d.piece, gain);
+        assert_true(gain > 0.6 * count && gain < count);
+    }
+}
+
+/* Where each piece lets most experts cross again, a prompt had better stay whole. */
+static void prompts_that_wait_for_the_link_stay_whole(void **state)
+{
+    (void)state;
+    mo_plan_model m = listed();
+    m.batch = 2048;
+    mo_plan_card cards[2];
+    mo_plan_division d = {0};
+    mo_plan p;
+    mo_error err = {.detail = ""};
+    for (int i = 0; i < 2; i++) {
+        cards[i] = card(6 * GIB, 900e9, 4e9);
+        cards[i].limits.vram_place = mo_place_here(MO_TIER_VRAM, i);
+    }
+    const mo_plan_card sum = mo_plan_cards_sum(&m, cards, 2);
+    assert_int_equal(mo_plan_choose(&m, &sum.limits, &sum.rates, &p, &err), MO_OK);
+    assert_int_equal(mo_plan_divide(&m, cards, 2, true, &p, &d, &err), MO_OK);
+    assert_int_equal(d.count, 2);
+    assert_int_equal(d.piece, 0);
+}
+
 static void cores_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -182,9 +237,13 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(speed_grows_as_memory_does),        cmocka_unit_test(larger_cards_get_more_layers),
-        cmocka_unit_test(a_slow_card_is_left_out),           cmocka_unit_test(a_card_too_small_is_left_out),
+        cmocka_unit_test(speed_grows_as_memory_does),
+        cmocka_unit_test(larger_cards_get_more_layers),
+        cmocka_unit_test(a_slow_card_is_left_out),
+        cmocka_unit_test(a_card_too_small_is_left_out),
         cmocka_unit_test(cores_that_do_not_fit_are_refused),
+        cmocka_unit_test(prompts_go_in_pieces),
+        cmocka_unit_test(prompts_that_wait_for_the_link_stay_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

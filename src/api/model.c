@@ -214,7 +214,9 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means 
         status = i == 0 ? mo_gpu_open(m->checkpoint, options, &m->gpu, err)
                         : mo_gpu_join(m->gpu, m->checkpoint, options, err);
     }
-    if (status != MO_OK) {
+    if (status == MO_OK) {
+        mo_gpu_divide_batches(m->gpu, d->piece);
+    } else {
         mo_gpu_close(m->gpu);
         m->gpu = NULL;
     }

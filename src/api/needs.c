@@ -150,7 +150,8 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
         .device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
                                        mo_plan_times(sessions, device.table)),
         .device_work_bytes = device.work,
-        .device_host_bytes = device.host};
+        .device_host_bytes = device.host,
+        .device_piece_bytes = device.piece};
 }
 
 /* The batch that was asked for, or those among which the plan chooses: none is longer than a prompt can be. */
@@ -163,6 +164,7 @@ static void count_batches(const mo_model_spec *f, const mo_needs_options *o, mo_
     m->device_kv_bytes = asked.device_kv_bytes;
     m->device_work_bytes = asked.device_work_bytes;
     m->device_host_bytes = asked.device_host_bytes;
+    m->device_piece_bytes = asked.device_piece_bytes;
     if (o->batch || o->all_logits) {
         return;
     }

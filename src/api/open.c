@@ -47,9 +47,10 @@ static mo_status place_together(const char *path, const mo_needs_options *needs,
         return status;
     }
     mo_plan_model *m = &out->needs.model;
-    m->device_host_bytes *= means->card_count;
+    m->device_host_bytes = means->card_count * (m->device_host_bytes + m->device_piece_bytes);
     for (int i = 0; i < m->batch_count; i++) {
-        m->batches[i].device_host_bytes *= means->card_count;
+        mo_plan_batch *b = &m->batches[i];
+        b->device_host_bytes = means->card_count * (b->device_host_bytes + b->device_piece_bytes);
     }
     mo_plan_card sum = mo_plan_cards_sum(m, means->cards, means->card_count);
     return mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err);

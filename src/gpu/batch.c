@@ -542,11 +542,17 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
     return status;
 }
 
+/* Threads of several devices may count at once (gpu/pieces.h). */
+static void count_run(const mo_forward *forward, int64_t picks, int64_t bricks)
+{
+    __atomic_fetch_add(&forward->engine->counters.expert_picks, (uint64_t)picks, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&forward->engine->counters.bricks_run, (uint64_t)bricks, __ATOMIC_RELAXED);
+}
+
 static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     tally(forward, layer, o);
-    forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * forward->layer->moe.used);
-    forward->engine->counters.bricks_run += (uint64_t)o->count;
+    count_run(forward, forward->tokens * forward->layer->moe.used, o->count);
     gpu->experts.asked += (uint64_t)o->count;
     gpu->experts.hits += (uint64_t)o->hot;
 }
@@ -618,8 +624,7 @@ static void count_arranged(mo_gpu *gpu, mo_forward *forward, int layer)
             mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e], (uint64_t)rows[e]);
         }
     }
-    forward->engine->counters.expert_picks += (uint64_t)(forward->tokens * moe->used);
-    forward->engine->counters.bricks_run += chosen;
+    count_run(forward, forward->tokens * moe->used, (int64_t)chosen);
     gpu->experts.asked += chosen;
     gpu->experts.hits += chosen;
 }

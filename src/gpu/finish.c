@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "engine/logits.h"
 #include "gpu/batch.h"
+#include "gpu/handover.h"
 #include "gpu/logits.h"
 
 static mo_status check_flags(mo_gpu *gpu, mo_error *err)
@@ -169,27 +170,10 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
     return status;
 }
 
-/* The stream behind this device's layers goes to the workspace, from where the next device takes it. It is there when what
- * follows on the main stream was waited for: first to pinned memory. */
-static mo_status fetch_stream(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
-{
-    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
-    return mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.block + b.x,
-                           gpu->scratch.step + (mo_daddr)b.x,
-                           sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width), err);
-}
-
-static void hand_on(const mo_gpu *gpu, const mo_forward *forward)
-{
-    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
-    memcpy(forward->w->x, gpu->scratch.pinned.block + b.x,
-           sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width));
-}
-
 mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
     const bool last = mo_gpu_core_speaks(&gpu->core);
-    mo_status status = !last   ? fetch_stream(gpu, forward, err)
+    mo_status status = !last   ? mo_gpu_handover_give(gpu, forward, err)
                        : small ? MO_OK
                                : batch_logits(gpu, forward, err);
     const int layers = gpu->core.spec->layer_count;
@@ -213,7 +197,7 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
         status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK && !last) {
-        hand_on(gpu, forward);
+        mo_gpu_handover_given(gpu, forward);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);

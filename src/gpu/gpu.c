@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "gpu/logits.h"
 #include "gpu/objects.h"
+#include "gpu/pieces.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
 #include "gpu/step.h"
@@ -228,6 +229,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     mo_gpu_turn_init(&gpu->turn);
     pthread_mutex_init(&gpu->report_lock, NULL);
     mo_gpu_memory_init(&gpu->memory, options->device);
+    mo_gpu_pieces_init(gpu);
     gpu->head = gpu;
     gpu->parts = 1;
     tie(gpu);
@@ -256,7 +258,16 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
         return status;
     }
     gpu->head = head;
-    gpu->part = head->parts++;
+    gpu->part = head->parts;
+    const mo_status pieces = mo_gpu_pieces_join(gpu, options->batch, err);
+    if (pieces != MO_OK) {
+        gpu->head = gpu;
+        mo_gpu_close(gpu);
+        return pieces;
+    }
+    head->parts++;
+    gpu->before = last;
+    gpu->reaches = mo_device_reaches(options->device, last->memory.device);
     if (gpu->accelerator.precision != MO_PRECISION_EXACT) {
         head->accelerator.precision = gpu->accelerator.precision;
     }
@@ -267,6 +278,11 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
         head->kinds[i] = (uint8_t)gpu->part;
     }
     return MO_OK;
+}
+
+void mo_gpu_divide_batches(mo_gpu *gpu, int64_t tokens)
+{
+    gpu->pieces.tokens = tokens;
 }
 
 static void close_one(mo_gpu *gpu)
@@ -285,6 +301,8 @@ static void close_one(mo_gpu *gpu)
     mo_gpu_memory_drop(&gpu->memory);
     mo_gpu_turn_drop(&gpu->turn);
     pthread_mutex_destroy(&gpu->report_lock);
+    pthread_cond_destroy(&gpu->pieces.changed);
+    pthread_mutex_destroy(&gpu->pieces.lock);
     free(gpu->kinds);
     free(gpu);
 }
@@ -294,6 +312,7 @@ void mo_gpu_close(mo_gpu *gpu)
     if (!gpu) {
         return;
     }
+    mo_gpu_pieces_close(gpu);
     for (mo_gpu *g = gpu; g; g = g->next) {
         mo_meter_close(g->meter);
         mo_gpu_link_stop(&g->link);

@@ -7,7 +7,7 @@
  * from the tokens.
  *
  * Several devices share a model by its layers: each has a run of them, with their cores, states and experts, and the stream
- * crosses from one to the next through pinned memory. Where one of them is lost the CPU computes its run, and the others theirs. */
+ * crosses from one to the next (gpu/handover.h). Where one of them is lost the CPU computes its run, and the others theirs. */
 #ifndef MO_GPU_GPU_H
 #define MO_GPU_GPU_H
 
@@ -55,6 +55,8 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
 /* One device more, with the layers that follow; it is the head's then, and is closed with it. Nothing has been computed yet. On
  * failure the head is as it was. */
 mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_options *options, mo_error *err);
+/* Batches of more tokens go through the devices in pieces of so many, one behind the other; 0: as a whole. Nothing has been computed yet. */
+void mo_gpu_divide_batches(mo_gpu *gpu, int64_t tokens);
 void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 
 /* What the engine calls; the gpu's own, until it is closed. NULL of NULL: there is none. */

@@ -1,6 +1,7 @@
 #include "gpu/needs.h"
 
 #include "gpu/core.h"
+#include "gpu/piece.h"
 #include "gpu/scratch.h"
 #include "plan/share.h"
 #include "store/vram.h"
@@ -69,6 +70,7 @@ mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t c
                       .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
                       .table = mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
     mo_gpu_scratch_bytes(&core, batch, context, precision, &n.work, &n.host);
+    n.piece = mo_gpu_piece_bytes(spec, batch);
     n.host += mo_gpu_map_bytes(spec); /* the host's copy of the map */
     return n;
 }

@@ -15,6 +15,7 @@ typedef struct mo_gpu_needs {
     int64_t map;   /* of the table of experts */
     int64_t table; /* of one session, beside its blocks */
     int64_t host;  /* in RAM: pinned memory */
+    int64_t piece; /* in RAM besides, where several devices share a model: for prompts in pieces */
 } mo_gpu_needs;
 
 mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t context,

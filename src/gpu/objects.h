@@ -15,6 +15,7 @@
 #include "gpu/layer_buffer.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
+#include "gpu/piece.h"
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
 #include "gpu/start.h"
@@ -61,12 +62,18 @@ typedef struct mo_gpu {
     uint64_t number;    /* of the step */
     uint64_t steps;     /* that ended well */
     mo_meter *meter;    /* of the main stream; NULL: nobody has asked yet */
-    struct mo_gpu *head,
-        *next;       /* the device with the first layers; the one with those that follow, NULL: none */
+    struct mo_gpu *head, *before,
+        *next;    /* the device with the first layers; those with the layers before and behind, NULL: none */
+    bool reaches; /* it copies straight from the memory of the one before (gpu/handover.h) */
     int part, parts; /* its number in the row; of the head, how many there are */
     bool
         lost; /* the device is, and others go on: the CPU computes its layers (gpu/lost.h); changes in turns */
-    bool failed;    /* its part of a step said that it is lost */
+    bool failed;          /* its part of a step said that it is lost */
+    mo_gpu_pieces pieces; /* of batches, the head's */
+    mo_gpu_piece
+        *piece; /* what it computes now, by a thread that all but the head have; NULL: of one device */
+    pthread_t piece_thread;
+    bool has_thread;
     uint8_t *kinds; /* of the head, [layers]: the kind of memory of each layer's blocks (session.c) */
     mo_device_report report; /* as of the last step; under report_lock */
     pthread_mutex_t report_lock;

@@ -6,8 +6,10 @@
 #include "base/status.h"
 #include "gpu/batch.h"
 #include "gpu/finish.h"
+#include "gpu/handover.h"
 #include "gpu/logits.h"
 #include "gpu/lost.h"
+#include "gpu/pieces.h"
 #include "gpu/report.h"
 #include "gpu/session.h"
 #include "gpu/share.h"
@@ -24,7 +26,7 @@ enum { COPY_TOKENS = 32, COPY_ALONE = 128 };
 typedef struct block_rows {
     const mo_gpu *gpu;
     const mo_forward *forward;
-    uint8_t *rope, *x;
+    uint8_t *rope, *x; /* x NULL: the stream comes from another device */
 } block_rows;
 
 static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -39,11 +41,13 @@ static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
                f->w->rope + (i * f->engine->batch + begin) * stride,
                (size_t)((end - begin) * pairs) * sizeof(float));
     }
-    memcpy(r->x + begin * width * 4, f->w->x + begin * width,
-           (size_t)((end - begin) * width) * sizeof(float));
+    if (r->x) {
+        memcpy(r->x + begin * width * 4, f->w->x + begin * width,
+               (size_t)((end - begin) * width) * sizeof(float));
+    }
 }
 
-/* Everything about the step that ops read from the device's memory: one copy. */
+/* Everything about the step that ops read from the device's memory: one copy, and the stream where it comes from another device. */
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     const int64_t n = forward->tokens;
@@ -65,7 +69,8 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
                 .layers = table, .position = forward->w->position[t], .slice = i, .into = (int32_t)j};
         }
     }
-    block_rows rows = {.gpu = gpu, .forward = forward, .rope = block + b.rope, .x = block + b.x};
+    block_rows rows = {.gpu = gpu, .forward = forward, .rope = block + b.rope};
+    rows.x = mo_gpu_handover_from_host(gpu) ? block + b.x : NULL;
     if (n > COPY_ALONE) {
         mo_pool_run(forward->engine->pool, n, COPY_TOKENS, copy_rows, &rows);
     } else {
@@ -76,7 +81,7 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
         memcpy(block + b.uses + i * (int64_t)sizeof(mo_dadapter_use) * MO_OP_USES, mo_adapting_uses(a, i),
                sizeof(mo_dadapter_use) * MO_OP_USES);
     }
-    return mo_copy_in(gpu->link.main, gpu->scratch.step, block, (size_t)(a->count ? b.bytes : b.uses), err);
+    return mo_gpu_handover_take(gpu, &b, n, (size_t)(a->count ? b.bytes : b.uses), err);
 }
 
 /* ---- Few tokens ------------------------------------------------------------------------------- */
@@ -204,13 +209,11 @@ static bool adapts_experts(const mo_adapting *a)
     return false;
 }
 
-/* Its layers, and what is around them, on one device. */
-static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
+/* What changed since the device's last step. */
+static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     gpu->number++;
     mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
-    const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
-    mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
@@ -219,10 +222,14 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     if (status == MO_OK) { /* what came in since the last small step */
         status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
     }
-    if (status == MO_OK && gpu == gpu->head) {
-        status = mo_gpu_session_own(gpu, forward, err);
-    }
-    if (status == MO_OK && !small) {
+    return status;
+}
+
+/* What goes before a device's layers, on its main stream. */
+static mo_status send_all(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
+{
+    mo_status status = MO_OK;
+    if (!small) {
         status = mo_gpu_batch_begin(gpu, forward, !forward->slices[0].routers_only, err);
     }
     if (status == MO_OK) {
@@ -238,8 +245,20 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status = mo_gpu_logits_begin(gpu, forward, err);
     }
+    return status == MO_OK ? send_block(gpu, forward, err) : status;
+}
+
+/* Its layers, and what is around them, on one device. */
+static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
+{
+    const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
+    mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
+    mo_status status = begin_part(gpu, forward, err);
+    if (status == MO_OK && gpu == gpu->head) {
+        status = mo_gpu_session_own(gpu, forward, err);
+    }
     if (status == MO_OK) {
-        status = send_block(gpu, forward, err);
+        status = send_all(gpu, forward, small, err);
     }
     if (status == MO_OK) {
         status = small ? run_small(gpu, forward, err) : run_batch(gpu, forward, err);
@@ -255,19 +274,10 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     return status;
 }
 
-/* One device after the other: each goes on with the stream that the one before has left in the workspace. The CPU has the part of
- * one that is lost. */
-static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
+/* One device after the other: each goes on with the stream that the one before has left. The CPU has the part of one that is
+ * lost. */
+static mo_status run_parts(mo_gpu *head, mo_forward *forward, bool small, mo_error *err)
 {
-    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
-                       !adapts_experts(&forward->w->adapting);
-    for (int i = 0; i < forward->slice_count; i++) {
-        if (!forward->slices[i].state->gpu_session ||
-            forward->slices[i].state->kv != forward->slices[0].state->kv) {
-            return mo_fail(err, MO_EINVAL,
-                           "sessions that share a step on a device must have the same `kv` format");
-        }
-    }
     mo_status status = MO_OK;
     for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
         if (gpu->lost) {
@@ -281,6 +291,71 @@ static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
         status = mo_gpu_split_end(gpu, forward->split, status, err);
         gpu->failed = status == MO_EDEVICE;
     }
+    return status;
+}
+
+/* ---- In pieces -------------------------------------------------------------------------------- */
+
+/* A piece of a batch on one device, by the thread that it has. The stream has been taken when it is here. */
+static mo_status run_piece(mo_gpu *gpu, mo_forward *forward, mo_error *err)
+{
+    mo_status status = send_all(gpu, forward, false, err);
+    if (status == MO_OK && gpu->before) {
+        status = mo_event_record(gpu->link.look, gpu->link.main, err);
+        status = status == MO_OK ? mo_event_wait(gpu->link.look, err) : status;
+        if (status == MO_OK) {
+            mo_gpu_pieces_took(gpu);
+        }
+    }
+    if (status == MO_OK) {
+        status = run_batch(gpu, forward, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_finish(gpu, forward, false, err);
+    }
+    if (status != MO_OK) {
+        mo_gpu_give_up(gpu);
+    }
+    gpu->failed = status == MO_EDEVICE;
+    return status;
+}
+
+/* What concerns the whole step comes first: whoever computes a piece changes nothing that others read. */
+static mo_status run_pieces(mo_gpu *head, mo_forward *forward, mo_error *err)
+{
+    mo_status status = MO_OK;
+    mo_pool_expect(forward->engine->pool, 0);
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        status = begin_part(gpu, forward, err);
+        gpu->failed = status == MO_EDEVICE;
+    }
+    if (status == MO_OK) {
+        status = mo_gpu_session_own(head, forward, err);
+    }
+    if (status == MO_OK) {
+        mo_forward_begin(forward);
+        status = mo_gpu_pieces_run(head, forward, run_piece, err);
+    }
+    for (mo_gpu *gpu = head; gpu; gpu = gpu->next) {
+        gpu->steps += status == MO_OK;
+    }
+    return status;
+}
+
+static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
+{
+    const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
+                       !adapts_experts(&forward->w->adapting);
+    for (int i = 0; i < forward->slice_count; i++) {
+        if (!forward->slices[i].state->gpu_session ||
+            forward->slices[i].state->kv != forward->slices[0].state->kv) {
+            return mo_fail(err, MO_EINVAL,
+                           "sessions that share a step on a device must have the same `kv` format");
+        }
+    }
+    const mo_status status = !small && mo_gpu_pieces_may(head, forward)
+                                 ? run_pieces(head, forward, err)
+                                 : run_parts(head, forward, small, err);
     if (status != MO_OK) {
         mo_gpu_session_doubt(head, forward);
     }

@@ -46,8 +46,8 @@ typedef struct mo_plan_layer {
 /* What depends on how many tokens of a prompt go through the layers together. */
 typedef struct mo_plan_batch {
     int64_t batch;
-    int64_t kv_bytes, work_bytes, device_kv_bytes, device_work_bytes,
-        device_host_bytes; /* as in mo_plan_model */
+    int64_t kv_bytes, work_bytes, device_kv_bytes, device_work_bytes, device_host_bytes,
+        device_piece_bytes; /* as in mo_plan_model */
 } mo_plan_batch;
 
 /* What a model asks for. The caller fills it from a description; nothing is loaded. */
@@ -89,6 +89,7 @@ typedef struct mo_plan_model {
     int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_bytes */
     int64_t device_map_bytes;   /* of the table of experts */
     int64_t device_host_bytes;  /* in RAM, for the device's sake: pinned memory */
+    int64_t device_piece_bytes; /* the same besides, for each of several devices: for prompts in pieces */
 } mo_plan_model;
 
 typedef struct mo_plan_limits {

@@ -74,7 +74,7 @@ static batch_bytes count_bytes(const mo_plan_model *m, const mo_plan *p, double 
 
 /* Products run beside copies and reads, but for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
  * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
-static double batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
+double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
 {
     const batch_bytes b = count_bytes(m, p, tokens);
     const bool device = p->device.ceiling > 0;
@@ -92,8 +92,8 @@ double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const m
 {
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
-    return (double)whole * (whole ? batch_seconds(m, r, p, (double)batch) : 0) +
-           (rest ? batch_seconds(m, r, p, (double)rest) : 0);
+    return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
+           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0);
 }
 
 /* ---- The choice ---- */
@@ -112,6 +112,7 @@ static mo_plan_model with_batch(const mo_plan_model *m, const mo_plan_batch *b)
     one.device_kv_bytes = b->device_kv_bytes;
     one.device_work_bytes = b->device_work_bytes;
     one.device_host_bytes = b->device_host_bytes;
+    one.device_piece_bytes = b->device_piece_bytes;
     one.batch_count = 0;
     return one;
 }

@@ -22,6 +22,10 @@ double mo_plan_share_used(double used, double experts, double tokens);
 double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                               int64_t tokens);
 
+/* The same of a single batch of so many tokens. */
+double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+                             double tokens);
+
 /* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request above is done first,
  * or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
  * failure is that of the smallest. Either way the plan says what a prompt costs, and why the batch is what it is. */

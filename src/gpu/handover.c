@@ -1,0 +1,94 @@
+#include "gpu/handover.h"
+
+#include <string.h>
+
+#include "base/log.h"
+
+static size_t stream_bytes(const mo_gpu *gpu, int64_t tokens)
+{
+    return sizeof(float) * (size_t)(tokens * gpu->core.spec->width);
+}
+
+/* The stream on the device, and where it lies in pinned memory. */
+static mo_daddr at(const mo_gpu *gpu, const mo_gpu_block *b)
+{
+    return gpu->scratch.step + (mo_daddr)b->x;
+}
+
+static uint8_t *pinned(const mo_gpu *gpu, const mo_gpu_block *b)
+{
+    return gpu->scratch.pinned.block + b->x;
+}
+
+static bool to_host(const mo_gpu *gpu)
+{
+    return !gpu->next || gpu->next->lost;
+}
+
+mo_status mo_gpu_handover_give(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    if (!to_host(gpu) && gpu->next->reaches) {
+        return MO_OK; /* it takes it */
+    }
+    return mo_gpu_link_get(&gpu->link, gpu->link.main, pinned(to_host(gpu) ? gpu : gpu->next, &b),
+                           at(gpu, &b), stream_bytes(gpu, forward->tokens), err);
+}
+
+void mo_gpu_handover_given(const mo_gpu *gpu, const mo_forward *forward)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    if (to_host(gpu)) {
+        memcpy(forward->w->x, pinned(gpu, &b), stream_bytes(gpu, forward->tokens));
+    }
+}
+
+/* Through RAM after all. */
+static mo_status take_by_hand(mo_gpu *gpu, const mo_gpu_block *b, int64_t tokens, mo_error *err)
+{
+    mo_gpu *before = gpu->before;
+    mo_status status = mo_gpu_link_get(&before->link, before->link.main, pinned(gpu, b), at(before, b),
+                                       stream_bytes(gpu, tokens), err);
+    if (status == MO_OK) {
+        status = mo_dstream_wait(before->link.main, err);
+    }
+    return status == MO_OK ? mo_gpu_link_put(&gpu->link, gpu->link.main, at(gpu, b), pinned(gpu, b),
+                                             stream_bytes(gpu, tokens), err)
+                           : status;
+}
+
+static mo_status take_across(mo_gpu *gpu, const mo_gpu_block *b, int64_t tokens, mo_error *err)
+{
+    mo_error refused = {0};
+    const mo_status status = mo_copy_across(gpu->link.main, at(gpu, b), gpu->before->memory.device,
+                                            at(gpu->before, b), stream_bytes(gpu, tokens), &refused);
+    if (status == MO_OK || status == MO_EDEVICE) {
+        if (err && status != MO_OK) {
+            *err = refused;
+        }
+        return status;
+    }
+    gpu->link.failed++;
+    gpu->reaches = false;
+    mo_log(MO_LOG_WARN, "device",
+           "%s; what crosses from layer %d to layer %d goes through RAM from now on, some microseconds more "
+           "for a token",
+           refused.detail, gpu->core.first - 1, gpu->core.first);
+    return take_by_hand(gpu, b, tokens, err);
+}
+
+mo_status mo_gpu_handover_take(mo_gpu *gpu, const mo_gpu_block *b, int64_t tokens, size_t bytes,
+                               mo_error *err)
+{
+    const mo_daddr to = gpu->scratch.step;
+    const uint8_t *from = gpu->scratch.pinned.block;
+    if (mo_gpu_handover_from_host(gpu) || !gpu->reaches) {
+        return mo_copy_in(gpu->link.main, to, from, bytes, err);
+    }
+    mo_status status = mo_copy_in(gpu->link.main, to, from, (size_t)b->x, err);
+    if (status == MO_OK && bytes > (size_t)b->uses) {
+        status =
+            mo_copy_in(gpu->link.main, to + (mo_daddr)b->uses, from + b->uses, bytes - (size_t)b->uses, err);
+    }
+    return status == MO_OK ? take_across(gpu, b, tokens, err) : status;
+}
