@@ -874,6 +874,29 @@ def a_prompt_can_be_computed_before_anybody_asks():
         s.get("/health")
 
 
+def a_device_is_rehearsed_before_anybody_asks():
+    """A short prompt, then steps of 1, 2 and 4 sequences, before the server says that it is ready. Answers are those of the CPU, and nothing is kept of it."""
+    with Server("--parallel", "2") as s:
+        told = s.post("/completion", generation(8, stream=False, temperature=0))["content"]
+        assert "rehearsed" not in s.log(), s.log()
+    with Server("--device", "sim", "--parallel", "5") as s:
+        assert until(lambda: " ready " in s.log(), 10)
+        log = s.log()
+        assert "steps=4" in log and log.index(" rehearsed ") < log.index(" ready "), log
+        answer = s.post("/completion", generation(8, stream=False, temperature=0))
+        assert answer["content"] == told and answer["timings"]["cache_n"] == 0, answer
+        assert s.get("/v1/moraine/status")["models"][0]["engine"]["kept_sessions"] == 0
+
+
+def experts_are_discovered_before_a_new_text():
+    hits, texts = [], []
+    for more in ([], ["--discover", "6"]):
+        with Server("--parallel", "1", "--ctx", "256", "--batch", "32", "--ram", "27M", "--predict", "off", *more) as s:
+            texts.append(s.post("/completion", generation(4, stream=False, temperature=0))["content"])
+            hits.append(s.get("/v1/moraine/status")["models"][0]["tiers"]["prompt"]["hits"])
+    assert texts[0] == texts[1] and hits[0] < hits[1], (texts, hits)
+
+
 def sessions_are_shared_by_the_same_settings_alone():
     """Of another format of keys and values nothing is found on disk; where experts may be left out nothing is shared at all."""
     talk = {"messages": [{"role": "user", "content": "Tell me a story about a fox and a hen who meet in the wood. " * 4}], "max_tokens": 2, "temperature": 0}

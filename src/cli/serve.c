@@ -31,7 +31,7 @@ typedef struct model_settings {
     const char *model, *alias;
     cli_loading loading;
     int64_t context_all, parallel, queue;
-    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s;
+    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s, discover;
     const char *cache_dir, *template_file;
     bool pin, adapters_idle;
     double idle_s;
@@ -108,6 +108,11 @@ static int model_table(model_settings *m, cli_option *out)
         {"lora-init-without-apply", 0, CLI_FLAG, NULL,
          "requests begin without the adapters of --lora, until they or POST /lora-adapters say otherwise",
          &m->adapters_idle, 0, 0},
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a text of which nothing is kept find those it will "
+         "probably need, without "
+         "computing any; 10 is usual (0)",
+         &m->discover, 0, 4096},
         {"pin", 0, CLI_FLAG, NULL, "never unload the model, and load it at the start", &m->pin, 0, 0},
         {"sleep-idle-seconds", 0, CLI_REAL, "S",
          "unload a model that nobody has asked for S seconds; the next request loads it again (-1: never)",
@@ -288,6 +293,7 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
+    out->engine.discover = m->discover;
     const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
     out->loading.chat_template = out->defaults.template_text;
     return good;

@@ -159,11 +159,15 @@ typedef struct srv_engine_options {
     bool lossy;              /* the model was opened with a lossy option: nothing is kept on disk or shared */
     const char *cache_dir;   /* kept sessions are written there and found after a restart; NULL: none */
     int64_t cache_dir_bytes; /* at most; 0: 8 GiB */
+    int64_t discover;        /* tokens of a new text that find experts on disk before it is fed; 0: none do */
 } srv_engine_options;
 
 /* The model outlives the engine. */
 mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, srv_engine **out,
                           mo_error *err);
+/* A few steps, so that whatever a device makes in its first ones is there before anybody asks. For an engine that has had no job. How
+ * many there were; sequences hold nothing afterwards. */
+int srv_engine_rehearse(srv_engine *engine);
 /* Cancels what is there; kept sessions stay on disk. NULL is allowed. */
 void srv_engine_close(srv_engine *engine);
 /* Accepts no more jobs, and waits until those that are there have ended, or so many seconds. True: none is left. */

@@ -13,6 +13,23 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !model->all->stopping; /* a flag that only ever rises */
 }
 
+/* Before anybody asks: a device's kernels and programs. */
+static void rehearse(const srv_model *model)
+{
+    mo_device_report device;
+    mo_model_device(model->mo, &device, sizeof device);
+    if (device.name && !device.lost) {
+        const int64_t begin = srv_list_now();
+        const int steps = srv_engine_rehearse(model->engine);
+        srv_log(MO_LOG_INFO, "rehearsed",
+                (srv_field[]){SRV_TEXT_FIELD("model", model->id),
+                              SRV_TEXT_FIELD("device", device.name),
+                              SRV_INT_FIELD("steps", steps),
+                              SRV_REAL_FIELD("seconds", (double)(srv_list_now() - begin) * 1e-9),
+                              {0}});
+    }
+}
+
 /* Without the mutex: nothing of the model that others may read is written here. */
 static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
 {
@@ -55,6 +72,8 @@ static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
     if (status != MO_OK) {
         mo_model_close(model->mo);
         model->mo = NULL;
+    } else {
+        rehearse(model);
     }
     *window = w;
     return status;

@@ -169,6 +169,16 @@ static mo_status adapt(const srv_sequence *s, const srv_task *task, mo_error *er
     return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
 }
 
+/* Of a text of which nothing is there: its experts are read before it is fed. What fails costs only that. */
+static void discover(const srv_engine *e, const srv_sequence *s, const srv_task *task)
+{
+    const int64_t count = e->options.discover < task->prompt ? e->options.discover : task->prompt;
+    int64_t experts;
+    if (count > 0 && !s->dirty && mo_session_length(s->session) == 0) {
+        mo_session_discover(s->session, task->tokens, count, &experts, NULL);
+    }
+}
+
 static void begin_task(srv_engine *e, srv_task *task)
 {
     mo_error err;
@@ -182,6 +192,7 @@ static void begin_task(srv_engine *e, srv_task *task)
     }
     mo_status status = adapt(s, task, &err);
     begin_from(e, s, from.slot >= 0 && from.slot != first ? &(source){.slot = -1, .busy = -1} : &from);
+    discover(e, s, task);
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
