@@ -713,19 +713,18 @@ static void draw_convolve(uint64_t draw)
     check(&op, draw, "convolve");
 }
 
-static void draw_recur(uint64_t draw)
+static void check_recur(const sessions *drawn, int k_heads, int v_heads, int head, uint64_t draw)
 {
-    begin(draw);
-    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 1, 5, 40), 100);
+    const sessions s = *drawn;
     mo_op op = {.kind = MO_OP_RECUR};
     mo_op_recur *o = &op.recur;
     *o = (mo_op_recur){.slices = at(s.slices),
                        .tokens = s.tokens,
                        .slice_count = s.slice_count,
                        .layer = 1,
-                       .k_heads = ONE_OF(1, 2),
-                       .v_heads = ONE_OF(2, 4),
-                       .head = ONE_OF(128, 128, 8, 32, 40),
+                       .k_heads = k_heads,
+                       .v_heads = v_heads,
+                       .head = head,
                        .tiled = below(2),
                        .paired = below(2),
                        .eps = 1e-6f,
@@ -748,6 +747,22 @@ static void draw_recur(uint64_t draw)
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].delta = floats(values * o->head);
     }
     check(&op, draw, "recur");
+}
+
+static void draw_recur(uint64_t draw)
+{
+    begin(draw);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 1, 5, 40), 100);
+    check_recur(&s, ONE_OF(1, 2), ONE_OF(2, 4), ONE_OF(128, 128, 8, 32, 40), draw);
+}
+
+/* Prompts that leave multiprocessors without work: the kernel that is made for its latency. */
+static void draw_recur_few(uint64_t draw)
+{
+    begin(draw);
+    const int heads = ONE_OF(1, 2);
+    const sessions s = draw_sessions(3 - heads, ONE_OF(2, 9, 35, 80), 100);
+    check_recur(&s, heads == 2 ? ONE_OF(1, 2) : 1, heads, 128, draw);
 }
 
 static void draw_short_conv(uint64_t draw)
@@ -957,6 +972,7 @@ DRAWN(collect, 12)
 DRAWN(latent_attend, 40)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
+DRAWN(recur_few, 12)
 DRAWN(short_conv, 30)
 DRAWN(adapt, 60)
 DRAWN(ssm_convolve, 30)
@@ -1017,6 +1033,7 @@ int main(void)
         cmocka_unit_test(attend_apart),
         cmocka_unit_test(convolve),
         cmocka_unit_test(recur),
+        cmocka_unit_test(recur_few),
         cmocka_unit_test(short_conv),
         cmocka_unit_test(adapt),
         cmocka_unit_test(latent),

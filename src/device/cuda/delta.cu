@@ -1,4 +1,6 @@
 /* The delta rule: causal convolution, the recurrence, gated norm. */
+#include "device/cuda/delta_chain.cuh"
+#include "device/cuda/delta_gates.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/taps.cuh"
 
@@ -107,23 +109,6 @@ MO_KERNEL(mo_recur_quantize, mo_op_recur)
 
 /* ---- The recurrence: blocks (value head, slice), a thread per value --------------------------- */
 
-/* beta and decay of value head h for token t. */
-static __device__ __forceinline__ void gates_of(const mo_op_recur &op, int64_t t, int h, float *beta,
-                                                float *decay)
-{
-    const float *row = mo_at<const float>(op.gates) + t * 2 * op.v_heads;
-    const int r = op.v_heads / op.k_heads;
-    const float b = op.paired ? row[2 * r * (h / r) + h % r] : row[h];
-    const float a = op.paired ? row[2 * r * (h / r) + r + h % r] : row[op.v_heads + h];
-    *beta = mo_sigmoid(b);
-    *decay = mo_exp(mo_at<const float>(op.a)[h] * mo_softplus(a + mo_at<const float>(op.dt)[h]));
-}
-
-static __device__ __forceinline__ int key_head_of(const mo_op_recur &op, int h)
-{
-    return op.tiled ? h % op.k_heads : h / (op.v_heads / op.k_heads);
-}
-
 /* Tokens whose inputs are brought into shared memory together. */
 template <int HEAD> struct inputs {
     enum { TOKENS = 16 };
@@ -136,7 +121,7 @@ static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs
                                                    int count, int h)
 {
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * HEAD;
-    const int key_head = key_head_of(op, h), j = threadIdx.x;
+    const int key_head = mo_delta_key_head(op, h), j = threadIdx.x;
     for (int x = 0; x < count; x++) {
         const float *c = mo_at<const float>(op.after) + (first + x) * channels;
         in.q[x][j] = c[key_head * HEAD + j];
@@ -144,7 +129,7 @@ static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs
         in.v[x][j] = c[(2 * op.k_heads + h) * HEAD + j];
     }
     if (j < count) {
-        gates_of(op, first + j, h, &in.beta[j], &in.decay[j]);
+        mo_delta_gates(op, first + j, h, &in.beta[j], &in.decay[j]);
     }
 }
 
@@ -247,6 +232,13 @@ MO_KERNEL(mo_recur_128, mo_op_recur)
     recur<128>(op, op.tokens == op.slice_count);
 }
 
+MO_BOUNDED(mo_recur_chain, mo_op_recur, CHAIN_THREADS, 1);
+MO_KERNEL(mo_recur_chain, mo_op_recur)
+{
+    __shared__ __align__(16) mo_chain_ring ring;
+    mo_chain_run(op, ring);
+}
+
 /* Heads of any size: the state stays where it is. */
 MO_KERNEL(mo_recur_any, mo_op_recur)
 {
@@ -257,12 +249,12 @@ MO_KERNEL(mo_recur_any, mo_op_recur)
     mo_grid_begin();
     for (int64_t t = slice.first; t < slice.first + slice.count; t++) {
         const float *c = mo_at<const float>(op.after) + t * channels;
-        const float *q = c + key_head_of(op, h) * n;
-        const float *k = c + (op.k_heads + key_head_of(op, h)) * n;
+        const float *q = c + mo_delta_key_head(op, h) * n;
+        const float *k = c + (op.k_heads + mo_delta_key_head(op, h)) * n;
         const float *v = c + (2 * op.k_heads + h) * n;
         float *out = mo_at<float>(op.mixed.x) + t * op.mixed.cols + h * n;
         float beta, decay;
-        gates_of(op, t, h, &beta, &decay);
+        mo_delta_gates(op, t, h, &beta, &decay);
         for (int j = threadIdx.x; j < n; j += blockDim.x) {
             float *column = state + j;
             float a = 0.0f, o = 0.0f;

@@ -1,7 +1,7 @@
 #include "base/status.h"
 #include "device/cuda/launch.h"
 
-enum { WARPS = 4, THREADS = 256 };
+enum { WARPS = 4, THREADS = 256, CHAIN_BLOCKS = 4, CHAIN_THREADS = 160 /* as in delta_chain.cuh */ };
 
 static uint32_t pieces(int64_t count, int64_t size)
 {
@@ -27,14 +27,29 @@ static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
     return 2;
 }
 
-static int recur(const mo_op_recur *o, mo_cuda_launch *out)
+/* Prompts, so few that their columns do not fill the GPU: the latency of a chain decides. */
+static bool chained(const mo_op_recur *o, int sms)
+{
+    return o->head == 128 && o->tokens > o->slice_count &&
+           (int64_t)o->v_heads * CHAIN_BLOCKS * o->slice_count <= 2 * (int64_t)sms;
+}
+
+static int recur(const mo_op_recur *o, int sms, mo_cuda_launch *out)
 {
     const bool known = o->head == 128;
     int count = 0;
-    out[count++] = (mo_cuda_launch){.kernel = known ? "mo_recur_128" : "mo_recur_any",
-                                    .prelaunch = true,
-                                    .grid = {(uint32_t)o->v_heads, (uint32_t)o->slice_count, 1},
-                                    .block = {128, 1, 1}};
+    if (chained(o, sms)) {
+        out[count++] =
+            (mo_cuda_launch){.kernel = "mo_recur_chain",
+                             .prelaunch = true,
+                             .grid = {(uint32_t)o->v_heads * CHAIN_BLOCKS, (uint32_t)o->slice_count, 1},
+                             .block = {CHAIN_THREADS, 1, 1}};
+    } else {
+        out[count++] = (mo_cuda_launch){.kernel = known ? "mo_recur_128" : "mo_recur_any",
+                                        .prelaunch = true,
+                                        .grid = {(uint32_t)o->v_heads, (uint32_t)o->slice_count, 1},
+                                        .block = {128, 1, 1}};
+    }
     if (known && o->tokens == o->slice_count) { /* one token each: finished at once */
         return count;
     }
@@ -54,10 +69,9 @@ static int recur(const mo_op_recur *o, mo_cuda_launch *out)
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err)
 {
     (void)compute;
-    (void)sms;
     switch (op->kind) {
     case MO_OP_CONVOLVE: return op->convolve.tokens > 0 ? convolve(&op->convolve, out) : 0;
-    case MO_OP_RECUR: return op->recur.tokens > 0 ? recur(&op->recur, out) : 0;
+    case MO_OP_RECUR: return op->recur.tokens > 0 ? recur(&op->recur, sms, out) : 0;
     default:
         mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the delta rule", (int)op->kind);
         return -1;
