@@ -47,7 +47,7 @@ static uint32_t stream_blocks(const mo_op_attend *o, int rows)
 static mo_cuda_launch merging(const mo_op_attend *o, int compute)
 {
     const uint32_t values = pieces(o->v_len, 32) * 32, threads = values < 128 ? 128 : values;
-    const int far = mo_planes_merge_lay(o->v_len, (int)threads).bytes;
+    const int far = mo_planes_merge_lay(o->v_len).bytes;
     mo_cuda_launch merge = {.kernel = threads > 512 ? "mo_planes_merge_long" : "mo_planes_merge",
                             .prelaunch = true,
                             .grid = {(uint32_t)o->heads, (uint32_t)o->tokens, 1},
@@ -56,6 +56,7 @@ static mo_cuda_launch merging(const mo_op_attend *o, int compute)
     if (o->chunks > MO_PLANES_MERGED && o->v_len % 32 == 0 && threads <= 512 &&
         far <= mo_attend_shared(compute)) {
         merge.kernel = "mo_planes_merge_far";
+        merge.block[0] = threads + MO_PLANES_MERGE_HELP;
         merge.shared = (uint32_t)far;
     }
     return merge;

@@ -16,7 +16,7 @@ struct mo_pipeline {
     uint32_t phases;   /* bit i: which phase of barrier i is awaited next */
     uint32_t step_bytes;
     int32_t
-        ahead; /* steps there is space for: 2 to 4; a slab's pipeline has 1 to 8 and waits in its own way */
+        ahead; /* steps there is space for: 2 to 4, or 6; a slab's pipeline has 1 to 8 and waits in its own way */
 };
 
 /* Bytes of memory for one step. What is between them and the next multiple of 16 is copied too, unless it ends
@@ -163,6 +163,7 @@ static __device__ __forceinline__ void mo_pipeline_wait(mo_pipeline *pipeline, i
     switch (pipeline->ahead) { /* ahead - 1 are under way, this one included */
     case 2: mo_async_wait<0>(); break;
     case 3: mo_async_wait<1>(); break;
+    case 6: mo_async_wait<4>(); break;
     default: mo_async_wait<2>(); break;
     }
 #endif

@@ -390,7 +390,9 @@ MO_KERNEL(mo_planes_merge_long, mo_op_attend)
     merge<8>(op, space);
 }
 
-/* After many chunks: the sums of some of them at a time come to shared memory as one piece. */
+/* After many chunks: the sums of some of them, a piece, come to shared memory at once. Warps have parts: those of the values have a
+ * chain of one or two operations per chunk, one more has the same of L, and the last finds how the chunks of the next piece join. What
+ * values read beside their sums is one float per chunk where M stays as it is, which is nearly always. */
 typedef struct far_sums {
     mo_pipeline pipeline;
     const float *from; /* the first chunk's */
@@ -416,56 +418,91 @@ static __device__ __forceinline__ void far_bring(const far_sums &s, int step)
     mo_pipeline_bring(s.pipeline, step % MO_PLANES_MERGES, run, run.from + run.bytes);
 }
 
-/* Some chunks, which are in shared memory: those that follow are on their way to registers while eight are merged. (As fast as one by
- * one, as measured: what merging waits for is not known.) */
+/* How the chunks of a piece join, by chunk: a, b r, b, l. Past the last chunk: as if it changed nothing. */
+typedef struct far_joins {
+    float a[MO_PLANES_MERGED], by[MO_PLANES_MERGED], b[MO_PLANES_MERGED], l[MO_PLANES_MERGED];
+    uint32_t changes; /* bit i: a of chunk i is not 1 */
+    uint32_t unused[3];
+} far_joins;
+
+/* By one warp: f is of the lane's chunk, one of the `count` of the piece. Gives the largest m so far. */
+static __device__ __forceinline__ float far_find(far_joins *out, const factors &f, int count, float M)
+{
+    const int lane = threadIdx.x & 31;
+    float top = f.m;
+    for (int s = 1; s < 32; s *= 2) {
+        const float other = __shfl_up_sync(MO_FULL, top, s);
+        top = lane >= s && other > top ? other : top;
+    }
+    const float left = __shfl_up_sync(MO_FULL, top, 1), last = __shfl_sync(MO_FULL, top, count - 1);
+    const mo_join join = mo_join_of(lane > 0 && left > M ? left : M, f.m);
+    const bool here = lane < count;
+    out->a[lane] = here ? join.a : 1.0f;
+    out->by[lane] = join.b * f.r;
+    out->b[lane] = join.b;
+    out->l[lane] = f.l;
+    const uint32_t changes = __ballot_sync(MO_FULL, here && join.a != 1.0f);
+    if (lane == 0) {
+        out->changes = changes;
+    }
+    return last > M ? last : M;
+}
+
 enum { AT_ONCE = 8 };
 
-typedef struct far_group {
-    float4 by[AT_ONCE];
-    float sum[AT_ONCE];
-} far_group;
-
-static __device__ __forceinline__ void far_load(far_group *g, const float4 *by, const float *sum, int v_len)
+static __device__ __forceinline__ void far_read(float *out, const float *from)
 {
     MO_UNROLL()
-    for (int i = 0; i < AT_ONCE; i++) {
-        g->by[i] = by[i];
-        g->sum[i] = sum[i * v_len];
+    for (int i = 0; i < AT_ONCE; i += 4) {
+        const float4 four = *(const float4 *)(from + i);
+        out[i] = four.x;
+        out[i + 1] = four.y;
+        out[i + 2] = four.z;
+        out[i + 3] = four.w;
     }
 }
 
-static __device__ __forceinline__ void far_merge(merged &x, const float4 *by, const float *sum, int v_len,
-                                                 int count)
+/* A value's chain, or with v_len 1 that of L: `count` chunks, each sum v_len behind the one before. 1 x is x to the bit. */
+static __device__ __forceinline__ float far_chain(float x, const far_joins &joins, const float *by,
+                                                  const float *sum, int v_len, int count)
 {
     const int whole = count & -AT_ONCE;
-    far_group now, next;
-    if (whole > 0) {
-        far_load(&next, by, sum, v_len);
-    }
-    MO_UNROLL(2)
     for (int first = 0; first < whole; first += AT_ONCE) {
-        now = next;
-        const int after = min(first + AT_ONCE, whole - AT_ONCE); /* the last ones twice */
-        far_load(&next, by + after, sum + after * v_len, v_len);
+        float factor[AT_ONCE], a[AT_ONCE], value[AT_ONCE];
+        far_read(factor, by + first);
         MO_UNROLL()
         for (int i = 0; i < AT_ONCE; i++) {
-            merge_chunk(x, now.by[i], now.sum[i]);
+            value[i] = sum[(first + i) * v_len];
+        }
+        if (joins.changes >> first & ((1u << AT_ONCE) - 1)) {
+            far_read(a, joins.a + first);
+            MO_UNROLL()
+            for (int i = 0; i < AT_ONCE; i++) {
+                x = fmaf(factor[i], value[i], a[i] * x);
+            }
+        } else {
+            MO_UNROLL()
+            for (int i = 0; i < AT_ONCE; i++) {
+                x = fmaf(factor[i], value[i], x);
+            }
         }
     }
     for (int i = whole; i < count; i++) {
-        merge_chunk(x, by[i], sum[i * v_len]);
+        x = fmaf(by[i], sum[i * v_len], joins.a[i] * x);
     }
+    return x;
 }
 
-MO_BOUNDED(mo_planes_merge_far, mo_op_attend, 512, 1);
+MO_BOUNDED(mo_planes_merge_far, mo_op_attend, 512 + MO_PLANES_MERGE_HELP, 1);
 MO_KERNEL(mo_planes_merge_far, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    const mo_planes_merge_scratch lay = mo_planes_merge_lay(op.v_len, blockDim.x);
-    const int head = blockIdx.x, threads = blockDim.x, j = threadIdx.x;
+    const mo_planes_merge_scratch lay = mo_planes_merge_lay(op.v_len);
+    const int head = blockIdx.x, j = threadIdx.x, lane = j & 31;
+    const int role =
+        j / 32 - ((int)blockDim.x - MO_PLANES_MERGE_HELP) / 32; /* 0: L, 1: joins, less: values */
     const int64_t t = blockIdx.y;
-    float4 *joins = (float4 *)(space + lay.joins);
-    float *warps = (float *)(space + lay.warps);
+    far_joins *joins = (far_joins *)(space + lay.joins); /* [2] */
     const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
     const partials p = partials_of(op, t, head, 0);
     far_sums s;
@@ -483,24 +520,41 @@ MO_KERNEL(mo_planes_merge_far, mo_op_attend)
     for (int i = 0; i < MO_PLANES_MERGES - 1; i++) {
         far_bring(s, i);
     }
-    merged x = {-INFINITY, 0.0f, 0.0f};
-    factors f = factors_of(p, min(j, v.chunks - 1));
-    for (int base = 0; base < v.chunks; base += threads) {
-        const int count = min(threads, v.chunks - base);
-        joins[j] = join_with(f, x.M, warps);
-        f = factors_of(p, min(base + threads + j, v.chunks - 1));
-        for (int first = 0; first < count; first += s.piece) { /* threads are a multiple of it */
-            const int step = mo_quotient(base + first, s.piece), slot = step % MO_PLANES_MERGES;
-            mo_pipeline_wait(&s.pipeline, slot);
-            __syncthreads(); /* it is there, so are joins, and everybody is done with the one before */
-            far_bring(s, step + MO_PLANES_MERGES - 1);
-            const float *sum =
-                (const float *)(s.pipeline.steps + slot * s.pipeline.step_bytes) + min(j, op.v_len - 1);
-            far_merge(x, joins + first, sum, op.v_len, min(s.piece, count - first));
-        }
-        merge_largest(x, warps, threads);
+    float M = -INFINITY, x = 0.0f; /* x: a value, or L */
+    factors f = {0.0f, 0.0f, 0.0f};
+    if (role == 1) {
+        f = factors_of(p, min(lane, v.chunks - 1));
+        const factors next = factors_of(p, min(s.piece + lane, v.chunks - 1));
+        M = far_find(joins, f, min(s.piece, v.chunks), M);
+        f = next;
     }
-    merge_end(op, t, head, x, (float *)joins);
+    for (int first = 0, step = 0; first < v.chunks; first += s.piece, step++) {
+        const int slot = step % MO_PLANES_MERGES, count = min(s.piece, v.chunks - first),
+                  after = first + s.piece;
+        const far_joins &now = joins[step & 1];
+        mo_pipeline_wait(&s.pipeline, slot);
+        __syncthreads(); /* it is there, so are its joins, and everybody is done with the one before */
+        far_bring(s, step + MO_PLANES_MERGES - 1);
+        if (role < 0) {
+            x = far_chain(x, now, now.by,
+                          (const float *)(s.pipeline.steps + slot * s.pipeline.step_bytes) +
+                              min(j, op.v_len - 1),
+                          op.v_len, count);
+        } else if (role == 0) {
+            x = far_chain(x, now, now.b, now.l, 1, count);
+        } else if (after < v.chunks) {
+            const factors next = factors_of(p, min(after + s.piece + lane, v.chunks - 1));
+            M = far_find(joins + ((step + 1) & 1), f, min(s.piece, v.chunks - after), M);
+            f = next;
+        }
+    }
+    float *all = (float *)(space + lay.all);
+    if (role >= 0 && lane == 0) {
+        all[role] = role ? M : x;
+    }
+    __syncthreads();
+    merged x_all = {all[1], all[0], x};
+    merge_end(op, t, head, x_all, (float *)(space + lay.steps));
 }
 
 /* ---- Many tokens, any lengths: blocks (some queries, KV head) --------------------------------- */

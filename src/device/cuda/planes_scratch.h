@@ -17,7 +17,8 @@ enum {
     MO_PLANES_TILE_ROWS = 64,
     MO_PLANES_WIDE_PART = 128, /* channels of four warps of a tile with long heads */
     MO_PLANES_MERGED = 32,     /* most chunks whose sums come together, */
-    MO_PLANES_MERGES = 4,      /* and for how many such pieces there is space */
+    MO_PLANES_MERGES = 6,      /* and for how many such pieces there is space */
+    MO_PLANES_MERGE_HELP = 64, /* threads beside those of the values */
 };
 
 /* Where the arrays of a block of few queries begin, in bytes. A warp turns a query in a row of floats where weights, scores and
@@ -126,11 +127,11 @@ MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length, int rows)
 
 /* Of a block that merges many chunks of a head. */
 typedef struct mo_planes_merge_scratch {
-    int steps, joins, warps, gates;
+    int steps, joins, gates, all;
     int bytes;
 } mo_planes_merge_scratch;
 
-/* Chunks of a piece: a power of two, of at most 16 KiB. Beside the kernel that makes the sums there is space for what waits for it. */
+/* Chunks of a piece: a power of two, of at most 16 KiB. */
 MO_ANYWHERE int mo_planes_merge_piece(int v_len)
 {
     int piece = MO_PLANES_MERGED;
@@ -140,14 +141,14 @@ MO_ANYWHERE int mo_planes_merge_piece(int v_len)
     return piece;
 }
 
-MO_ANYWHERE mo_planes_merge_scratch mo_planes_merge_lay(int v_len, int threads)
+MO_ANYWHERE mo_planes_merge_scratch mo_planes_merge_lay(int v_len)
 {
     mo_planes_merge_scratch r;
     r.steps = 0;
     r.joins = MO_PLANES_MERGES * mo_planes_merge_piece(v_len) * v_len * 4;
-    r.warps = r.joins + 16 * threads;
-    r.gates = r.warps + 4 * 32;
-    r.bytes = r.gates + 8 * MO_PLANES_MERGES;
+    r.gates = r.joins + 2 * (4 * MO_PLANES_MERGED + 4) * 4; /* of this piece and the next */
+    r.all = r.gates + 8 * MO_PLANES_MERGES;
+    r.bytes = r.all + 4 * 4;
     return r;
 }
 
