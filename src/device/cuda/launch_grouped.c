@@ -21,10 +21,13 @@ static const mo_panel_family k = {{"mo_panel_product_k_wide", "mo_panel_product_
                              plain = {{"mo_panel_product_plain_wide", "mo_panel_product_plain_small"}};
 
 static const mo_product_row table[] = {
-    {MO_MXFP4, 24, "mo_panel_grouped_mxfp4", &plain}, {MO_NVFP4, 24, "mo_panel_grouped_nvfp4", &plain},
-    {MO_Q8_0, 24, "mo_panel_grouped_q8_0", &plain},   {MO_Q5_0, 24, "mo_panel_grouped_q5_0", &plain},
-    {MO_Q4_K, 24, "mo_panel_grouped_q4_k", &k},       {MO_Q5_K, 24, "mo_panel_grouped_q5_k", &k},
-    {MO_Q6_K, 32, "mo_panel_grouped_q6_k", &k},
+    {MO_MXFP4, 24, "mo_panel_grouped_mxfp4", NULL, &plain},
+    {MO_NVFP4, 24, "mo_panel_grouped_nvfp4", NULL, &plain},
+    {MO_Q8_0, 24, "mo_panel_grouped_q8_0", NULL, &plain},
+    {MO_Q5_0, 24, "mo_panel_grouped_q5_0", NULL, &plain},
+    {MO_Q4_K, 24, "mo_panel_grouped_q4_k", "mo_panel_grouped_q4_k_narrow", &k},
+    {MO_Q5_K, 24, "mo_panel_grouped_q5_k", NULL, &k},
+    {MO_Q6_K, 24, "mo_panel_grouped_q6_k", "mo_panel_grouped_q6_k_narrow", &k},
 };
 
 const mo_product_row *mo_cuda_product_row(int32_t type)
@@ -132,7 +135,7 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
         return 1;
     }
     if (row) {
-        mo_cuda_launch_panel_grouped(g, out);
+        mo_cuda_launch_panel_grouped(g, average, out);
         return 1;
     }
     /* NVFP4's comes here where there is no shared memory for panels, and so none for wide tiles. */

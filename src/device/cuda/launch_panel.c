@@ -2,6 +2,9 @@
 #include "device/cuda/panel.h"
 #include "device/cuda/panel_launch.h"
 
+/* Tokens of a group, on average, up to which nearly all groups fit a narrow panel: 118 us instead of 150 for Qwen3-30B's experts with 32. */
+enum { NARROW_GROUP = 36 };
+
 static const struct {
     int rows, tokens;
 } shapes[MO_PANEL_SHAPES] = {
@@ -14,11 +17,14 @@ static uint32_t tiles_of(int64_t n, int64_t each)
     return (uint32_t)((n + each - 1) / each);
 }
 
-void mo_cuda_launch_panel_grouped(const mo_op_grouped *op, mo_cuda_launch *out)
+void mo_cuda_launch_panel_grouped(const mo_op_grouped *op, int64_t average, mo_cuda_launch *out)
 {
-    const int rows = shapes[MO_PANEL_OF_WIDE].rows, tokens = shapes[MO_PANEL_OF_WIDE].tokens;
+    const mo_product_row *format = mo_cuda_product_row(op->matrix.type);
+    const bool narrow = format->narrow && average <= NARROW_GROUP;
+    const int rows = 16 * (narrow ? MO_PANEL_NARROW_DOWN : MO_PANEL_WIDE_DOWN);
+    const int tokens = 16 * (narrow ? MO_PANEL_NARROW_N : MO_PANEL_WIDE_N);
     *out = (mo_cuda_launch){
-        .kernel = mo_cuda_product_row(op->matrix.type)->grouped,
+        .kernel = narrow ? format->narrow : format->grouped,
         .grid = {tiles_of(op->matrix.rows, rows), tiles_of(op->rows, tokens) + (uint32_t)op->count, 1},
         .block = {2 * (uint32_t)rows, 1, 1},
         .prelaunch = true,

@@ -36,12 +36,17 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     }
 }
 
-#define MO_PANEL_GROUPED(name, TYPE)                                                                         \
-    typedef mo_panel<TYPE, MO_PANEL_WIDE_DOWN, MO_PANEL_WIDE_N> mo_panel_##name;                             \
-    MO_BOUNDED(mo_panel_grouped_##name, mo_op_grouped, mo_panel_##name::THREADS, 2);                         \
+#define MO_WIDE(TYPE)   mo_panel<TYPE, MO_PANEL_WIDE_DOWN, MO_PANEL_WIDE_N>
+#define MO_SMALL(TYPE)  mo_panel<TYPE, MO_PANEL_SMALL_DOWN, MO_PANEL_SMALL_N>
+#define MO_NARROW(TYPE) mo_panel<TYPE, MO_PANEL_NARROW_DOWN, MO_PANEL_NARROW_N, false, 4>
+
+#define MO_PANEL_GROUPED(name, blocks, ...)                                                                  \
+    typedef __VA_ARGS__ mo_panel_##name;                                                                     \
+    MO_BOUNDED(mo_panel_grouped_##name, mo_op_grouped, mo_panel_##name::THREADS, blocks);                    \
     MO_KERNEL(mo_panel_grouped_##name, mo_op_grouped)                                                        \
     {                                                                                                        \
-        MO_ALIGNED_SHARED(shared);                                                                           \
+        MO_ALIGNED_SHARED(memory);                                                                           \
+        uint8_t *const shared = mo_panel_keep(memory);                                                       \
         mo_tile_job *job = (mo_tile_job *)shared;                                                            \
         mo_grid_begin();                                                                                     \
         mo_panel_grouped_job(op, mo_panel_##name::ROWS, mo_panel_##name::TOKENS, job);                       \
@@ -52,20 +57,20 @@ static __device__ __forceinline__ void mo_panel_product(const mo_op_product &op,
     MO_BOUNDED(mo_panel_product_##name, mo_op_product, 32 * DOWN, blocks);                                   \
     MO_KERNEL(mo_panel_product_##name, mo_op_product)                                                        \
     {                                                                                                        \
-        MO_ALIGNED_SHARED(shared);                                                                           \
+        MO_ALIGNED_SHARED(memory);                                                                           \
+        uint8_t *const shared = mo_panel_keep(memory);                                                       \
         mo_grid_begin();                                                                                     \
         mo_panel_product<__VA_ARGS__>(op, shared);                                                           \
     }
-#define MO_WIDE(TYPE)  mo_panel<TYPE, MO_PANEL_WIDE_DOWN, MO_PANEL_WIDE_N>
-#define MO_SMALL(TYPE) mo_panel<TYPE, MO_PANEL_SMALL_DOWN, MO_PANEL_SMALL_N>
-
-MO_PANEL_GROUPED(mxfp4, MO_MXFP4)
-MO_PANEL_GROUPED(q8_0, MO_Q8_0)
-MO_PANEL_GROUPED(q4_k, MO_Q4_K)
-MO_PANEL_GROUPED(q5_k, MO_Q5_K)
-MO_PANEL_GROUPED(q6_k, MO_Q6_K)
-MO_PANEL_GROUPED(q5_0, MO_Q5_0)
-MO_PANEL_GROUPED(nvfp4, MO_NVFP4)
+MO_PANEL_GROUPED(mxfp4, 2, MO_WIDE(MO_MXFP4))
+MO_PANEL_GROUPED(q8_0, 2, MO_WIDE(MO_Q8_0))
+MO_PANEL_GROUPED(q4_k, 2, MO_WIDE(MO_Q4_K))
+MO_PANEL_GROUPED(q5_k, 2, MO_WIDE(MO_Q5_K))
+MO_PANEL_GROUPED(q6_k, 2, MO_WIDE(MO_Q6_K))
+MO_PANEL_GROUPED(q5_0, 2, MO_WIDE(MO_Q5_0))
+MO_PANEL_GROUPED(nvfp4, 2, MO_WIDE(MO_NVFP4))
+MO_PANEL_GROUPED(q4_k_narrow, 3, MO_NARROW(MO_Q4_K))
+MO_PANEL_GROUPED(q6_k_narrow, 3, MO_NARROW(MO_Q6_K))
 MO_PANEL_PRODUCT(k_wide, MO_PANEL_WIDE_DOWN, MO_PANEL_WIDE_N, 2, MO_WIDE(MO_Q4_K), MO_WIDE(MO_Q5_K),
                  MO_WIDE(MO_Q6_K))
 MO_PANEL_PRODUCT(k_small, MO_PANEL_SMALL_DOWN, MO_PANEL_SMALL_N, 4, MO_SMALL(MO_Q4_K), MO_SMALL(MO_Q5_K),

@@ -8,12 +8,18 @@
 #define MO_DEVICE_CUDA_PANEL_CUH
 
 #include "device/cuda/jobs.cuh"
+#include "device/cuda/panel_copy.cuh"
 #include "device/cuda/panel_decode.cuh"
 #include "device/cuda/panel_group.cuh"
 
-/* DOWN warps of 16 rows; all have the same N 16-token pieces. */
-template <int TYPE_, int DOWN_, int N_> struct mo_panel {
+/* DOWN warps of 16 rows; all have the same N 16-token pieces. GROUP: four warps multiply together where they can; else each by itself.
+ * TOGETHER: blocks of 32 that are decoded before they are multiplied. */
+template <int TYPE_, int DOWN_, int N_, bool GROUP_ = true, int TOGETHER_ = 1> struct mo_panel {
     static constexpr int TYPE = TYPE_, FOLD = mo_tile_fold_of(TYPE), DOWN = DOWN_, N = N_;
+    static constexpr bool GROUP = GROUP_ && MO_WARP_GROUPS;
+    static constexpr int TOGETHER = TOGETHER_;
+    static constexpr bool WHOLE = mo_format_values(TYPE) % MO_TILE_K == 0; /* every step */
+    static constexpr bool ALIGNED = mo_format_bytes(TYPE) % 16 == 0;       /* every block */
     static constexpr int ROWS = 16 * DOWN, TOKENS = 16 * N, THREADS = 32 * DOWN;
     static constexpr mo_span SPAN = mo_span_of(TYPE);
     static constexpr int AHEAD = mo_panel_ahead(TYPE), SPANS = mo_panel_spans(TYPE);
@@ -22,96 +28,6 @@ template <int TYPE_, int DOWN_, int N_> struct mo_panel {
     static constexpr int TOKEN_SCALES = mo_fold_token_scales(FOLD) * MO_TILE_BLOCKS * TOKENS; /* of a step */
     static constexpr int STEPS = SPAN.values / MO_TILE_K;                                     /* of a span */
 };
-
-/* ---- Copies ---- */
-
-/* The bytes of span `number` of all rows that there are. */
-template <class P>
-static __device__ __forceinline__ void mo_panel_fetch_rows(const mo_tile_job &job, int number, uint8_t *raw)
-{
-    constexpr int LANES = P::SPAN.chunks <= 8 ? 8 : 16; /* that copy a row */
-    constexpr int PASS = P::THREADS / LANES;
-    static_assert(PASS * P::SPAN.block_bytes % 16 == 0, "a thread's rows begin at the same place modulo 16");
-    const int64_t row_bytes = job.row_bytes, from = (int64_t)number * P::SPAN.bytes;
-    const int bytes = (int)min(row_bytes - from, (int64_t)P::SPAN.bytes);
-    const uint8_t *const last = job.data + job.rows * row_bytes - 16; /* where 16 bytes may begin */
-    const int r = threadIdx.x / LANES, c = threadIdx.x % LANES;
-    const int64_t offset = (job.row + r) * row_bytes + from;
-    const int before = (int)offset & 15; /* data is aligned */
-    const uint8_t *at = job.data + offset - before + 16 * c;
-    uint8_t *to = raw + r * P::STRIDE + 16 * c;
-    const int rows = 16 * c < before + bytes ? job.rows - job.row - r : 0; /* from this one on */
-#pragma unroll
-    for (int i = 0; i < P::ROWS; i += PASS) {
-        if (i < rows) {
-            if (at <= last) {
-                mo_async_copy16(to, at);
-            } else { /* not one byte more than there is */
-                for (int j = 0; at + j < last + 16; j++) {
-                    to[j] = at[j];
-                }
-            }
-        }
-        at += PASS * row_bytes;
-        to += PASS * P::STRIDE;
-    }
-}
-
-/* A token's place among the scales: a lane's four of a 16-token piece are neighbours. */
-static __device__ __forceinline__ int mo_panel_scale_at(int token)
-{
-    return (token & ~15) + ((token >> 1 & 3) << 2) + (token >> 3 & 1) * 2 + (token & 1);
-}
-
-/* Codes and scales of the step's blocks for all tokens. */
-template <class P>
-static __device__ __forceinline__ void mo_panel_fetch_tokens(const mo_tile_job &job, const mo_dacts &in,
-                                                             int step, const int32_t *source, uint8_t *acts,
-                                                             float *scales)
-{
-    const int row_blocks = job.cols / 32;
-    const int blocks = min(MO_TILE_BLOCKS, row_blocks - step * MO_TILE_BLOCKS);
-    const int8_t *q = mo_at<const int8_t>(in.q) + step * MO_TILE_K;
-    const int chunk = threadIdx.x & 7;
-    MO_UNROLL(4)
-    for (int t = threadIdx.x >> 3; t < job.count; t += P::THREADS / 8) {
-        if (chunk < 2 * blocks) {
-            mo_async_copy16(acts + t * MO_TILE_K + ((chunk ^ (t & 7)) << 4),
-                            q + (int64_t)source[t] * job.cols + 16 * chunk);
-        }
-    }
-    const int b = threadIdx.x & 3;
-    MO_UNROLL(2)
-    for (int t = threadIdx.x >> 2; t < job.count; t += P::THREADS / 4) {
-        if (b < blocks) {
-            const int64_t from = (int64_t)source[t] * row_blocks + step * MO_TILE_BLOCKS + b;
-            float *to = scales + b * P::TOKENS + mo_panel_scale_at(t);
-            mo_tile_copy4(to, mo_at<const float>(in.d) + from);
-            if constexpr (P::FOLD == MO_FOLD_MINIMUM) {
-                mo_tile_copy4(to + MO_TILE_BLOCKS * P::TOKENS, mo_at<const float>(in.s) + from);
-            }
-        }
-    }
-}
-
-/* Starts all copies of a step, as one group; an empty one after the last step. */
-template <class P>
-static __device__ __forceinline__ void mo_panel_fetch(const mo_tile_job &job, const mo_dacts &in, int step,
-                                                      int steps, uint8_t *shared)
-{
-    if (step < steps) {
-        if (step % P::STEPS == 0) {
-            const int number = step / P::STEPS;
-            mo_panel_fetch_rows<P>(job, number,
-                                   shared + P::AT.raw + number % P::SPANS * (P::ROWS * P::STRIDE));
-        }
-        const int turn = step % (P::AHEAD + 1);
-        mo_panel_fetch_tokens<P>(job, in, step, (const int32_t *)(shared + P::AT.source),
-                                 shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K),
-                                 (float *)(shared + P::AT.token_scale) + turn * P::TOKEN_SCALES);
-    }
-    mo_async_commit();
-}
 
 /* ---- Multiplying ---- */
 
@@ -123,16 +39,19 @@ mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale
                   const uint8_t *acts, int b, const float *scales, const int32_t magic[4])
 {
 #if MO_WARP_GROUPS
-    if constexpr (mo_tile_halves<P::FOLD>) {
+    if constexpr (P::GROUP && mo_tile_halves<P::FOLD>) {
         mo_panel_multiply_halves<P, N>(acc, a, rs, acts + 32 * b, scales);
-    } else {
+    } else if constexpr (P::GROUP) {
         mo_panel_multiply_group<P, N>(acc, a, rs, acts + 32 * b, scales);
     }
-#else
+#endif
+    if constexpr (P::GROUP) {
+        return;
+    }
     /* The lane names row lane % 8 of matrix lane / 8: both halves of the block for eight tokens, then for the next eight. */
     const int lane = threadIdx.x & 31;
     const uint8_t *named =
-        acts + ((lane >> 4) * 8 + (lane & 7)) * MO_TILE_K + (((2 * b + (lane >> 3 & 1)) ^ (lane & 7)) << 4);
+        acts + ((lane >> 4) * 8 + (lane & 7)) * MO_TILE_K + (((lane >> 3 & 1) ^ (lane & 7) ^ 2 * b) << 4);
     const float2 minus = make_float2(-MO_TILE_MAGIC_REAL * rs.a.x, -MO_TILE_MAGIC_REAL * rs.a.y);
     const float2 minus_b = make_float2(-MO_TILE_MAGIC_REAL * rs.b.x, -MO_TILE_MAGIC_REAL * rs.b.y);
 #pragma unroll
@@ -152,7 +71,6 @@ mo_panel_multiply(float (*acc)[4], const uint32_t a[4], const mo_tile_rows_scale
         mo_tile_piece<P::FOLD>(acc[2 * n], a, pair, rs, minus, minus_b, first, magic);
         mo_tile_piece<P::FOLD>(acc[2 * n + 1], a, pair + 2, rs, minus, minus_b, second, magic);
     }
-#endif
 }
 
 /* A row's scales from the lane that has them: of the warp's row lane / 4 and the one eight further. */
@@ -170,27 +88,42 @@ static __device__ __forceinline__ mo_tile_rows_scale<FOLD> mo_panel_give(const f
     return rs;
 }
 
+/* The rows that a lane has of every span: offset in its bytes, and place modulo 16 in the first. */
+typedef struct mo_panel_lane {
+    int32_t at[2], place[2];
+} mo_panel_lane;
+
+template <class P>
+static __device__ __forceinline__ void mo_panel_lane_begin(mo_panel_lane *own, const mo_tile_job &job)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int r = min(warp * 16 + (lane >> 2) + 8 * i,
+                          job.rows - 1 - job.row); /* past the end the last one's, never stored */
+        own->at[i] = r * P::STRIDE;
+        own->place[i] = (int32_t)((uint32_t)(job.row + r) * (uint32_t)job.row_bytes & 15);
+    }
+}
+
 /* The warp's part of a step. A lane takes the scales of block t of its rows apart for the four lanes that have these rows. */
 template <class P, int N>
-static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, float (*acc)[4], int step,
-                                                     const int32_t magic[4], const uint8_t *shared)
+static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, const mo_panel_lane &own,
+                                                     float (*acc)[4], int step, const int32_t magic[4],
+                                                     const uint8_t *shared)
 {
     constexpr int PER = P::SPAN.block_values / 32; /* blocks of 32 in the file's block */
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const int g = lane >> 2, t = lane & 3;
-    const int blocks = min(MO_TILE_BLOCKS, job.cols / 32 - step * MO_TILE_BLOCKS);
+    static_assert(P::TOGETHER == 1 || P::WHOLE, "nothing that is not there is multiplied");
+    const int lane = threadIdx.x & 31, t = lane & 3;
+    const int blocks = P::WHOLE ? MO_TILE_BLOCKS : min(MO_TILE_BLOCKS, job.cols / 32 - step * MO_TILE_BLOCKS);
     const int number = step / P::STEPS;
     const int begin = step % P::STEPS * MO_TILE_BLOCKS; /* block of the span */
     const uint8_t *raw = shared + P::AT.raw + number % P::SPANS * (P::ROWS * P::STRIDE);
     const uint8_t *row[2];
     float mine[2][4];
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int r = min(warp * 16 + g + 8 * i,
-                          job.rows - 1 - job.row); /* past the end the last one's, never stored */
-        const uint32_t at =
-            (uint32_t)(job.row + r) * (uint32_t)job.row_bytes + (uint32_t)number * P::SPAN.bytes;
-        row[i] = raw + r * P::STRIDE + (at & 15); /* rows keep their place modulo 16 */
+    for (int i = 0; i < 2; i++) { /* rows keep their place modulo 16 */
+        row[i] = raw + own.at[i] + (P::ALIGNED ? 0 : (own.place[i] + number * P::SPAN.bytes) & 15);
         if (t < blocks) {
             mo_panel_scales<P::TYPE>(row[i] + (begin + t) / PER * P::SPAN.block_bytes, (begin + t) % PER,
                                      mine[i]);
@@ -200,15 +133,20 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
     const uint8_t *acts = shared + P::AT.acts + turn * (P::TOKENS * MO_TILE_K);
     const float *scales = (const float *)(shared + P::AT.token_scale) + turn * P::TOKEN_SCALES + 4 * t;
     MO_UNROLL(1)
-    for (int b = 0; b < blocks; b++) {
-        uint32_t a[4];
+    for (int from = 0; from < blocks; from += P::TOGETHER) {
+        uint32_t a[P::TOGETHER][4];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            mo_panel_codes<P::TYPE>(row[i] + (begin + b) / PER * P::SPAN.block_bytes, (begin + b) % PER, t,
-                                    &a[i], &a[2 + i]);
+        for (int i = 0; i < 2 * P::TOGETHER; i++) {
+            const int b = from + i / 2;
+            mo_panel_codes<P::TYPE>(row[i % 2] + (begin + b) / PER * P::SPAN.block_bytes, (begin + b) % PER,
+                                    t, &a[i / 2][i % 2], &a[i / 2][2 + i % 2]);
         }
-        const mo_tile_rows_scale<P::FOLD> rs = mo_panel_give<P::FOLD>(mine, (lane & ~3) | b);
-        mo_panel_multiply<P, N>(acc, a, rs, acts, b, scales + b * P::TOKENS, magic);
+#pragma unroll
+        for (int i = 0; i < P::TOGETHER; i++) {
+            const int b = from + i;
+            const mo_tile_rows_scale<P::FOLD> rs = mo_panel_give<P::FOLD>(mine, (lane & ~3) | b);
+            mo_panel_multiply<P, N>(acc, a[i], rs, acts, b, scales + b * P::TOKENS, magic);
+        }
     }
 }
 
@@ -216,17 +154,20 @@ static __device__ __forceinline__ void mo_panel_step(const mo_tile_job &job, flo
 
 template <class P, int N>
 static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, const mo_dacts &in,
-                                                      float (*acc)[4], uint8_t *shared)
+                                                      mo_panel_copies<P> *copies, float (*acc)[4],
+                                                      uint8_t *shared)
 {
     const int steps = (job.cols + MO_TILE_K - 1) / MO_TILE_K;
     /* Read from memory, so that the compiler keeps them: constants it would load anew for every product. */
     const int32_t magic[4] = {job.magic[0], job.magic[1], job.magic[2], job.magic[3]};
+    mo_panel_lane own;
+    mo_panel_lane_begin<P>(&own, job);
     for (int step = 0; step < steps; step++) {
         mo_async_wait<P::AHEAD - 1>();
         mo_group_show();
         __syncthreads();
-        mo_panel_fetch<P>(job, in, step + P::AHEAD, steps, shared);
-        mo_panel_step<P, N>(job, acc, step, magic, shared);
+        mo_panel_fetch<P>(copies, job, in, step + P::AHEAD, shared);
+        mo_panel_step<P, N>(job, own, acc, step, magic, shared);
     }
 }
 
@@ -234,15 +175,16 @@ static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, co
  * number; the tokens of a prompt fill most of their tiles. */
 template <class P, bool FINE, int N>
 static __device__ __forceinline__ void mo_panel_choose(const mo_tile_job &job, const mo_dacts &in,
-                                                       float (*acc)[4], int pieces, uint8_t *shared)
+                                                       mo_panel_copies<P> *copies, float (*acc)[4],
+                                                       int pieces, uint8_t *shared)
 {
     constexpr int MORE = N + (FINE ? (N < 6 ? 1 : 2) : P::N / 4);
     if constexpr (MORE > P::N) {
-        mo_panel_steps<P, P::N>(job, in, acc, shared);
+        mo_panel_steps<P, P::N>(job, in, copies, acc, shared);
     } else if (pieces <= N) {
-        mo_panel_steps<P, N>(job, in, acc, shared);
+        mo_panel_steps<P, N>(job, in, copies, acc, shared);
     } else {
-        mo_panel_choose<P, FINE, MORE>(job, in, acc, pieces, shared);
+        mo_panel_choose<P, FINE, MORE>(job, in, copies, acc, pieces, shared);
     }
 }
 
@@ -254,18 +196,14 @@ static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, cons
     if (job.count == 0) {
         return;
     }
-    int32_t *const source = (int32_t *)(shared + P::AT.source);
-    for (int t = threadIdx.x; t < job.count; t += P::THREADS) {
-        source[t] = job.pick ? job.pick[job.first + t] : job.first + t;
-    }
-    __syncthreads();
-    const int steps = (job.cols + MO_TILE_K - 1) / MO_TILE_K;
+    mo_panel_copies<P> copies;
+    mo_panel_copies_begin<P>(&copies, job);
 #pragma unroll
     for (int step = 0; step < P::AHEAD; step++) {
-        mo_panel_fetch<P>(job, in, step, steps, shared);
+        mo_panel_fetch<P>(&copies, job, in, step, shared);
     }
     float acc[2 * P::N][4] = {};
-    mo_panel_choose<P, FINE, FINE ? 1 : P::N / 4>(job, in, acc, (job.count + 15) / 16, shared);
+    mo_panel_choose<P, FINE, FINE ? 1 : P::N / 4>(job, in, &copies, acc, (job.count + 15) / 16, shared);
     mo_sums_store<P::N>(job, acc);
 }
 

@@ -8,12 +8,14 @@
 #include "device/cuda/tile.h"
 
 /* DOWN warps of 16 rows, N pieces of 16 tokens: wide ones do most with a decoded weight, small ones leave fewer multiprocessors without
- * work. */
+ * work, narrow ones are for experts with few tokens: three blocks of them share a multiprocessor. */
 enum {
     MO_PANEL_WIDE_DOWN = 8,
     MO_PANEL_WIDE_N = 8,
     MO_PANEL_SMALL_DOWN = 4,
     MO_PANEL_SMALL_N = 4,
+    MO_PANEL_NARROW_DOWN = 8,
+    MO_PANEL_NARROW_N = 3,
     MO_PANEL_ALIGN = 1024, /* of the tokens' codes, for warp groups that multiply */
     MO_PANEL_SHARED = 99 * 1024,
 };
@@ -31,7 +33,7 @@ MO_CONSTANT int32_t mo_panel_ahead(int32_t type)
     const int32_t spans = mo_span_of(type).values > MO_TILE_K ? 2 : 3;
     const int32_t step =
         16 * MO_PANEL_WIDE_N * (MO_TILE_K + 4 * MO_TILE_BLOCKS * mo_fold_token_scales(mo_tile_fold_of(type)));
-    const int32_t rest = MO_PANEL_ALIGN + 4 * 16 * MO_PANEL_WIDE_N + MO_TILE_SLACK;
+    const int32_t rest = MO_PANEL_ALIGN + MO_TILE_SLACK;
     return 3 * step + spans * 16 * MO_PANEL_WIDE_DOWN * mo_panel_stride(type) + rest <= MO_PANEL_SHARED ? 2
                                                                                                         : 1;
 }
@@ -45,7 +47,6 @@ MO_CONSTANT int32_t mo_panel_spans(int32_t type)
 typedef struct mo_panel_places {
     int32_t acts;        /* codes: int8[ahead + 1][tokens][MO_TILE_K]; the job comes before them */
     int32_t token_scale; /* float[ahead + 1][scales][MO_TILE_BLOCKS][tokens] */
-    int32_t source;      /* int32[tokens]: rows of the activations */
     int32_t raw;         /* bytes of the matrix: [spans][rows][stride] */
     int32_t bytes;       /* of all */
 } mo_panel_places;
@@ -56,9 +57,8 @@ MO_CONSTANT mo_panel_places mo_panel_lay(int32_t type, int32_t rows, int32_t tok
     mo_panel_places p = {};
     p.acts = MO_PANEL_ALIGN;
     p.token_scale = p.acts + (ahead + 1) * tokens * MO_TILE_K;
-    p.source = p.token_scale +
-               (ahead + 1) * 4 * MO_TILE_BLOCKS * tokens * mo_fold_token_scales(mo_tile_fold_of(type));
-    p.raw = p.source + 4 * tokens;
+    p.raw = p.token_scale +
+            (ahead + 1) * 4 * MO_TILE_BLOCKS * tokens * mo_fold_token_scales(mo_tile_fold_of(type));
     p.bytes = p.raw + mo_panel_spans(type) * rows * mo_panel_stride(type) + MO_TILE_SLACK;
     return p;
 }

@@ -16,14 +16,15 @@ typedef struct mo_product_row {
     int32_t type;
     int32_t strips; /* tokens of a group, on average, up to which strips are faster than panels */
     const char *grouped;
+    const char *narrow; /* for groups of few tokens, or NULL */
     const mo_panel_family *family;
 } mo_product_row;
 
 /* The row of a format; NULL: it has no panels. */
 const mo_product_row *mo_cuda_product_row(int32_t type);
 
-/* Of a format that has panels. */
-void mo_cuda_launch_panel_grouped(const mo_op_grouped *op, mo_cuda_launch *out);
+/* Of a format that has panels. average: tokens of a group. */
+void mo_cuda_launch_panel_grouped(const mo_op_grouped *op, int64_t average, mo_cuda_launch *out);
 /* The quantized matrices of an op, if all of them have panels; how many launches. */
 int mo_cuda_launch_panel_product(const mo_op_product *op, int sms, mo_cuda_launch *out);
 
