@@ -123,6 +123,18 @@ MO_INLINE ivec sub_bytes(ivec a, ivec b)
     return _mm256_sub_epi8(a, b);
 }
 
+MO_INLINE ivec add_bytes(ivec a, ivec b)
+{
+    return _mm256_add_epi8(a, b);
+}
+
+/* How many of two numbers are less than each byte, signed. */
+MO_INLINE ivec count_less(int a, int b, ivec v)
+{
+    const ivec one = _mm256_cmpgt_epi8(v, bytes(a)), two = _mm256_cmpgt_epi8(v, bytes(b));
+    return _mm256_sub_epi8(_mm256_sub_epi8(_mm256_setzero_si256(), one), two);
+}
+
 MO_INLINE ivec sub_words(ivec a, ivec b)
 {
     return _mm256_sub_epi32(a, b);
@@ -191,17 +203,17 @@ MO_INLINE void lookup(const ivec w[4], ivec values, ivec code[8])
     }
 }
 
-/* Value i has bit i of `high` as its bit 4: each byte of word w looks at the byte of `high` with its bit. */
-MO_INLINE void fifth_bits(ivec high, ivec code[8])
+/* Value i has bit i of `bits` as its bit `place`: each byte of word w looks at the byte of `bits` with its bit. */
+MO_INLINE void spread_bits(ivec bits, int place, ivec code[8])
 {
     const ivec lane =
         _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C, 0, 0x04040404, 0x08080808, 0x0C0C0C0C);
     MO_UNROLL
     for (int w = 0; w < 8; w++) {
         const ivec bit = words(w % 2 ? (int32_t)0x80402010 : 0x08040201);
-        const ivec spread = _mm256_shuffle_epi8(high, _mm256_add_epi8(lane, bytes(w / 2)));
+        const ivec spread = _mm256_shuffle_epi8(bits, _mm256_add_epi8(lane, bytes(w / 2)));
         const ivec set = _mm256_cmpeq_epi8(and_bits(spread, bit), bit);
-        code[w] = merge(code[w], set, bytes(16));
+        code[w] = merge(code[w], set, bytes(1 << place));
     }
 }
 

@@ -31,6 +31,9 @@ void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot5
     case MO_IQ1_M:
     case MO_IQ2_XS:
     case MO_IQ2_S: choose_width(MO_IQ2_XS, TILE_ARGUMENTS); break;
+    case MO_TQ1_0:
+    case MO_TQ2_0:
+    case MO_Q1_0: choose_width(MO_TQ2_0, TILE_ARGUMENTS); break;
     default: choose_width(MO_Q8_0, TILE_ARGUMENTS); break; /* one signed sum for a block */
     }
 }

@@ -22,7 +22,10 @@ MO_INLINE int words_per_sum(mo_type type)
     case MO_Q6_K: return 2;
     case MO_Q4_0:
     case MO_Q4_1:
-    case MO_Q4_K: return 8;
+    case MO_Q4_K:
+    case MO_TQ1_0:
+    case MO_TQ2_0:
+    case MO_Q1_0: return 8;
     default: return mo_format_by_row(type) ? 1 : 4;
     }
 }

@@ -134,6 +134,18 @@ MO_INLINE ivec sub_bytes(ivec a, ivec b)
     return _mm512_sub_epi8(a, b);
 }
 
+MO_INLINE ivec add_bytes(ivec a, ivec b)
+{
+    return _mm512_add_epi8(a, b);
+}
+
+/* How many of two numbers are less than each byte, signed. */
+MO_INLINE ivec count_less(int a, int b, ivec v)
+{
+    const ivec one = _mm512_maskz_mov_epi8(_mm512_cmpgt_epi8_mask(v, bytes(a)), bytes(1));
+    return _mm512_mask_mov_epi8(one, _mm512_cmpgt_epi8_mask(v, bytes(b)), bytes(2));
+}
+
 MO_INLINE ivec sub_words(ivec a, ivec b)
 {
     return _mm512_sub_epi32(a, b);
@@ -203,15 +215,15 @@ MO_INLINE void lookup(const ivec w[4], ivec values, ivec code[8])
     }
 }
 
-/* Value i has bit i of `high` as its bit 4. Byte k of a lane takes the eight bits that begin four before
- * bit 4w + k, so that this bit lands in place. */
-MO_INLINE void fifth_bits(ivec high, ivec code[8])
+/* Value i has bit i of `bits` as its bit `place`. Byte k of a lane takes the eight bits that begin `place` before
+ * bit 4w + k, so that this bit lands there. */
+MO_INLINE void spread_bits(ivec bits, int place, ivec code[8])
 {
-    const ivec first = _mm512_set1_epi64(0x1F1E1D1C3F3E3D3C);
+    const ivec first = _mm512_set1_epi64(0x2322212003020100);
     MO_UNROLL
     for (int w = 0; w < 8; w++) {
-        const ivec at = _mm512_add_epi8(first, bytes(4 * w));
-        code[w] = merge(code[w], _mm512_multishift_epi64_epi8(at, high), bytes(16));
+        const ivec at = _mm512_add_epi8(first, bytes(4 * w - place));
+        code[w] = merge(code[w], _mm512_multishift_epi64_epi8(at, bits), bytes(1 << place));
     }
 }
 

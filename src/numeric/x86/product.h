@@ -44,7 +44,17 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
 MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
 {
     mo_step s;
-    if (mo_format_by_row(type)) {
+    if (in_bits(type)) {
+        mo_bits u;
+        for (int n = 0; n < mo_format_values(type) / 32; n += bits_round(type)) {
+            bits_open(type, c, n / bits_round(type), &u);
+            MO_UNROLL
+            for (int i = 0; i < bits_round(type); i++) {
+                bits_step(type, &u, i, &s);
+                emit(type, k, block + n + i, &s);
+            }
+        }
+    } else if (mo_format_by_row(type)) {
         small_head u;
         small_open(type, c, &u);
         for (int n = 0; n < mo_format_values(type) / 32; n++) {

@@ -1,4 +1,4 @@
-/* Small: the formats of one to three bits (mo_format_by_row()). Codes are looked up for one row at a time, 16 in a vector,
+/* Small: the formats of one to three bits (mo_format_by_row()), but for those of x86/bits.h. Codes are looked up for one row at a time, 16 in a vector,
  * and then turned so that a lane has a row, as everything else wants them; these formats are never interleaved.
  * numeric/block_small.c is the definition. Included by x86/unpack.h, after a set's vocabulary. */
 #ifndef MO_NUMERIC_X86_SMALL_H
@@ -109,58 +109,12 @@ MO_INLINE __m128i small_iq1_m(const uint8_t *block, int n, int h)
         small_pair(eighth, high >> 3 & 1, high >> 7));
 }
 
-/* The low bits of each byte after a shift that differs from byte to byte, less 1. */
-MO_INLINE __m128i small_two_bits(__m128i v)
-{
-    return _mm_sub_epi8(_mm_and_si128(v, _mm_set1_epi8(3)), _mm_set1_epi8(1));
-}
-
-/* Digits to base 3, less 1: where the fraction is 86 / 256 or more, and 171 / 256 or more. The fractions come in with the
- * upper bit inverted, so that comparisons of signed bytes hold. */
-MO_INLINE __m128i small_digits(__m128i y)
-{
-    const __m128i x = _mm_xor_si128(y, _mm_set1_epi8((int8_t)0x80));
-    const __m128i one = _mm_cmpgt_epi8(x, _mm_set1_epi8(85 - 128));
-    const __m128i two = _mm_cmpgt_epi8(x, _mm_set1_epi8(170 - 128));
-    return _mm_sub_epi8(_mm_sub_epi8(_mm_set1_epi8(-1), one), two);
-}
-
 /* Bytes times factors, modulo 256. */
 MO_INLINE __m128i small_multiply(__m128i x, __m128i factor)
 {
     const __m128i low = _mm_and_si128(_mm_mullo_epi16(x, factor), _mm_set1_epi16(255));
     const __m128i high = _mm_mullo_epi16(_mm_srli_epi16(x, 8), _mm_srli_epi16(factor, 8));
     return _mm_or_si128(low, _mm_slli_epi16(high, 8));
-}
-
-MO_INLINE __m128i small_tq1_0(const uint8_t *block, int n, int h)
-{
-    static const int8_t power[5] = {1, 3, 9, 27, 81};
-    if (n == 7 && h == 1) {
-        const __m128i four = _mm_set1_epi32((int)load32(block + 48));
-        return small_digits(
-            small_multiply(four, _mm_setr_epi8(1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27)));
-    }
-    const uint8_t *from = n < 5 ? block + 16 * h : block + 32;
-    const int digit = n < 5 ? n : 2 * (n - 5) + h;
-    return small_digits(small_multiply(_mm_loadu_si128((const __m128i *)from), _mm_set1_epi8(power[digit])));
-}
-
-MO_INLINE __m128i small_tq2_0(const uint8_t *block, int n, int h)
-{
-    const __m128i raw = _mm_loadu_si128((const __m128i *)(block + 32 * (n / 4) + 16 * h));
-    return small_two_bits(_mm_srl_epi16(raw, _mm_cvtsi32_si128(2 * (n % 4))));
-}
-
-/* 16 bits, one for each value: 1 and -1. */
-MO_INLINE __m128i small_q1_0(const uint8_t *block, int n, int h)
-{
-    const __m128i bits = _mm_set1_epi64x((long long)0x8040201008040201);
-    const __m128i both = _mm_set1_epi16((int16_t)load16(block + 2 + 4 * n + 2 * h));
-    const __m128i each =
-        _mm_shuffle_epi8(both, _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1));
-    const __m128i clear = _mm_cmpeq_epi8(_mm_and_si128(each, bits), _mm_setzero_si128());
-    return _mm_or_si128(clear, _mm_set1_epi8(1));
 }
 
 /* Four codes of two bits in a byte, neighbours: the byte times 64, 16, 4 and 1 has them in its upper bits. */
@@ -170,7 +124,7 @@ MO_INLINE __m128i small_q2_0(const uint8_t *block, int n, int h)
     const __m128i each =
         _mm_shuffle_epi8(four, _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
     const __m128i up = small_multiply(each, _mm_set1_epi32(0x01041040));
-    return small_two_bits(_mm_srli_epi16(up, 6));
+    return _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(up, 6), _mm_set1_epi8(3)), _mm_set1_epi8(1));
 }
 
 MO_INLINE __m128i small_codes(mo_type type, const uint8_t *block, int n, int h)
@@ -178,9 +132,6 @@ MO_INLINE __m128i small_codes(mo_type type, const uint8_t *block, int n, int h)
     switch (type) {
     case MO_IQ1_S: return small_iq1_s(block, n, h);
     case MO_IQ1_M: return small_iq1_m(block, n, h);
-    case MO_TQ1_0: return small_tq1_0(block, n, h);
-    case MO_TQ2_0: return small_tq2_0(block, n, h);
-    case MO_Q1_0: return small_q1_0(block, n, h);
     default: return small_q2_0(block, n, h);
     }
 }
@@ -265,8 +216,6 @@ MO_INLINE void small_open(mo_type type, cursor c, small_head *u)
         u->word[1] = cursor_word(c, 52);
         d = small_scattered(u->word);
         break;
-    case MO_TQ1_0: d = cursor_half(c, 52, true); break;
-    case MO_TQ2_0: d = cursor_half(c, 64, true); break;
     default: d = cursor_half(c, 0, false); break;
     }
     switch (type) {

@@ -30,6 +30,9 @@ MO_INLINE int32_t code_offset(mo_type type)
     case MO_IQ4_XS: return WIDE_SIGNED ? 0 : 128;
     case MO_MXFP4:
     case MO_NVFP4: return 12;
+    case MO_TQ1_0:
+    case MO_TQ2_0:
+    case MO_Q1_0: return 1;
     default: return mo_format_by_row(type) && !WIDE_SIGNED ? 128 : 0;
     }
 }
@@ -119,7 +122,7 @@ MO_INLINE void unpack32(mo_type type, cursor c, mo_step *s)
         cursor_words4(c, 6, w);
         set_scale(s, cursor_half(c, 0, false));
         nibbles(w, s->code);
-        fifth_bits(cursor_word(c, 2), s->code);
+        spread_bits(cursor_word(c, 2), 4, s->code);
         break;
     case MO_Q5_1:
         cursor_words4(c, 8, w);
@@ -127,7 +130,7 @@ MO_INLINE void unpack32(mo_type type, cursor c, mo_step *s)
         set_scale(s, d);
         s->scale[2] = m;
         nibbles(w, s->code);
-        fifth_bits(cursor_word(c, 4), s->code);
+        spread_bits(cursor_word(c, 4), 4, s->code);
         break;
     case MO_Q8_0:
         cursor_words8(c, 2, s->code);
@@ -351,6 +354,7 @@ MO_INLINE void unpack_super(mo_type type, cursor c, super *u, int n, int i, mo_s
     }
 }
 
+#include "numeric/x86/bits.h"
 #include "numeric/x86/small.h"
 
 /* The sums' starts; magic is in those of PLAIN and STEPS already. */
