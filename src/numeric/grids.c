@@ -104,4 +104,11 @@ const uint64_t mo_signs_of_seven[128] = {TIMES64(SEVEN, 0) TIMES64(SEVEN, 64)};
 #ifdef __x86_64__
 #define SEVEN_BITS(b) ((b) | PARITY(b) << 7),
 const uint8_t mo_sign_bits_of_seven[128] = {TIMES64(SEVEN_BITS, 0) TIMES64(SEVEN_BITS, 64)};
+
+#define PLAIN(c, j) AT(LEVEL(c, 2, j), j)
+#define X(c)        EIGHT(PLAIN, c),
+const uint64_t mo_grid_iq1s_levels[2048] = {
+#include "numeric/grids/iq1s.inc"
+};
+#undef X
 #endif

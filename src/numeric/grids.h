@@ -27,6 +27,7 @@ extern const uint64_t mo_signs_of_byte[256];
 extern const uint64_t mo_signs_of_seven[128];
 #ifdef __x86_64__
 extern const uint8_t mo_sign_bits_of_seven[128]; /* as bits */
+extern const uint64_t mo_grid_iq1s_levels[2048]; /* 0, 1, 2: the grid's values and 1 */
 #endif
 
 #endif

@@ -6,6 +6,7 @@
 #include "numeric/x86/levels.h"
 #include "numeric/x86/loads.h"
 #include "numeric/x86/pack.h"
+#include "numeric/x86/spans.h"
 
 /* --- activations ------------------------------------------------------------------------------------- */
 
@@ -332,11 +333,6 @@ MO_INLINE void open_iq3_s(pair p, span_codes *c)
     c->scale[0] = _mm512_or_si512(_mm512_add_epi32(code, code), _mm512_set1_epi32(1));
 }
 
-MO_INLINE bool is_iq1(mo_type type)
-{
-    return type == MO_IQ1_S || type == MO_IQ1_M;
-}
-
 /* Index g of each block: eight bits, and three that are `step` bits apart. */
 MO_INLINE __m512i iq1_index(__m512i low, __m512i high, int step, int g)
 {
@@ -445,11 +441,11 @@ MO_INLINE uint64_t level_places(mo_type type, int i)
     uint64_t places = 0;
     for (int n = 0; n < 8; n++) {
         const int block = 32 * (n / 4), k = n % 4, g = i / 2;
-        const int at = in_thirds(type)   ? 8 * (2 * (g % 2) + k / 2) + 3 * (k % 2)
-                       : type == MO_Q1_0 ? 8 * g + 4 * (i % 2) + k
-                       : is_iq1(type)    ? 16 * (g % 2) + 8 * (i % 2) + 2 * k
-                       : type == MO_Q2_0 ? 8 * (i % 4) + 2 * k
-                                         : 8 * g + 2 * k;
+        const int at = in_thirds(type)        ? 8 * (2 * (g % 2) + k / 2) + 3 * (k % 2)
+                       : type == MO_Q1_0      ? 8 * g + 4 * (i % 2) + k
+                       : mo_span_is_iq1(type) ? 16 * (g % 2) + 8 * (i % 2) + 2 * k
+                       : type == MO_Q2_0      ? 8 * (i % 4) + 2 * k
+                                              : 8 * g + 2 * k;
         places |= (uint64_t)(block + at) << 8 * n;
     }
     return places;
@@ -488,8 +484,8 @@ MO_INLINE __m512i twice(const void *from)
 /* Products of part i, which no lane shares with another block. */
 MO_INLINE __m512i add_part(mo_type type, const span_codes *c, const span_x *x, int i, __m512i sum)
 {
-    const int place = type == MO_Q2_0 || is_iq1(type) || in_thirds(type) ? i / 4 : 0;
-    const int table = type == MO_Q2_0 || is_iq1(type) ? 0 : i % 2;
+    const int place = type == MO_Q2_0 || mo_span_is_iq1(type) || in_thirds(type) ? i / 4 : 0;
+    const int table = type == MO_Q2_0 || mo_span_is_iq1(type) ? 0 : i % 2;
     const __m512i level = bits_at(level_places(type, i), c->levels[place][table]);
     __m512i q = twice(x->part[i]);
     if (!with_signs(type)) {
@@ -627,27 +623,13 @@ MO_INLINE __m512 ternary_sums(mo_type type, pair p, const span_x *x, const int32
 
 /* --- rows -------------------------------------------------------------------------------------------- */
 
-/* Scale n of a span, f16. */
-MO_INLINE uint16_t scale_of(mo_type type, const uint8_t *span, int n)
-{
-    switch (type) {
-    case MO_IQ1_M: { /* in the upper nibbles of four words */
-        const uint64_t w = load64(span + 48);
-        return (uint16_t)((w >> 12 & 0xF) | (w >> 24 & 0xF0) | (w >> 36 & 0xF00) | (w >> 48 & 0xF000));
-    }
-    case MO_TQ1_0: return load16(span + 52);
-    case MO_TQ2_0: return load16(span + 64);
-    default: return load16(span + n * mo_format_bytes(type));
-    }
-}
-
 /* Sums of `spans` spans of a pair of rows. */
 MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *sums, int spans, int lane,
                         span_buffer *to, span_levels *levels)
 {
     enum { AHEAD = 2048 }; /* bytes */
     const int files = 256 / mo_format_values(type), bytes = files * mo_format_bytes(type);
-    for (int s = 0; is_iq1(type) && s < spans; s++) {
+    for (int s = 0; mo_span_is_iq1(type) && s < spans; s++) {
         look_up_iq1(type, (pair){{p.row[0] + s * bytes, p.row[1] + s * bytes}}, &levels[s]);
     }
     for (int s = 0; s < spans; s++, x++, sums += SPAN_BLOCKS) {
@@ -659,7 +641,7 @@ MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *su
             }
             MO_UNROLL
             for (int n = 0; n < files; n++) {
-                to->d[s][n][8 * r + lane] = scale_of(type, p.row[r], n);
+                to->d[s][n][8 * r + lane] = mo_span_scale(type, p.row[r], n);
             }
         }
         const bool ternary = type == MO_TQ1_0 || type == MO_TQ2_0;
@@ -668,14 +650,6 @@ MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *su
         p.row[0] += bytes;
         p.row[1] += bytes;
     }
-}
-
-/* A power of two that the integer scales leave to d. */
-MO_INLINE float rest_of_scale(mo_type type)
-{
-    return mo_format_fold(type) == MO_FOLD_PLAIN || type == MO_IQ3_S ? 1.0f
-           : type == MO_IQ3_XXS                                      ? 0.5f
-                                                                     : 0.125f;
 }
 
 /* The fold of a span of sixteen rows. */
@@ -693,7 +667,7 @@ MO_INLINE __m512 fold_span(mo_type type, const span_buffer *from, int s, const f
     for (int n = 0; n < 8; n++) {
         if (n % blocks == 0) {
             d = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)from->d[s][n / blocks]));
-            d = _mm512_mul_ps(d, _mm512_set1_ps(rest_of_scale(type)));
+            d = _mm512_mul_ps(d, _mm512_set1_ps(mo_span_rest(type)));
         }
         acc = _mm512_fmadd_ps(_mm512_set1_ps(dx[n]), _mm512_mul_ps(d, _mm512_castsi512_ps(v[n])), acc);
     }

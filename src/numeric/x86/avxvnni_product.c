@@ -4,8 +4,15 @@
 #include "numeric/x86/avx2_float.h"
 #include "numeric/x86/product.h"
 
+#define SPAN_VNNI 1
+#include "numeric/x86/avx2_spans.h"
+
 MO_PRODUCT(mo_avxvnni_product)
 {
+    if (count <= spans_tokens(w)) {
+        spans_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        return;
+    }
     const tiler tile = {mo_avxvnni_tile, TILE_TOKENS};
     any_product(tile, mo_avx2_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
 }
