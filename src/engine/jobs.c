@@ -10,6 +10,10 @@
  * sixteen threads busy too. */
 enum { PIECE_TOKENS = 256 };
 
+/* Where that makes few pieces, floats are cut more finely, for which nothing is laid out or decoded: a router of 128 experts would else keep
+ * two threads busy. */
+enum { FEW_PIECES = 64, FINE_ROWS = 32, FINE_TOKENS = 24 };
+
 static int64_t pieces_of(int64_t count, int64_t grain)
 {
     return (count + grain - 1) / grain;
@@ -129,8 +133,8 @@ static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scr
     const mo_weights *w = &job->linear->w;
     const int64_t from = job->row + piece % job->row_pieces * job->grain, end = job->row + job->rows;
     const int64_t to = from + job->grain < end ? from + job->grain : end;
-    const int64_t t = piece / job->row_pieces * PIECE_TOKENS;
-    const int64_t count = job->count - t < PIECE_TOKENS ? job->count - t : PIECE_TOKENS;
+    const int64_t t = piece / job->row_pieces * job->token_grain;
+    const int64_t count = job->count - t < job->token_grain ? job->count - t : job->token_grain;
     float *y = job->y + t * job->stride;
     const mo_acts acts = mo_acts_from(job->acts, job->pick ? 0 : t); /* kernels count rows from 0 */
     j->kernels->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
@@ -154,19 +158,30 @@ static int64_t bytes_of(const mo_job *job)
     return job->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-mo_phase mo_jobs_phase(mo_jobs *j)
+static void cut(mo_jobs *j, int64_t bytes, bool finely)
 {
-    int64_t bytes = 0;
     j->pieces = 0;
     for (int i = 0; i < j->count; i++) {
-        bytes += bytes_of(&j->list[i]);
-    }
-    for (int i = 0; i < j->count; i++) {
         mo_job *job = &j->list[i];
-        job->grain = mo_ops_product_grain(&job->linear->w, job->count, bytes);
+        const bool fine = finely && mo_format_of(job->linear->w.type)->kind == MO_KIND_FLOAT;
+        job->grain = fine ? FINE_ROWS : mo_ops_product_grain(&job->linear->w, job->count, bytes);
+        job->token_grain = fine ? FINE_TOKENS : PIECE_TOKENS;
         job->row_pieces = pieces_of(job->rows, job->grain);
         job->first = j->pieces;
-        j->pieces += job->row_pieces * pieces_of(job->count, PIECE_TOKENS);
+        j->pieces += job->row_pieces * pieces_of(job->count, job->token_grain);
+    }
+}
+
+mo_phase mo_jobs_phase(mo_jobs *j)
+{
+    int64_t bytes = 0, most = 0;
+    for (int i = 0; i < j->count; i++) {
+        bytes += bytes_of(&j->list[i]);
+        most = j->list[i].count > most ? j->list[i].count : most;
+    }
+    cut(j, bytes, false);
+    if (j->pieces < FEW_PIECES && most > FINE_TOKENS) {
+        cut(j, bytes, true);
     }
     return (mo_phase){.fn = run_pieces, .ctx = j, .count = j->pieces, .grain = 1, .part = MO_PART_PRODUCTS};
 }

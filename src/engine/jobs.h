@@ -17,8 +17,8 @@ typedef struct mo_job {
     float *y;              /* [count][stride]; row r of the matrix gives value r */
     int64_t stride;
     /* Set by mo_jobs_phase(): pieces are row_pieces times token pieces, rows first. */
-    int64_t first; /* piece of the list */
-    int64_t grain; /* rows of a piece */
+    int64_t first;              /* piece of the list */
+    int64_t grain, token_grain; /* rows and tokens of a piece */
     int64_t row_pieces;
     const mo_low
         *lows; /* [adapting->count], or NULL: no adapter changes the matrix. Set by mo_jobs_phases() */
