@@ -243,6 +243,104 @@ static void build_minus_zero(box *b, layer *l)
                                                   .scale = 1.0f};
 }
 
+/* ---- Adapters around products ---- */
+
+enum { RANKS = 48, ADAPTERS = 3 }; /* of all adapters of a matrix; of a step */
+
+static mo_dlow low(box *b, int rank, int cols, int n, int at)
+{
+    const mo_type type = (mo_type[]){MO_F32, MO_F16, MO_BF16}[box_pick(b, 0, 2)];
+    const int64_t bytes = rank * mo_format_row_bytes(mo_format_of(type), cols);
+    float *values = box_filled(b, (int64_t)rank * cols, 0);
+    uint16_t *half = (uint16_t *)values;
+    for (int64_t i = 0; type != MO_F32 && i < (int64_t)rank * cols;
+         i++) { /* in place: a half ends before its float */
+        half[i] = type == MO_F16 ? mo_f32_to_f16(values[i]) : mo_f32_to_bf16(values[i]);
+    }
+    return (mo_dlow){.a = box_address(b, values),
+                     .b = some(b, (int64_t)rank * n),
+                     .a_bytes = bytes,
+                     .u_at = at,
+                     .rank = rank,
+                     .type = (int32_t)type,
+                     .alpha = box_chance(b, 50) ? 16.0f : 0.0f,
+                     .factor = box_chance(b, 50) ? 0.5f : 0.0f};
+}
+
+/* What adapters have for matrix `which` of a product; u: where it is made, which is the first's where they do not share a kernel. */
+static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr uses, mo_daddr u, int adapters)
+{
+    const int n = o->matrix[which].rows;
+    mo_op_adapt op = {.in = o->in.x,
+                      .uses = uses,
+                      .u = u + (mo_daddr)which * RANKS * sizeof(float),
+                      .y = o->y[which],
+                      .stride = o->stride[which],
+                      .u_stride = RANKS,
+                      .in_rows = 1,
+                      .rows = 1,
+                      .tokens = 1,
+                      .cols = o->in.cols,
+                      .n = n};
+    for (int i = 0, at = 0; i < adapters; i++) {
+        const int rank = (int[]){16, 3, 8}[i];
+        if (i == 0 || box_chance(b, 70)) {
+            op.low[i] = low(b, rank, o->in.cols, n, at);
+            at += rank;
+        }
+    }
+    return op;
+}
+
+/* The products of an attention layer of one token with what adapters add; false: the variant has more tokens. Where u is shared, or there are
+ * too many adapters, devices cannot join them. */
+static bool build_adapted(box *b, layer *l, int variant)
+{
+    mo_op heads = {.kind = MO_OP_HEADS};
+    mixer_cases[0].build(b, &heads, variant);
+    const mo_op_heads *h = &heads.heads;
+    if (h->tokens != 1) {
+        return false;
+    }
+    const bool shared = variant % 5 == 4;
+    const int adapters = 1 + variant % ADAPTERS, rows[] = {h->heads * h->k_len * (h->gated ? 2 : 1),
+                                                           h->kv_heads * h->k_len, h->kv_heads * h->v_len};
+    *l = (layer){.tokens = 1, .type = block_types[variant % BLOCK_TYPES]};
+    l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
+    mo_dadapter_use *uses = box_alloc(b, MO_OP_USES * sizeof *uses);
+    for (int i = 0; i < MO_OP_USES; i++) { /* in the other order: whose comes first is the token's */
+        uses[i] = (mo_dadapter_use){i < adapters ? adapters - 1 - i : -1, 0.75f};
+    }
+    const mo_daddr u = some(b, 3 * RANKS), at = box_address(b, uses);
+    mo_op_product *o = &add(l, MO_OP_PRODUCT)->product;
+    *o = (mo_op_product){.in = box_acts_filled(b, 1, 512, 0),
+                         .tokens = 1,
+                         .count = 3,
+                         .y = {h->q, h->k, h->v},
+                         .stride = {rows[0], rows[1], rows[2]}};
+    mo_op_adapt ops[3];
+    for (int i = 0; i < 3; i++) {
+        o->matrix[i] = box_matrix(b, l->type, rows[i], o->in.cols, 0, BLOCK_ORDINARY);
+        ops[i] = adapted(b, o, i, at, u, adapters);
+    }
+    for (int i = 0; i < 3 && !shared; i++) {
+        add(l, MO_OP_LOWER)->adapt = ops[i];
+    }
+    for (int i = 0; i < 3; i++) {
+        ops[i].u = shared ? u : ops[i].u;
+        if (shared) {
+            add(l, MO_OP_LOWER)->adapt = ops[i];
+        }
+        add(l, MO_OP_ADAPT)->adapt = ops[i];
+    }
+    *add(l, MO_OP_HEADS) = heads;
+    multiply(b, l, box_acts_filled(b, 1, 256, 0), l->type, 96, some(b, 96));
+    const mo_op_adapt out = adapted(b, &l->ops[l->count - 1].product, 0, at, u, adapters);
+    add(l, MO_OP_LOWER)->adapt = out;
+    add(l, MO_OP_ADAPT)->adapt = out;
+    return true;
+}
+
 /* Under ThreadSanitizer, which takes its time, every sixth. */
 #if defined(__SANITIZE_THREAD__)
 enum { STEP = 6 };
@@ -267,6 +365,24 @@ void test_layers(void **state)
         build_minus_zero(&b, &l);
         run(&b, &l);
         box_check(&b, "sums of -0", 0);
+        box_close(&b);
+    }
+}
+
+void test_adapted_layers(void **state)
+{
+    (void)state;
+    for (const char **name = device_names; *name; name++) {
+        box b;
+        layer l;
+        box_open(&b, *name);
+        for (int variant = 0; variant < mixer_cases[0].variants; variant += STEP) {
+            box_clear(&b, 177 + (uint64_t)variant);
+            if (build_adapted(&b, &l, variant)) {
+                run(&b, &l);
+                box_check(&b, "a layer with adapters", variant);
+            }
+        }
         box_close(&b);
     }
 }

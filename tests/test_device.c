@@ -520,10 +520,11 @@ static void test_exchange(void **state)
 
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[48] = {cmocka_unit_test(test_memory),   cmocka_unit_test(test_order),
-                                   cmocka_unit_test(test_bad),      cmocka_unit_test(test_programs),
-                                   cmocka_unit_test(test_exchange), cmocka_unit_test(test_layers)};
-    size_t count = 6;
+    struct CMUnitTest tests[48] = {cmocka_unit_test(test_memory),        cmocka_unit_test(test_order),
+                                   cmocka_unit_test(test_bad),           cmocka_unit_test(test_programs),
+                                   cmocka_unit_test(test_exchange),      cmocka_unit_test(test_layers),
+                                   cmocka_unit_test(test_adapted_layers)};
+    size_t count = 7;
     bool sim = false;
     devices_list();
     for (const device_case *lists[] = {op_cases, mixer_cases}, **list = lists; list < lists + 2; list++) {

@@ -27,37 +27,70 @@ static mo_dlow low_of(const mo_gpu_ops *p, const mo_lora *lora, const mo_linear 
                      .factor = linear->factor};
 }
 
-void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows)
+/* Fills in the rest of `op`, whose u begins `row` rows into the common memory; false: the step's adapters have nothing for the matrix. */
+static bool fill(mo_gpu_ops *p, const mo_linear *linear, int64_t row, mo_op_adapt *op)
 {
     const mo_adapting *a = p->adapting;
-    mo_op_adapt op = *rows;
     int64_t u_at = 0;
     bool any = false;
     if (!a || !mo_linear_present(linear)) {
-        return;
+        return false;
     }
     for (int i = 0; i < a->count; i++) {
-        op.low[i] = low_of(p, a->lora[i], linear, u_at);
-        u_at += op.low[i].rank;
-        any |= op.low[i].a != 0;
+        op->low[i] = low_of(p, a->lora[i], linear, u_at);
+        u_at += op->low[i].rank;
+        any |= op->low[i].a != 0;
     }
-    if (!any) {
-        return;
+    op->uses = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).uses);
+    op->u_stride = p->adapters->u_stride;
+    op->u = p->adapters->u + (mo_daddr)(row * op->u_stride) * sizeof(float);
+    op->tokens = (int32_t)p->tokens;
+    op->cols = (int32_t)linear->w.cols;
+    op->n = (int32_t)linear->w.rows;
+    return any;
+}
+
+void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows)
+{
+    mo_op_adapt op = *rows;
+    if (fill(p, linear, 0, &op)) {
+        mo_gpu_op_add(p, MO_OP_LOWER)->adapt = op;
+        mo_gpu_op_add(p, MO_OP_ADAPT)->adapt = op;
     }
-    op.uses = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).uses);
-    op.u = p->adapters->u;
-    op.u_stride = p->adapters->u_stride;
-    op.tokens = (int32_t)p->tokens;
-    op.cols = (int32_t)linear->w.cols;
-    op.n = (int32_t)linear->w.rows;
-    mo_gpu_op_add(p, MO_OP_LOWER)->adapt = op;
-    mo_gpu_op_add(p, MO_OP_ADAPT)->adapt = op;
+}
+
+static mo_op_adapt of_all(const mo_gpu_ops *p, mo_dacts in, mo_daddr y, int64_t stride)
+{
+    return (mo_op_adapt){
+        .in = in.x, .in_rows = (int32_t)p->tokens, .rows = (int32_t)p->tokens, .y = y, .stride = stride};
 }
 
 void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_daddr y, int64_t stride)
 {
-    mo_gpu_ops_adapt_rows(
-        p, linear,
-        &(mo_op_adapt){
-            .in = in.x, .in_rows = (int32_t)p->tokens, .rows = (int32_t)p->tokens, .y = y, .stride = stride});
+    const mo_op_adapt op = of_all(p, in, y, stride);
+    mo_gpu_ops_adapt_rows(p, linear, &op);
+}
+
+/* Everything that reads the input comes first, then everything that adds: so a device can do the one beside the product and the other
+ * where the rows are taken. That wants space for what all of them make. */
+void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count)
+{
+    mo_op_adapt op[MO_OP_MATRICES];
+    int n = 0;
+    if (!p->adapting || count * p->tokens > p->adapters->rows) {
+        for (int i = 0; i < count; i++) {
+            mo_gpu_ops_adapt(p, of[i].linear, in, of[i].y, of[i].stride);
+        }
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        op[n] = of_all(p, in, of[i].y, of[i].stride);
+        n += fill(p, of[i].linear, n * p->tokens, &op[n]);
+    }
+    for (int i = 0; i < n; i++) {
+        mo_gpu_op_add(p, MO_OP_LOWER)->adapt = op[i];
+    }
+    for (int i = 0; i < n; i++) {
+        mo_gpu_op_add(p, MO_OP_ADAPT)->adapt = op[i];
+    }
 }

@@ -129,9 +129,11 @@ static void mix_attention(mo_gpu_ops *p, int layer)
     mo_gpu_op_multiply(in, &c->q, p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1));
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->kv_heads * a->k_len);
     mo_gpu_op_multiply(in, &c->v, p->scratch->v, a->kv_heads * a->v_len);
-    mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1));
-    mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->kv_heads * a->k_len);
-    mo_gpu_ops_adapt(p, &a->v, mo_gpu_in_of(p), p->scratch->v, a->kv_heads * a->v_len);
+    mo_gpu_ops_adapt_some(p, mo_gpu_in_of(p),
+                          (mo_gpu_adapted[]){{&a->q, p->scratch->q, a->heads * a->k_len * (a->gated ? 2 : 1)},
+                                             {&a->k, p->scratch->k, a->kv_heads * a->k_len},
+                                             {&a->v, p->scratch->v, a->kv_heads * a->v_len}},
+                          3);
     add_heads(p, layer);
     attend_all(p, layer, mixed);
     multiply_out(p, layer, &a->out, mixed);

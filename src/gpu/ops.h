@@ -61,9 +61,16 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span);
 void mo_gpu_ops_hand_over(mo_gpu_ops *p, int from);
 void mo_gpu_ops_hand_back(mo_gpu_ops *p, int from, int to);
 
-/* After a product of all tokens with a matrix, what adapters add to it: nothing where the step has none for it. The second for other rows:
+/* After a product of all tokens with a matrix, what adapters add to it: nothing where the step has none for it. The last for other rows:
  * in, y, and whose they are; the rest is filled in. */
 void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_daddr y, int64_t stride);
+typedef struct mo_gpu_adapted {
+    const mo_linear *linear;
+    mo_daddr y;
+    int64_t stride;
+} mo_gpu_adapted;
+/* Of several matrices with the same input, at most MO_OP_MATRICES. */
+void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count);
 void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows);
 
 static inline mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream,

@@ -90,6 +90,7 @@ extern const device_case op_cases[], mixer_cases[]; /* a NULL name ends */
 
 /* Programs that are layers of a model, on every device. */
 void test_layers(void **state);
+void test_adapted_layers(void **state);
 
 /* Tests of the simulated device alone: how many failed. */
 int sim_tests(void);

@@ -1,6 +1,7 @@
 /* Attention: queries, keys and values get their norms and rotation and go into the cache; then scores and values,
  * chunk by chunk, over a cache of floats (over codes: planes.cu). Few tokens: chunks side by side, and a kernel that merges them. Many: some
  * query heads after the others; nobody waits for such a cache but who compares with it. */
+#include "device/cuda/adapt.cuh"
 #include "device/cuda/codes.cuh"
 #include "device/cuda/view.cuh"
 
@@ -172,11 +173,38 @@ static __device__ __forceinline__ void norm_and_rotate(const mo_op_heads &op, fl
     }
 }
 
-static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, float *row, int64_t t, int head)
+/* What adapters add to n values of a part of one token, from `at` on, where products left them; before that, what it reads of B is asked
+ * for. By a warp. Without parts: nothing. */
+static __device__ __forceinline__ void expect_added(const mo_cuda_parts *parts, int which, int at, int n)
 {
-    float *x = mo_at<float>(op.q) + (t * op.heads + head) * op.k_len * (op.gated ? 2 : 1);
+    for (int i = threadIdx.x & 31; parts && parts->part[which].n && i < n; i += 32) {
+        mo_low_expect(parts->part[which].low, MO_JOINED_LOWS, parts->part[which].n, at + i);
+    }
+}
+
+static __device__ __forceinline__ void add_parts(const mo_cuda_parts *parts, int which, int at, int n)
+{
+    if (!parts || !parts->part[which].n) {
+        return;
+    }
+    const mo_cuda_part &part = parts->part[which];
+    float *y = mo_at<float>(part.y);
+    for (int i = at + (threadIdx.x & 31); i < at + n; i += 32) {
+        y[i] = mo_low_added(mo_at<const mo_dadapter_use>(parts->uses), part.low, MO_JOINED_LOWS,
+                            mo_at<const float>(part.u), 0, part.n, i, y[i]);
+    }
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, float *row, int64_t t, int head,
+                                                     const mo_cuda_parts *parts)
+{
+    const int n = op.k_len * (op.gated ? 2 : 1);
+    float *x = mo_at<float>(op.q) + (t * op.heads + head) * n;
     const held kept = hold(op, op.q_norm, t);
+    expect_added(parts, 0, head * n, n);
     mo_grid_begin();
+    add_parts(parts, 0, head * n, n);
     norm_and_rotate(op, row, load_head(row, x, op.k_len), kept);
     return_head(x, row, op.k_len);
 }
@@ -184,7 +212,7 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
 /* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what
  * stands from the beginning of the step. */
 static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
-                                                     bool value)
+                                                     bool value, const mo_cuda_parts *parts)
 {
     const int n = value ? op.v_len : op.k_len;
     float *key = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
@@ -193,7 +221,9 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     const held kept = hold(op, op.k_norm, t);
     const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
     uint8_t *block = mo_cache_block(state, place.position);
+    expect_added(parts, value ? 2 : 1, h * n, n);
     mo_grid_begin();
+    add_parts(parts, value ? 2 : 1, h * n, n);
     const float squares = load_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
         norm_and_rotate(op, row, squares, kept);
@@ -206,9 +236,9 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
 }
 
 /* Warps of a token: its query heads, its keys, then its values; a warp does both where values are made of raw keys. */
-MO_KERNEL(mo_heads, mo_op_heads)
+static __device__ __forceinline__ void prepare_heads(const mo_op_heads &op, uint8_t *space,
+                                                     const mo_cuda_parts *parts)
 {
-    MO_DYNAMIC_SHARED(space);
     const int longest = op.k_len > op.v_len ? op.k_len : op.v_len;
     float *row = (float *)space + threadIdx.x / 32 * longest;
     const int vectors = op.heads + op.kv_heads * (op.v_from_k ? 1 : 2);
@@ -221,13 +251,26 @@ MO_KERNEL(mo_heads, mo_op_heads)
         return;
     }
     if (entry < 0) {
-        prepare_query(op, row, t, which);
+        prepare_query(op, row, t, which, parts);
     } else if (op.v_from_k) {
-        prepare_entry(op, row, t, entry, true);
-        prepare_entry(op, row, t, entry, false);
+        prepare_entry(op, row, t, entry, true, parts);
+        prepare_entry(op, row, t, entry, false, parts);
     } else {
-        prepare_entry(op, row, t, entry % op.kv_heads, entry >= op.kv_heads);
+        prepare_entry(op, row, t, entry % op.kv_heads, entry >= op.kv_heads, parts);
     }
+}
+
+MO_KERNEL(mo_heads, mo_op_heads)
+{
+    MO_DYNAMIC_SHARED(space);
+    prepare_heads(op, space, NULL);
+}
+
+/* Of one token, whose values are not made of keys. */
+MO_KERNEL(mo_heads_adapted, mo_cuda_raised)
+{
+    MO_DYNAMIC_SHARED(space);
+    prepare_heads(op.heads, space, &op.parts);
 }
 
 /* ---- Where a token looks ---------------------------------------------------------------------- */

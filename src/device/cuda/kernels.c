@@ -286,6 +286,19 @@ mo_status mo_cuda_prepare_router(mo_cuda_device *d, const mo_op *first, const mo
     return make_step(d, &launch, router, step, err);
 }
 
+mo_status mo_cuda_prepare_adapted(mo_cuda_device *d, const mo_op *ops, int count, mo_cuda_joined *joined,
+                                  mo_cuda_step *step, int *taken, mo_error *err)
+{
+    mo_cuda_launch launch;
+    const void *parameter = &joined->lowered;
+    *taken = mo_cuda_launch_lowered(ops, count, d->code, d->sms, &joined->lowered, &launch);
+    if (*taken == 0) {
+        parameter = &joined->raised;
+        *taken = mo_cuda_launch_raised(ops, count, d->code, d->sms, &joined->raised, &launch);
+    }
+    return *taken ? make_step(d, &launch, parameter, step, err) : MO_OK;
+}
+
 mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, bool prelaunch,
                         mo_error *err)
 {

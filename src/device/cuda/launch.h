@@ -3,11 +3,13 @@
 #ifndef MO_DEVICE_CUDA_LAUNCH_H
 #define MO_DEVICE_CUDA_LAUNCH_H
 
+#include "device/cuda/joined.h"
 #include "device/device.h"
 
 enum { MO_CUDA_KERNELS_PER_OP = 8 };
 
-/* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value; or a mo_cuda_router. */
+/* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value; or what several ops
+ * make together: router.h, joined.h. */
 typedef struct mo_cuda_launch {
     const char *kernel; /* a name with static storage: exported by a .cu file */
     uint32_t grid[3], block[3];
@@ -57,5 +59,12 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
 /* A product and a choice right after it as one kernel: 1 and *out, whose parameter is a mo_cuda_router (router.h). 0: these
  * two ops, whatever they are, go alone. */
 int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_launch *out);
+
+/* What adapters add to products of one token, in the kernels around it (joined.h): the first of ops[0 .. count), a product and what LOWER makes
+ * of its input; what ADAPT adds to queries, keys and values, and the heads. They return how many ops the kernel is; 0: these go alone. */
+int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo_cuda_lowered *lowered,
+                           mo_cuda_launch *out);
+int mo_cuda_launch_raised(const mo_op *ops, int count, int compute, int sms, mo_cuda_raised *raised,
+                          mo_cuda_launch *out);
 
 #endif

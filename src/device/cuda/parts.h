@@ -7,6 +7,7 @@
 
 #include "device/backend.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/joined.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/router.h"
 
@@ -71,6 +72,13 @@ typedef struct mo_cuda_event {
     void *handle;
 } mo_cuda_event;
 
+/* What kernels take that are several ops. */
+typedef union mo_cuda_joined {
+    mo_cuda_router router;
+    mo_cuda_lowered lowered;
+    mo_cuda_raised raised;
+} mo_cuda_joined;
+
 /* A kernel of an op, ready to go. */
 typedef struct mo_cuda_step {
     void *function;
@@ -78,7 +86,7 @@ typedef struct mo_cuda_step {
     uint32_t shared;
     bool prelaunch;        /* may be put on the device while the kernel before it runs */
     bool patient;          /* outside of programs too */
-    const void *parameter; /* the op's own struct or a mo_cuda_router; not the step's */
+    const void *parameter; /* the op's own struct or a mo_cuda_joined; not the step's */
 } mo_cuda_step;
 
 /* ---- cuda_status.c ---- */
@@ -146,6 +154,9 @@ mo_status mo_cuda_prepare(mo_cuda_device *device, const mo_op *op, mo_cuda_step 
  * `arrived` is the caller's. */
 mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, const mo_op *second,
                                  mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err);
+/* The same for what adapters add, with the ops around it: *taken of ops[0 .. count) go together, or 0. */
+mo_status mo_cuda_prepare_adapted(mo_cuda_device *device, const mo_op *ops, int count, mo_cuda_joined *joined,
+                                  mo_cuda_step *step, int *taken, mo_error *err);
 
 /* Starts one kernel; what it was prepared for is where it was. prelaunch: as prelaunch as it can begin, which is only for
  * kernels whose step says so. */

@@ -12,10 +12,10 @@ typedef struct mo_cuda_program {
     void *graph; /* ready to run; NULL: the steps are started one by one */
     int step_count;
     mo_cuda_step *steps;
-    mo_op *ops;              /* own copy */
-    mo_cuda_router *routers; /* of ops that go together */
-    mo_daddr counter;        /* of all routers: kernels of a program follow each other; 0: none */
-    bool apart;              /* there was no counter */
+    mo_op *ops;             /* own copy */
+    mo_cuda_joined *joined; /* of ops that go together */
+    mo_daddr counter;       /* of all routers: kernels of a program follow each other; 0: none */
+    bool apart;             /* there was no counter */
 } mo_cuda_program;
 
 /* Op i and the next as one kernel, where that is possible; otherwise *made is 0. */
@@ -23,7 +23,7 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
                                 mo_cuda_router *router, int *made, mo_error *err)
 {
     *made = 0;
-    if (d->apart || p->apart || i + 1 >= count) {
+    if (p->apart || i + 1 >= count) {
         return MO_OK;
     }
     mo_status status =
@@ -40,6 +40,23 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
     return MO_OK;
 }
 
+/* *taken of the ops from i on as one kernel, where some can go together; otherwise 0. */
+static mo_status prepare_joined(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
+                                mo_cuda_joined *joined, int *taken, mo_error *err)
+{
+    int made = 0;
+    *taken = 0;
+    if (d->apart) {
+        return MO_OK;
+    }
+    const mo_status status = prepare_router(d, p, i, count, &joined->router, &made, err);
+    *taken = made ? 2 : 0;
+    if (status != MO_OK || made) {
+        return status;
+    }
+    return mo_cuda_prepare_adapted(d, p->ops + i, count - i, joined, p->steps + p->step_count, taken, err);
+}
+
 /* Gate and up went through the same worklist right before: whoever made it has ended when they began. */
 static bool list_stands(const mo_op *ops, int i)
 {
@@ -48,16 +65,17 @@ static bool list_stands(const mo_op *ops, int i)
 
 static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count, mo_error *err)
 {
-    mo_cuda_router *router = p->routers;
+    mo_cuda_joined *joined = p->joined;
     for (int i = 0; i < count; i++) {
-        int made = 0;
+        int made = 0, taken = 0;
         if (p->ops[i].kind == MO_OP_EXPERTS_DOWN) {
             p->ops[i].experts.list_stands = list_stands(p->ops, i);
         }
-        mo_status status = prepare_router(d, p, i, count, router, &made, err);
-        if (made) {
-            router++;
-            i++;
+        mo_status status = prepare_joined(d, p, i, count, joined, &taken, err);
+        if (taken) {
+            joined++;
+            i += taken - 1;
+            made = 1;
         } else if (status == MO_OK) {
             status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
         }
@@ -84,10 +102,10 @@ static void drop_steps(mo_cuda_program *p)
 {
     free(p->steps);
     free(p->ops);
-    free(p->routers);
+    free(p->joined);
     p->steps = NULL;
     p->ops = NULL;
-    p->routers = NULL;
+    p->joined = NULL;
 }
 
 /* Relaxed: what other threads do with the driver meanwhile is no business of the recording. */
@@ -151,8 +169,8 @@ static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, i
     const size_t most = count > 0 ? (size_t)count : 1;
     p->steps = calloc(most * MO_CUDA_KERNELS_PER_OP, sizeof *p->steps);
     p->ops = calloc(most, sizeof *p->ops);
-    p->routers = calloc(most / 2 + 1, sizeof *p->routers);
-    if (!p->steps || !p->ops || !p->routers) {
+    p->joined = calloc(most / 2 + 1, sizeof *p->joined);
+    if (!p->steps || !p->ops || !p->joined) {
         return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
     }
     if (count > 0) {

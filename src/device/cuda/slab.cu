@@ -1,5 +1,6 @@
 /* Products of quantized matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
 #include "device/cuda/activation.cuh"
+#include "device/cuda/adapt.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/slab.cuh"
 
@@ -23,12 +24,9 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
                       [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); });
 }
 
-/* Grid: slabs. */
-MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
-MO_KERNEL(mo_slab_product, mo_op_product)
+static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op, uint8_t *memory, int slab)
 {
-    MO_DYNAMIC_SHARED(memory);
-    int slab = blockIdx.x, which = 0;
+    int which = 0;
     mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols);
     for (;;) { /* the matrix that has this slab; slabs of all are in one row */
         const int slabs = op.matrix[which].data ? mo_slab_count(&shape, op.matrix[which].rows) : 0;
@@ -49,6 +47,54 @@ MO_KERNEL(mo_slab_product, mo_op_product)
 #undef MO_CASE
     default: break; /* not launched */
     }
+}
+
+/* Grid: slabs. */
+MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_product, mo_op_product)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_products(op, memory, blockIdx.x);
+}
+
+/* ---- The same, and what adapters make of the input ---- */
+
+/* Rows of A of all parts and adapters, each by one of the warps of the first blocks. */
+static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_parts &parts, int warp, int warps)
+{
+    const mo_dadapter_use *use = mo_at<const mo_dadapter_use>(parts.uses);
+    mo_grid_begin();
+    int first = 0; /* of this adapter's rows, among all */
+    for (int k = 0; k < MO_OP_USES && use[k].which >= 0; k++) {
+        for (int i = 0; i < parts.count && use[k].which < MO_JOINED_LOWS; i++) {
+            const mo_dlow &l = parts.part[i].low[use[k].which];
+            const int rank = l.a ? l.rank : 0;
+            for (int j = (warp + warps - first % warps) % warps; j < rank; j += warps) {
+                const float sum = mo_low_product<MO_LOWER_AHEAD_BESIDE>(
+                    l, mo_low_row(l, 0, j), mo_at<const float>(parts.in), parts.cols);
+                if ((threadIdx.x & 31) == 0) {
+                    mo_at<float>(parts.part[i].u)[l.u_at + j] = sum;
+                }
+            }
+            first += rank;
+        }
+    }
+}
+
+/* Grid: blocks of those, slabs. */
+MO_BOUNDED(mo_slab_lowered, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
+{
+    MO_DYNAMIC_SHARED(memory);
+    const int warps = (int)blockDim.x / 32;
+    if ((int)blockIdx.x < op.blocks) {
+        const int warp = (int)threadIdx.x / 32;
+        if (warp < warps) { /* which is a whole one */
+            mo_slab_lower(op.parts, (int)blockIdx.x * warps + warp, op.blocks * warps);
+        }
+        return;
+    }
+    mo_slab_products(op.product, memory, (int)blockIdx.x - op.blocks);
 }
 
 /* ---- Experts ---- */
