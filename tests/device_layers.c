@@ -282,8 +282,8 @@ static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr u
                       .tokens = 1,
                       .cols = o->in.cols,
                       .n = n};
-    for (int i = 0, at = 0; i < adapters; i++) {
-        const int rank = (int[]){16, 3, 8}[i];
+    for (int i = 0, at = 0; i < adapters && i < ADAPTERS; i++) {
+        const int rank = i == 0 ? 16 : i == 1 ? 3 : 8;
         if (i == 0 || box_chance(b, 70)) {
             op.low[i] = low(b, rank, o->in.cols, n, at);
             at += rank;

@@ -7,8 +7,7 @@
 #include "device/cuda/row.cuh"
 #include "numeric/format.h"
 
-/* A value of A as it lies there, and as a number. Apart, so that all loads are on their way before the first value is made: making one
- * of F16 has branches, which no load passes. */
+/* A value of A as it lies there, and as a number. Apart, so that all loads are on their way before the first value is made. */
 template <int TYPE> static __device__ __forceinline__ uint32_t mo_low_bits(const uint8_t *row, int i)
 {
     return TYPE == MO_F32 ? ((const uint32_t *)row)[i] : ((const uint16_t *)row)[i];
@@ -17,7 +16,7 @@ template <int TYPE> static __device__ __forceinline__ uint32_t mo_low_bits(const
 template <int TYPE> static __device__ __forceinline__ float mo_low_value(uint32_t bits)
 {
     return TYPE == MO_F32   ? __uint_as_float(bits)
-           : TYPE == MO_F16 ? mo_f16_to_f32((uint16_t)bits)
+           : TYPE == MO_F16 ? mo_half((uint16_t)bits)
                             : mo_bf16_to_f32((uint16_t)bits);
 }
 
