@@ -347,9 +347,10 @@ static void devices_in_ranks_give_the_same_logits(void **state)
         float *want = logits_of(alone, o, 0);
         float *scenes = play(alone, o);
         mo_model_close(alone);
-        device = "sim";
         run r;
+        device = way == MO_DIVIDE_LAYERS ? "sim" : "none"; /* experts: rank 0 alone has one */
         start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+        device = "sim";
         mo_model *m = open_on(&r, o->path);
         mo_device_report report;
         mo_model_device(m, &report, sizeof report);
@@ -609,6 +610,12 @@ static void experts_need_all_ranks_and_the_same_file(void **state)
     with_experts(other_files_are_refused);
 }
 
+static void experts_and_a_device_give_the_same_logits(void **state)
+{
+    (void)state;
+    with_experts(devices_in_ranks_give_the_same_logits);
+}
+
 /* A model without experts has nothing that could be divided so. */
 static void models_without_experts_are_refused(void **state)
 {
@@ -792,7 +799,7 @@ static void layers_go_where_there_is_memory_and_speed(void **state)
     assert_int_equal(mo_division_make(&one, 1, ranks, 2, first, &err), MO_EINVAL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_those_of_one_rank),
@@ -810,6 +817,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(layers_go_where_there_is_memory_and_speed),
         cmocka_unit_test(experts_give_the_logits_of_one_rank),
+        cmocka_unit_test(experts_and_a_device_give_the_same_logits),
         cmocka_unit_test(experts_serve_sessions_of_every_kind),
         cmocka_unit_test(experts_bear_late_messages),
         cmocka_unit_test(experts_bear_truncated_messages),
@@ -818,6 +826,9 @@ int main(void)
         cmocka_unit_test(models_without_experts_are_refused),
     };
     model_count = oracle_read(models);
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     const int failed = cmocka_run_group_tests(tests, folder_make, folder_remove);
     oracle_free(models, model_count);
     return failed;

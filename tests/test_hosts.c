@@ -174,24 +174,36 @@ static void test_both_ends_of_a_way_count(void **state)
     check_wire(&ranks[2].next, 0.125e9, 90e-6);
 }
 
-static void test_kept_wires_are_those_of_as_many_ranks(void **state)
+static void test_kept_wires_are_found_by_the_names_of_machines(void **state)
 {
     (void)state;
     mo_error err = {0};
     mo_division_rank ranks[3] = {{.ram_bytes = 7}};
     char folder[] = "/tmp/moraine-cache-XXXXXX", path[256];
+    const char *const two[] = {"a", "b"}, *const turned[] = {"a", "c", "b"}, *const other[] = {"b", "a"},
+                      *const unknown[] = {"a", "d"}, *const twice[] = {"a", "b", "b"};
     assert_non_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
-    assert_false(mo_hosts_wires(ranks, 2)); /* nothing is kept */
-    check_status(
-        read_text("a ram=1G link=10Gbit/s latency=30us\nb ram=1G link=25Gbit/s latency=40us\n", &err), &err);
+    assert_false(mo_hosts_wires(ranks, two, 2)); /* nothing is kept */
+    check_status(read_text("a ram=1G link=10Gbit/s latency=30us next-latency=7us next-link=2Gbit/s\n"
+                           "b ram=1G link=25Gbit/s latency=40us next-latency=8us next-link=4Gbit/s\n"
+                           "c ram=1G link=1Gbit/s latency=90us next-latency=9us next-link=6Gbit/s\n",
+                           &err),
+                 &err);
     check_status(mo_hosts_path(path, sizeof path, &err), &err);
     check_status(mo_hosts_save(path, &hosts, &err), &err);
-    assert_false(mo_hosts_wires(ranks, 3));
+    assert_false(mo_hosts_wires(ranks, unknown, 2));
+    assert_false(mo_hosts_wires(ranks, other, 2)); /* from another first one everything is another way */
+    assert_false(mo_hosts_wires(ranks, twice, 3));
     assert_true(ranks[1].lead.bytes_s == 0);
-    assert_true(mo_hosts_wires(ranks, 2));
+    assert_true(mo_hosts_wires(ranks, two, 2)); /* fewer than were measured */
     check_wire(&ranks[1].lead, 1.25e9, 40e-6);
-    check_wire(&ranks[0].next, 1.25e9, 40e-6);
+    check_wire(&ranks[0].next, 0.25e9, 7e-6);
+    check_wire(&ranks[1].next, 1.25e9, 40e-6); /* b's next was c; now it is a */
+    assert_true(mo_hosts_wires(ranks, turned, 3));
+    check_wire(&ranks[1].lead, 0.125e9, 90e-6);
+    check_wire(&ranks[2].lead, 1.25e9, 40e-6);
+    check_wire(&ranks[0].next, 0.125e9, 90e-6);
     assert_int_equal(ranks[0].ram_bytes, 7);
     unlink(path);
     snprintf(path, sizeof path, "%s/moraine", folder);
@@ -240,7 +252,7 @@ int main(void)
         cmocka_unit_test(test_there_are_at_most_256),
         cmocka_unit_test(test_what_is_saved_is_read_again),
         cmocka_unit_test(test_both_ends_of_a_way_count),
-        cmocka_unit_test(test_kept_wires_are_those_of_as_many_ranks),
+        cmocka_unit_test(test_kept_wires_are_found_by_the_names_of_machines),
         cmocka_unit_test(test_no_bytes_do_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

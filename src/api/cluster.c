@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/dividing.h"
 #include "base/growing.h"
@@ -146,9 +147,7 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
     const mo_learning_options *l = &o->learning;
     const bool named = o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0;
     const char *what = NULL;
-    if (named && o->divide == MO_DIVIDE_EXPERTS) {
-        what = "a `device` where its experts are divided";
-    } else if (!named && o->vram_bytes) {
+    if (!named && o->vram_bytes) {
         what = "`vram_bytes` without a `device` that is named";
     } else if (o->map) {
         what = "`map`";
@@ -209,10 +208,14 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *mea
     h->protocol = MO_WIRE_PROTOCOL;
     h->numerics = MO_NUMERICS;
     snprintf(h->version, sizeof h->version, "%s", mo_version());
+    if (gethostname(h->host, sizeof h->host - 1) != 0) {
+        h->host[0] = 0; /* matches no name that was kept */
+    }
     h->local_ranks = c->local_ranks;
     h->devices = means->device != NULL;
-    h->ram_bytes =
-        means->limits.ram_bytes + means->limits.vram_bytes; /* what is in one need not be in the other */
+    h->ram_bytes = means->limits.ram_bytes;
+    h->vram_bytes = means->device ? means->limits.vram_bytes : 0;
+    h->vram_bytes_s = means->rates.vram_bytes_s;
     h->ram_bytes_s = mo_rates_products(&means->rates);
     h->disk_bytes_s = means->rates.disk_bytes_s;
     if (status == MO_OK) {
@@ -276,13 +279,14 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
     return first;
 }
 
-/* Devices compute layers, not experts of others' layers. */
+/* Devices compute layers, and rank 0's its experts; not those of others' layers. */
 static mo_status check_devices(mo_cluster *c, const mo_wire_hello *all, mo_error *err)
 {
-    for (int r = 0; r < mo_link_ranks(c->link); r++) {
+    for (int r = 1; r < mo_link_ranks(c->link); r++) {
         if (all[r].devices && c->way == MO_DIVIDE_EXPERTS) {
             return mo_fail(err, MO_EUNSUPPORTED,
-                           "rank %d has a `device`, which cannot be where experts are divided; leave it out",
+                           "rank %d has a `device`, but where experts are divided only rank 0's computes; set "
+                           "it to none there, or divide layers",
                            r);
         }
         c->way = all[r].devices ? MO_DIVIDE_LAYERS : c->way;
@@ -290,11 +294,17 @@ static mo_status check_devices(mo_cluster *c, const mo_wire_hello *all, mo_error
     return MO_OK;
 }
 
-/* Where nobody says how: the faster way by what was measured of the network between so many ranks; layers where nothing was. */
-static void choose_way(mo_cluster *c, const mo_division_model *m, mo_division_rank *machines)
+/* Where nobody says how: the faster way by what was measured of the network between these machines; layers where nothing was. */
+static void choose_way(mo_cluster *c, const mo_division_model *m, const mo_wire_hello *all,
+                       mo_division_rank *machines)
 {
     const int ranks = mo_link_ranks(c->link);
-    const bool measured = mo_hosts_wires(machines, ranks);
+    const char **names = calloc((size_t)ranks, sizeof *names);
+    for (int r = 0; names && r < ranks; r++) {
+        names[r] = all[r].host;
+    }
+    const bool measured = names && mo_hosts_wires(machines, names, ranks);
+    free(names);
     if (c->way != MO_DIVIDE_AUTO) {
         return;
     }
@@ -330,12 +340,15 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
     status = mo_dividing_of(&whole, &d, err);
     for (int r = 0; r < ranks && status == MO_OK; r++) {
         machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
+                                         .vram_bytes = all[r].vram_bytes,
+                                         .vram_bytes_s = all[r].vram_bytes_s > 0 ? all[r].vram_bytes_s
+                                                                                 : MO_RATES_VRAM_GUESS,
                                          .other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes),
                                          .ram_bytes_s = all[r].ram_bytes_s,
                                          .disk_bytes_s = all[r].disk_bytes_s};
     }
     if (status == MO_OK) {
-        choose_way(c, &d.model, machines);
+        choose_way(c, &d.model, all, machines);
     }
     if (status == MO_OK && c->way == MO_DIVIDE_EXPERTS) {
         status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, c->first, err);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "cluster/wire.h"
 #include "plan/prompt.h"
 
 /* Every layer, with its part of the sessions. */
@@ -44,7 +43,6 @@ mo_status mo_dividing_of(const mo_needs *needs, mo_dividing *out, mo_error *err)
             needs->width + needs->width / 32 * (int64_t)sizeof(float), /* codes, and their scales */
         .output_bytes = needs->width * (int64_t)sizeof(float),
         .piece = m->batch,
-        .under_way = MO_WIRE_AHEAD + 1,
         .prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST};
     return MO_OK;
 }

@@ -14,7 +14,7 @@ typedef struct question {
     mo_experts_head head;
     uint8_t *body;
     int first, end;   /* its experts */
-    int64_t from_row; /* of w->down */
+    int64_t from_row; /* among all rows */
 } question;
 
 struct mo_experts_leader {
@@ -24,6 +24,7 @@ struct mo_experts_leader {
     int ranks;
     question *questions; /* [ranks]; that of rank 0 is not used */
     bool *codes;         /* [layers] */
+    mo_elsewhere_rows rows; /* of the layer at hand */
     int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
     mo_wire_result result;
 };
@@ -43,9 +44,9 @@ static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool co
     return at + mo_experts_token_bytes(in->cols, true);
 }
 
-static void put_picks(question *q, const mo_forward *f)
+static void put_picks(const mo_experts_leader *l, question *q, const mo_forward *f)
 {
-    const int32_t *first = f->w->first;
+    const int32_t *first = l->rows.first;
     mo_experts_pick pick;
     for (int e = q->first; e < q->end && e < f->layer->moe.experts; e++) {
         if (first[e + 1] > first[e]) {
@@ -58,7 +59,7 @@ static void put_picks(question *q, const mo_forward *f)
 /* Every token once, however many of the rank's experts it chose. */
 static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
 {
-    const int32_t *tokens = f->w->by_expert + q->from_row;
+    const int32_t *tokens = l->rows.tokens + q->from_row;
     uint8_t *rows = q->body + sizeof(mo_experts_pick) * (size_t)q->head.experts;
     uint8_t *at = rows + sizeof(int32_t) * (size_t)q->head.rows;
     for (int64_t i = 0; i < q->head.rows; i++) {
@@ -79,17 +80,17 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_forward *f, size_t
     question *q = &l->questions[rank];
     const int experts = f->layer->moe.experts;
     const int first = q->first < experts ? q->first : experts, end = q->end < experts ? q->end : experts;
-    q->from_row = f->w->first[first];
+    q->from_row = l->rows.first[first];
     q->head = (mo_experts_head){.order = MO_WIRE_ORDER,
                                 .kind = MO_EXPERTS_ASK,
                                 .layer = f->index,
                                 .codes = l->codes[f->index],
                                 .prompt = f->slices[0].prompt,
-                                .rows = f->w->first[end] - f->w->first[first]};
+                                .rows = l->rows.first[end] - l->rows.first[first]};
     if (q->head.rows == 0) {
         return MO_OK;
     }
-    put_picks(q, f);
+    put_picks(l, q, f);
     put_tokens(l, q, f);
     const size_t body = mo_experts_body_bytes(&q->head, f->in.cols);
     *bytes += body;
@@ -105,10 +106,11 @@ static void send_rest(void *ctx)
     mo_link_flush(l->link, &ignored);
 }
 
-static mo_status begin(void *owner, mo_forward *f, mo_error *err)
+static mo_status begin(void *owner, mo_forward *f, const mo_elsewhere_rows *rows, mo_error *err)
 {
     mo_experts_leader *l = owner;
     size_t bytes = 0;
+    l->rows = *rows;
     mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         status = ask(l, r, f, &bytes, err);
@@ -141,7 +143,7 @@ static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f
                          (long long)answer.rows, (long long)q->head.rows);
         mo_link_fail(l->link, err);
     }
-    return status == MO_OK ? mo_link_receive(l->link, rank, f->w->down + q->from_row * width,
+    return status == MO_OK ? mo_link_receive(l->link, rank, l->rows.out + q->from_row * width,
                                              sizeof(float) * (size_t)(q->head.rows * width), false, err)
                            : status;
 }

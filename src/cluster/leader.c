@@ -257,7 +257,7 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
     mo_status status = send_step(l, f, err);
     if (status == MO_OK && rows == 0) {
         l->unanswered++;
-        return take_results(l, MO_WIRE_AHEAD, err);
+        return take_results(l, mo_wire_ahead(last + 1), err);
     }
     if (status == MO_OK) {
         status = take_results(l, 0, err);

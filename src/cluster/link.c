@@ -14,6 +14,7 @@
 
 enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, LOOKS_PER_BEAT = 4, WHY_BYTES = 256 };
 #define BEAT_MOST_NS ((int64_t)2000000000)
+#define LEARNED_NS   ((int64_t)50000)
 
 /* What ranks tell each other while they live. */
 typedef struct beat {
@@ -34,6 +35,11 @@ typedef struct other {
     int64_t worked_ns; /* its work was seen to grow */
 } other;
 
+/* How long messages are waited for. */
+typedef struct habit {
+    int64_t mean_ns, off_ns;
+} habit;
+
 struct mo_link {
     mo_transport *data, *beats;
     atomic_llong timeout_ns;
@@ -43,6 +49,7 @@ struct mo_link {
     /* Of the thread that uses the link: */
     mo_net_message sends[SENDS], receive;
     uint64_t send_number[SENDS], begun;
+    habit usual; /* of receives that had to be waited for */
 
     atomic_ullong moves, serial;
     _Atomic(const atomic_ullong *) watched;
@@ -144,14 +151,30 @@ mo_status mo_link_status(mo_link *l, mo_error *err)
 
 /* ---- Messages ---------------------------------------------------------------------------------- */
 
-/* Spins a little, since an answer often comes soon, and then sleeps for longer and longer: at most a sixty-fourth of what was waited
- * is lost so. The kernel would add 50 us to every sleep otherwise. */
-static void pause_a_bit(int64_t began_ns)
+/* What was waited lately, as a mean and a mean deviation: tokens take as long as those before them. */
+static void learn_wait(habit *h, int64_t waited_ns)
+{
+    const int64_t off = waited_ns > h->mean_ns ? waited_ns - h->mean_ns : h->mean_ns - waited_ns;
+    h->mean_ns += (waited_ns - h->mean_ns) / 4;
+    h->off_ns += (off - h->off_ns) / 4;
+}
+
+/* Is it about the time when a message usually comes? While these times vary too much, nobody can say. */
+static bool is_due(const habit *h, int64_t waited_ns)
+{
+    enum { MARGIN_NS = 50000, DUE_MOST_NS = 2000000 };
+    const int64_t around = 2 * h->off_ns + MARGIN_NS;
+    return around < DUE_MOST_NS && waited_ns > h->mean_ns - around && waited_ns < h->mean_ns + around;
+}
+
+/* Spins a little, since an answer often comes soon, and again when it is due; else it sleeps for longer and longer: at most a
+ * sixty-fourth of what was waited is lost so. The kernel would add 50 us to every sleep otherwise. */
+static void pause_a_bit(int64_t began_ns, const habit *usual)
 {
     enum { SPIN_NS = 50000, SHARE = 64, SLEEP_MOST_NS = 200000, SLACK_NS = 1000 };
     static _Thread_local bool exact;
     const int64_t waited = mo_clock_ns() - began_ns;
-    if (waited < SPIN_NS) {
+    if (waited < SPIN_NS || is_due(usual, waited)) {
         sched_yield();
         return;
     }
@@ -201,9 +224,13 @@ static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_erro
         if (m && m->state == MO_NET_FAILED) {
             lose(l, &m->error);
         } else if (!under_way) {
+            const int64_t waited = mo_clock_ns() - began;
+            if (m == &l->receive && waited > LEARNED_NS) { /* what comes behind it is there at once */
+                learn_wait(&l->usual, waited);
+            }
             return MO_OK;
         }
-        pause_a_bit(began);
+        pause_a_bit(began, &l->usual);
     }
     abandon_all(l);
     return mo_link_status(l, err);

@@ -1,19 +1,24 @@
 /* Wire: what ranks of one model say to each other. Rank 0 leads; the others follow, each with the layers behind those of the rank
  * before it. Heads go from each rank to the next; an answer goes from the last back to rank 0, or from each to rank 0 where all
- * have something to say. Steps whose rows nobody wants, pieces of prompts, are not waited for: at most MO_WIRE_AHEAD are under way, so that
- * ranks work at several of them at once. All ranks have the same byte order and version, which the first words check. */
+ * have something to say. Steps whose rows nobody wants, pieces of prompts, are not waited for: at most mo_wire_ahead() are under way, so that
+ * all ranks work at once. All ranks have the same byte order and version, which the first words check. */
 #ifndef MO_CLUSTER_WIRE_H
 #define MO_CLUSTER_WIRE_H
 
 #include "moraine.h"
 
 enum {
-    MO_WIRE_PROTOCOL = 3,
+    MO_WIRE_PROTOCOL = 4,
     MO_WIRE_ORDER = 0x01020304,
     MO_WIRE_TEXT = 512,
-    MO_WIRE_SLICES = 256,
-    MO_WIRE_AHEAD = 3
+    MO_WIRE_SLICES = 256
 };
+
+/* Steps that are not waited for, of so many ranks: one in each, and one on its way to the slowest. */
+static inline int mo_wire_ahead(int ranks)
+{
+    return ranks > 3 ? ranks : 3;
+}
 
 typedef enum mo_wire_kind {
     MO_WIRE_OPEN = 1, /* a model: all answer with a hello, get their share and answer with a result */
@@ -74,12 +79,12 @@ typedef struct mo_wire_hello {
     char magic[8]; /* "MORAINE" */
     uint32_t order, protocol;
     int32_t numerics, status;
-    char version[32];
+    char version[32], host[64];
     uint64_t fingerprint, file_bytes;
     int32_t layers, local_ranks;
-    int32_t devices, unused; /* a rank has one for its layers */
-    int64_t ram_bytes;
-    double ram_bytes_s, disk_bytes_s;
+    int32_t devices, unused; /* a rank has one */
+    int64_t ram_bytes, vram_bytes;
+    double ram_bytes_s, vram_bytes_s, disk_bytes_s;
     char detail[MO_WIRE_TEXT]; /* where status is not MO_OK */
 } mo_wire_hello;
 

@@ -7,14 +7,21 @@
 
 struct mo_forward;
 
+/* A layer's rows, sorted by expert. Those of experts that are here are not looked at. */
+typedef struct mo_elsewhere_rows {
+    const int32_t *first;  /* [experts + 1] where every expert's begin; kept until begin returns */
+    const int32_t *tokens; /* of every row, likewise */
+    float *out;            /* outputs, of the model's width each; until end returns */
+} mo_elsewhere_rows;
+
 /* Between the two calls this rank computes what it has itself. The caller holds the engine's lock. */
 typedef struct mo_elsewhere {
     void *owner; /* first argument of both */
 
-    /* A layer's rows are sorted by expert (w->first, w->by_expert), and forward->in is what experts read: others begin with those that
-     * are theirs. Returns at once; what is then still to be sent may become the round's side task. */
-    mo_status (*begin)(void *owner, struct mo_forward *forward, mo_error *err);
-    /* Waits until their outputs are in the rows of w->down. After every begin that succeeded, also when nobody wants them any more. */
+    /* forward->in is what the layer's experts read: others begin with those that are theirs. Returns at once; what is then still to be
+     * sent may become the round's side task. */
+    mo_status (*begin)(void *owner, struct mo_forward *forward, const mo_elsewhere_rows *rows, mo_error *err);
+    /* Waits until their outputs are there. After every begin that succeeded, also when nobody wants them any more. */
     mo_status (*end)(void *owner, struct mo_forward *forward, mo_error *err);
 } mo_elsewhere;
 

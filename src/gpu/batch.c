@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "gpu/far.h"
 #include "gpu/share.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
@@ -71,6 +72,17 @@ static void list_shared(int experts, mo_gpu_order *o)
     }
 }
 
+/* Behind these, those of other ranks: they answer row by row, expert by expert. */
+static void list_far(const mo_gpu *gpu, int experts, const int32_t *picks, mo_gpu_order *o)
+{
+    o->far_first = o->count;
+    for (int e = 0; e < experts; e++) {
+        if (picks[e] > 0 && mo_gpu_far_is(gpu->core.spec, e)) {
+            o->expert[o->count++] = e;
+        }
+    }
+}
+
 /* Rows follow the order in which experts are computed. */
 static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo_gpu_order *o)
 {
@@ -85,6 +97,9 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
         picks[w->ids[i]]++;
     }
     memcpy(left, picks, sizeof o->left);
+    for (int e = 0; e < moe->experts; e++) {
+        left[e] = mo_gpu_far_is(gpu->core.spec, e) ? 0 : left[e];
+    }
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
     memset(o->by_cpu, 0, sizeof o->by_cpu);
@@ -93,6 +108,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     }
     list_rest(gpu, moe->experts, left, o);
     list_shared(moe->experts, o);
+    list_far(gpu, moe->experts, picks, o);
     for (int i = 0; i < o->count; i++) {
         const int e = o->expert[i];
         w->needs[i] = (mo_need){.expert = e, .picks = (uint32_t)picks[e]};
@@ -391,7 +407,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 {
     int count = 0;
     *by_cpu = 0;
-    for (int i = l->o->hot; i < l->o->count; i++) {
+    for (int i = l->o->hot; i < l->o->far_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         l->ready[i] = n->in && n->down && !n->down_done;
         count += l->ready[i];
@@ -403,7 +419,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 /* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
 static void release_landed(mo_store *store, int layer, mo_forward *forward, const landing *l)
 {
-    for (int i = l->o->hot; i < l->o->count; i++) {
+    for (int i = l->o->hot; i < l->o->far_first; i++) {
         mo_need *n = &forward->w->needs[i];
         if (!l->ready[i]) {
             continue;
@@ -422,15 +438,15 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 {
     mo_store *store = forward->engine->tiers->store;
     landing l = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .o = o};
-    const bool shared = o->cpu_first < o->count;
+    const bool shared = o->cpu_first < o->far_first;
     mo_status status = MO_OK;
     bool wait = false;
     choose_staying(gpu, forward, layer, o, l.stays);
     if (shared) {
         mo_gpu_share_begin(gpu, forward);
     }
-    mo_store_want(store, layer, forward->w->needs + o->hot, o->count - o->hot);
-    for (int left = o->count - o->hot; left > 0 && status == MO_OK;) {
+    mo_store_want(store, layer, forward->w->needs + o->hot, o->far_first - o->hot);
+    for (int left = o->far_first - o->hot; left > 0 && status == MO_OK;) {
         int by_cpu;
         status = mo_store_look(store, wait, err);
         if (status != MO_OK) {
@@ -462,7 +478,7 @@ static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
         return;
     }
     mo_tally_call(counts, mo_forward_phase(forward));
-    for (int i = 0; i < o->count; i++) {
+    for (int i = 0; i < o->far_first; i++) {
         mo_tally_add(
             &counts->hits[mo_forward_phase(forward)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
             forward->w->needs[i].picks);
@@ -492,7 +508,7 @@ static int windows_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer
 
 bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
-    return experts && !is_stored(forward) && !mo_forward_listens(forward) &&
+    return experts && !gpu->core.spec->experts.divided && !is_stored(forward) && !mo_forward_listens(forward) &&
            mo_gpu_core_routed(&gpu->core, layer) && mo_vram_has(gpu->experts.vram, layer) &&
            mo_vram_complete(gpu->experts.vram, layer);
 }
@@ -553,15 +569,61 @@ static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_orde
 {
     tally(forward, layer, o);
     count_run(forward, forward->tokens * forward->layer->moe.used, o->count);
-    gpu->experts.asked += (uint64_t)o->count;
+    gpu->experts.asked += (uint64_t)o->far_first;
     gpu->experts.hits += (uint64_t)o->hot;
+}
+
+/* The experts that are here. */
+static mo_status compute_here(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, int ahead,
+                              mo_error *err)
+{
+    mo_gpu_order *o = &gpu->order;
+    const bool stored = is_stored(forward);
+    mo_status status = stored && o->hot ? send_groups(gpu, 0, o->hot, err) : MO_OK;
+    if (status == MO_OK && o->hot) {
+        status = compute(gpu, forward, p, layer, 0, o->hot, err);
+    }
+    if (status != MO_OK || (stored && o->far_first == o->hot)) {
+        return status;
+    }
+    if (stored) {
+        return compute_landing(gpu, forward, p, layer, o, err);
+    }
+    return o->cpu_first < o->far_first ? compute_shared(gpu, forward, p, layer, ahead, err)
+                                       : compute_crossing(gpu, forward, p, layer, o, ahead, err);
+}
+
+/* The same while other ranks compute theirs. */
+static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, int ahead,
+                                 mo_error *err)
+{
+    const mo_gpu_order *o = &gpu->order;
+    const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
+    const int64_t rows = forward->tokens * forward->layer->moe.used;
+    mo_gpu_far *far = &gpu->lanes.far;
+    const int64_t first = rows - mo_gpu_far_count(far, forward, forward->w->ids, 0);
+    mo_error theirs = {0};
+    mo_gpu_far_count(far, forward, forward->w->ids, (int32_t)first);
+    mo_status status = o->far_first < o->count
+                           ? mo_gpu_far_ask(far, forward, pinned->shared_in, forward->w->by_expert,
+                                            pinned->shared_rows, err)
+                           : MO_OK;
+    if (status == MO_OK) {
+        status = compute_here(gpu, forward, p, layer, ahead, err);
+    }
+    const mo_status came = mo_gpu_far_take(far, forward, &theirs);
+    if (status == MO_OK && came != MO_OK) {
+        *err = theirs;
+        status = came;
+    }
+    return status == MO_OK && first < rows ? mo_gpu_share_put(gpu, first, rows, err) : status;
 }
 
 mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
-    const bool stored = is_stored(forward);
+    const bool stored = is_stored(forward), divided = experts && forward->engine->elsewhere;
     const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
@@ -570,7 +632,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     mo_status status =
         mo_gpu_window_ahead(&gpu->experts, layer, ahead, err); /* the link works while we wait */
     if (status == MO_OK) {
-        status = read_choice(gpu, forward, layer, shared, err);
+        status = read_choice(gpu, forward, layer, shared || divided, err);
     }
     if (status == MO_OK && experts) {
         status = mo_gpu_start_turn(&gpu->start, err);
@@ -585,20 +647,11 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
         put_portion(gpu, forward, layer, o, i);
     }
     status = send_order(gpu, p, layer, rows, !stored, err);
-    if (status == MO_OK && stored && o->hot) {
-        status = send_groups(gpu, 0, o->hot, err);
-    }
-    if (status == MO_OK && o->hot) {
-        status = compute(gpu, forward, p, layer, 0, o->hot, err);
-    }
-    if (status != MO_OK || (stored && o->count == o->hot)) {
+    if (status != MO_OK) {
         return status;
     }
-    if (stored) {
-        return compute_landing(gpu, forward, p, layer, o, err);
-    }
-    return o->cpu_first < o->count ? compute_shared(gpu, forward, p, layer, ahead, err)
-                                   : compute_crossing(gpu, forward, p, layer, o, ahead, err);
+    return divided ? compute_divided(gpu, forward, p, layer, ahead, err)
+                   : compute_here(gpu, forward, p, layer, ahead, err);
 }
 
 /* ---- What the device arranged by itself -------------------------------------------------------- */

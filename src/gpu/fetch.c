@@ -48,7 +48,7 @@ static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_s
         picks[forward->w->ids[i]]++;
     }
     for (int e = 0; e < moe->experts; e++) {
-        if (picks[e]) {
+        if (picks[e] && mo_spec_has_expert(forward->spec, e)) {
             mo_vram_touch(lanes->experts->vram, s->layer, e, s->number, picks[e]);
         }
     }

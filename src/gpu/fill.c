@@ -84,7 +84,7 @@ static mo_status fill_by_number(filling *f, mo_error *err)
     for (int64_t e = 0; e < f->x->core->extent.experts && status == MO_OK; e++) {
         for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
             const mo_layer *l = &spec->layers[i];
-            if (mo_gpu_core_routed(f->x->core, i) && e < l->moe.experts) {
+            if (mo_gpu_core_routed(f->x->core, i) && e < l->moe.experts && mo_spec_has_expert(spec, (int)e)) {
                 status = fill_one(f, i, (int)e, false, err);
             }
         }

@@ -52,7 +52,8 @@ void mo_gpu_programs_close(mo_gpu_programs *g);
 /* Does the host have a part in the layer, in small steps? */
 static inline bool mo_gpu_programs_needs_host(const mo_gpu_programs *g, int layer)
 {
-    return mo_gpu_core_routed(g->core, layer) && !mo_vram_complete(g->experts->vram, layer);
+    return mo_gpu_core_routed(g->core, layer) &&
+           (g->core->spec->experts.divided || !mo_vram_complete(g->experts->vram, layer));
 }
 
 /* Chunks of keys that the step's last position sees. */

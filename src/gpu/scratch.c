@@ -132,7 +132,8 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->x = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
     p->rows = (float *)cut(c, small * s->core->spec->width, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(small, e->expert_width));
-    const int64_t shared = e->used == 0 ? 0 : s->batch < GPU_SHARED ? s->batch : GPU_SHARED;
+    const bool all = s->batch < GPU_SHARED || s->core->spec->experts.divided; /* others get a batch's input */
+    const int64_t shared = e->used == 0 ? 0 : all ? s->batch : GPU_SHARED;
     p->shared_in = (float *)cut(c, shared * s->core->spec->width, sizeof(float));
     p->shared_rows = (float *)cut(c, shared * e->used * s->core->spec->width, sizeof(float));
     p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));

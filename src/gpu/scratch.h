@@ -38,7 +38,8 @@ typedef struct mo_gpu_pinned {
     float *rows;  /* [GPU_SMALL * used][D] what the CPU computed */
     void *hidden; /* acts [GPU_SMALL * used][F]: what it hands on before down */
     float *shared_in,
-        *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens */
+        *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens, of any
+                         where other ranks have experts */
     float *logits;    /* [GPU_LOGITS][vocab] */
     uint32_t *
         bad; /* [2 * layers + 2], what the device waited for replies: [layers] nanoseconds, and best tokens */

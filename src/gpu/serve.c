@@ -8,6 +8,44 @@
 
 /* ---- What the device chose -------------------------------------------------------------------- */
 
+/* Rows that are not the CPU's: of an expert that is on the device; FAR - n: row n of w->down, from another rank. */
+enum { HOT = -1, FAR = -2 };
+
+/* Rows of other ranks' experts are behind those of the CPU; in w->down, which is free where the CPU's are apart. */
+static void list_far(mo_gpu_lanes *lanes, mo_forward *forward, int32_t base)
+{
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
+    int32_t next[MO_EXPERTS_MAX];
+    if (!forward->engine->elsewhere || mo_gpu_far_count(&lanes->far, forward, w->ids, base) == 0) {
+        return;
+    }
+    memcpy(next, lanes->far.first, sizeof *next * (size_t)moe->experts);
+    for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
+        if (w->row_of[i] == FAR) {
+            const int32_t row = next[w->ids[i]]++;
+            lanes->far_tokens[row] = (int32_t)(i / moe->used);
+            w->row_of[i] = FAR - row;
+        }
+    }
+}
+
+/* The rows have come: each to its place in the reply. */
+static mo_status take_far(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
+{
+    const int64_t n = lanes->core->spec->width;
+    const bool asked = lanes->far.asked;
+    const mo_workspace *w = forward->w;
+    const mo_status status = mo_gpu_far_take(&lanes->far, forward, err);
+    for (int64_t i = 0; asked && status == MO_OK && i < forward->tokens * forward->layer->moe.used; i++) {
+        if (w->row_of[i] <= FAR) {
+            memcpy(lanes->scratch->pinned.rows + i * n, w->down + (int64_t)(FAR - w->row_of[i]) * n,
+                   sizeof(float) * (size_t)n);
+        }
+    }
+    return status;
+}
+
 /* ids to the workspace; the experts that are not on the device become needs, each with a row for every token that
  * chose it: side by side, or apart, in the order of tokens and ranks. */
 static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool apart)
@@ -28,6 +66,10 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
             continue;
         }
         forward->engine->counters.bricks_run++;
+        if (mo_gpu_far_is(forward->spec, e)) {
+            w->first[e] = 0;
+            continue;
+        }
         lanes->experts->asked++;
         if (mo_vram_find(lanes->experts->vram, layer, e)) {
             lanes->experts->hits++;
@@ -46,7 +88,9 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     for (int64_t i = 0; i < rows; i++) {
         const int32_t e = w->ids[i];
         if (w->first[e] < 0) {
-            w->row_of[i] = -1;
+            w->row_of[i] = HOT;
+        } else if (mo_gpu_far_is(forward->spec, e)) {
+            w->row_of[i] = FAR; /* - its row, see list_far() */
         } else if (apart) { /* its row is its rank: the result needs no copy */
             w->row_of[i] = w->first[e] = (int32_t)i;
             w->by_expert[i] = (int32_t)(i / moe->used);
@@ -58,6 +102,7 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     for (int i = 0; !apart && i < count; i++) { /* back to the beginnings */
         w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
     }
+    list_far(lanes, forward, apart ? 0 : next);
     return count;
 }
 
@@ -86,7 +131,7 @@ static void tally(const mo_forward *forward, int layer, int count)
                      forward->w->needs[i].picks);
     }
     for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
-        if (forward->w->row_of[i] < 0) {
+        if (forward->w->row_of[i] == HOT) {
             mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[i]], 1);
         }
     }
@@ -131,6 +176,10 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         mo_store_want(store, layer, forward->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
+    if (status == MO_OK && forward->engine->elsewhere) {
+        status = mo_gpu_far_ask(&lanes->far, forward, lanes->scratch->pinned.in, lanes->far_tokens,
+                                forward->w->down, err);
+    }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
     if (status == MO_OK && out->count > 0 && by_document) {
         status = mo_gpu_postfetch_send(lanes, forward, out, err);
@@ -145,6 +194,9 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     if (status != MO_OK || !out->deferred) {
         unpin_hot(lanes, forward, layer);
     }
+    if (status != MO_OK) {
+        mo_gpu_far_drop(&lanes->far, forward);
+    }
     if (status != MO_OK && store) {
         mo_gpu_swap_settle(lanes, out, status);
         mo_store_leave(store);
@@ -154,7 +206,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
 
 /* ---- The reply -------------------------------------------------------------------------------- */
 
-/* Which rows the CPU made, and for several tokens the rows themselves. False: the device makes none. */
+/* Which rows the CPU or another rank made, and for several tokens the rows themselves. False: the device makes none. */
 static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                         const bool *fetched)
 {
@@ -162,11 +214,12 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, s->layer);
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
-        if (forward->w->row_of[i] < 0 || fetched[forward->w->ids[i]]) {
+        const int32_t row = forward->w->row_of[i];
+        if (row == HOT || fetched[forward->w->ids[i]]) {
             continue;
         }
         reply->row[count++] = (int32_t)i;
-        if (!s->apart) {
+        if (!s->apart && row >= 0) {
             memcpy(lanes->scratch->pinned.rows + i * n, forward->w->down + forward->w->row_of[i] * n,
                    sizeof(float) * (size_t)n);
         }
@@ -229,8 +282,9 @@ static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
     return status;
 }
 
-void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s, mo_status status)
+void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
 {
+    mo_gpu_far_drop(&lanes->far, forward);
     if (s->stored) {
         mo_gpu_swap_settle(lanes, s, status);
         mo_store_leave(forward->engine->tiers->store);
@@ -335,6 +389,12 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     }
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
     const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
+    mo_error theirs = {0};
+    const mo_status came = take_far(lanes, forward, &theirs);
+    if (status == MO_OK && came != MO_OK) {
+        *err = theirs;
+        status = came;
+    }
     const bool guess = status == MO_OK && foresee(lanes, forward);
     if (status == MO_OK) {
         const bool device = write_reply(lanes, forward, s, fetched);

@@ -82,7 +82,7 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     double sum = 0;
     int count = 0;
     mo_forward_begin_round(forward);
-    for (int i = o->cpu_first; i < o->count; i++) {
+    for (int i = o->cpu_first; i < o->far_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         const int64_t row = forward->w->first[n->expert];
         if (ready && !ready[i]) {
@@ -132,11 +132,18 @@ void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gp
     gpu->lanes.by_cpu += (uint64_t)count;
 }
 
-mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
+mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *err)
 {
-    const int64_t n = gpu->core.spec->width, rows = forward->tokens * forward->layer->moe.used;
-    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
+    const int64_t n = gpu->core.spec->width;
     return mo_gpu_link_put(
         &gpu->link, gpu->link.main, gpu->scratch.down + (mo_daddr)(first * n) * sizeof(float),
-        gpu->scratch.pinned.shared_rows + first * n, sizeof(float) * (size_t)((rows - first) * n), err);
+        gpu->scratch.pinned.shared_rows + first * n, sizeof(float) * (size_t)((end - first) * n), err);
+}
+
+mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
+{
+    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
+    const int64_t end = o->far_first < o->count ? forward->w->first[o->expert[o->far_first]]
+                                                : forward->tokens * forward->layer->moe.used;
+    return mo_gpu_share_put(gpu, first, end, err);
 }

@@ -15,12 +15,14 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward);
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o);
 
-/* The CPU's experts are those from o->cpu_first on, the last of the order. First what they are multiplied with is made; then
+/* The CPU's experts are those from o->cpu_first to o->far_first. First what they are multiplied with is made; then
  * rounds compute those whose number among the needs is in `ready` (NULL: all of them), while one thread runs `beside`, which
  * makes the calls for the others; at the end their rows are sent to the device. */
 void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward);
 void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
                         mo_side_task beside);
 mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err);
+/* Sends rows first .. end - 1 of pinned.shared_rows to the device. */
+mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *err);
 
 #endif

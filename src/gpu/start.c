@@ -35,7 +35,8 @@ static void list(mo_gpu_start *s, const mo_store_request *requests, int32_t coun
     s->known = s->count > 0;
     for (int64_t e = 0; e < most; e++) {
         for (int i = s->experts->core->first; i < s->experts->core->end; i++) {
-            if (spec->layers[i].routed && e < spec->layers[i].moe.experts) {
+            if (spec->layers[i].routed && e < spec->layers[i].moe.experts &&
+                mo_spec_has_expert(spec, (int)e)) {
                 add(s, listed, most, i, (int)e);
             }
         }

@@ -161,7 +161,7 @@ static int pick_missing(const mo_gpu_experts *x, int layer, int *expert, int *ou
     const mo_layer *l = &x->core->spec->layers[layer];
     int count = 0;
     for (; l->routed && *expert < l->moe.experts && count < x->window_size; (*expert)++) {
-        if (!mo_vram_find(x->vram, layer, *expert)) {
+        if (mo_spec_has_expert(x->core->spec, *expert) && !mo_vram_find(x->vram, layer, *expert)) {
             out[count++] = *expert;
         }
     }

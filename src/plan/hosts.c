@@ -356,26 +356,62 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
     }
 }
 
-bool mo_hosts_wires(mo_division_rank *ranks, int count)
+/* The host of that name that no rank has yet, from `from` on and around. -1: there is none. */
+static int find_host(const mo_hosts *hosts, const char *name, int from, const bool *taken)
 {
-    char path[4096];
-    mo_error err = {0};
-    mo_hosts *hosts = calloc(1, sizeof *hosts);
-    mo_division_rank *kept = calloc(MO_DIVISION_RANKS, sizeof *kept);
-    mo_status status = hosts && kept ? mo_hosts_path(path, sizeof path, &err) : MO_ENOENT;
-    status = status == MO_OK ? mo_hosts_load(path, hosts, &err) : status;
-    const bool known = status == MO_OK && hosts->count == count;
+    char plain[MO_HOST_NAME];
+    plain_name(name, plain);
+    for (int i = 0; i < hosts->count; i++) {
+        const int at = (from + i) % hosts->count;
+        if (!taken[at] && strcmp(hosts->host[at].name, plain) == 0) {
+            return at;
+        }
+    }
+    return -1;
+}
+
+bool mo_hosts_match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count)
+{
+    bool taken[MO_DIVISION_RANKS] = {false};
+    int at[MO_DIVISION_RANKS];
+    bool known = count >= 1 && count <= hosts->count;
+    for (int r = 0; known && r < count; r++) {
+        at[r] = find_host(hosts, names[r], r, taken);
+        known = at[r] >= 0 && (r > 0 || at[r] == 0);
+        taken[known ? at[r] : 0] = true;
+    }
+    mo_hosts *these = known ? calloc(1, sizeof *these) : NULL;
+    mo_division_rank *kept = known ? calloc((size_t)count, sizeof *kept) : NULL;
+    known = these && kept;
+    for (int r = 0; known && r < count; r++) {
+        these->host[these->count++] = hosts->host[at[r]];
+        if (at[(r + 1) % count] != (at[r] + 1) % hosts->count) { /* measured to another one */
+            these->host[r].next_latency_s = these->host[r].next_bytes_s = 0;
+        }
+    }
     if (known) {
-        mo_hosts_ranks(hosts, kept);
+        mo_hosts_ranks(these, kept);
     }
     for (int r = 0; known && r < count; r++) {
         ranks[r].lead = kept[r].lead;
         ranks[r].next = kept[r].next;
     }
+    free(these);
+    free(kept);
+    return known;
+}
+
+bool mo_hosts_wires(mo_division_rank *ranks, const char *const *names, int count)
+{
+    char path[4096];
+    mo_error err = {0};
+    mo_hosts *hosts = calloc(1, sizeof *hosts);
+    mo_status status = hosts ? mo_hosts_path(path, sizeof path, &err) : MO_ENOENT;
+    status = status == MO_OK ? mo_hosts_load(path, hosts, &err) : status;
+    const bool known = status == MO_OK && mo_hosts_match(hosts, ranks, names, count);
     if (status != MO_OK && status != MO_ENOENT) {
         mo_log(MO_LOG_WARN, "plan", "%s; the network is guessed instead", err.detail);
     }
     free(hosts);
-    free(kept);
     return known;
 }

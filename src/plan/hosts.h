@@ -39,7 +39,10 @@ mo_status mo_hosts_path(char *path, size_t size, mo_error *err);
 
 /* What divisions see of them. `other_bytes` is left at 0. */
 void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks);
-/* Fills the wires of ranks with those that were measured and kept, if there were as many. False: they are left alone. Any thread. */
-bool mo_hosts_wires(mo_division_rank *ranks, int count);
+/* Fills the wires of ranks on machines of these names with those that were measured and kept. The first must be the one that measured; the
+ * others may be fewer, and in another order. False: not all are known, and they are left alone. Any thread. */
+bool mo_hosts_wires(mo_division_rank *ranks, const char *const *names, int count);
+/* The same from a list. */
+bool mo_hosts_match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count);
 
 #endif
