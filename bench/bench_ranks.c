@@ -144,7 +144,6 @@ static mo_division_model model_of(const struct shape *s, mo_division_layer *laye
                                .input_bytes = s->width + s->width / 8,
                                .output_bytes = 4 * s->width,
                                .piece = 256,
-                               .under_way = 4,
                                .prompt = 8192};
 }
 

@@ -57,14 +57,15 @@ static void *follow(void *ctx)
     return NULL;
 }
 
-static const char *device = "none"; /* of every rank, each with a ceiling of its own */
+static const char *device = "none"; /* of every rank, each with a ceiling of its own: */
+static int64_t vram_bytes = (int64_t)24 << 20;
 
 static mo_model_options usual(void)
 {
     mo_model_options o = mo_model_options_default();
     o.threads = 1;
     o.device = device;
-    o.vram_bytes = strcmp(device, "none") != 0 ? (int64_t)24 << 20 : 0;
+    o.vram_bytes = strcmp(device, "none") != 0 ? vram_bytes : 0;
     o.learning.profile = "off";
     o.context = 128;
     o.batch = 32;

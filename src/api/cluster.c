@@ -284,10 +284,11 @@ static mo_status check_devices(mo_cluster *c, const mo_wire_hello *all, mo_error
 {
     for (int r = 1; r < mo_link_ranks(c->link); r++) {
         if (all[r].devices && c->way == MO_DIVIDE_EXPERTS) {
-            return mo_fail(err, MO_EUNSUPPORTED,
-                           "rank %d has a `device`, but where experts are divided only rank 0's computes; set "
-                           "it to none there, or divide layers",
-                           r);
+            return mo_fail(
+                err, MO_EUNSUPPORTED,
+                "rank %d has a `device`, but where experts are divided only rank 0's computes; set "
+                "it to none there, or divide layers",
+                r);
         }
         c->way = all[r].devices ? MO_DIVIDE_LAYERS : c->way;
     }

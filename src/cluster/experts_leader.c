@@ -22,10 +22,10 @@ struct mo_experts_leader {
     mo_link *link;
     mo_engine *engine;
     int ranks;
-    question *questions; /* [ranks]; that of rank 0 is not used */
-    bool *codes;         /* [layers] */
+    question *questions;    /* [ranks]; that of rank 0 is not used */
+    bool *codes;            /* [layers] */
     mo_elsewhere_rows rows; /* of the layer at hand */
-    int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
+    int32_t *place;         /* [batch] where a token's activations are in a body; -1: not there */
     mo_wire_result result;
 };
 

@@ -508,9 +508,9 @@ static int windows_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer
 
 bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
-    return experts && !gpu->core.spec->experts.divided && !is_stored(forward) && !mo_forward_listens(forward) &&
-           mo_gpu_core_routed(&gpu->core, layer) && mo_vram_has(gpu->experts.vram, layer) &&
-           mo_vram_complete(gpu->experts.vram, layer);
+    return experts && !gpu->core.spec->experts.divided && !is_stored(forward) &&
+           !mo_forward_listens(forward) && mo_gpu_core_routed(&gpu->core, layer) &&
+           mo_vram_has(gpu->experts.vram, layer) && mo_vram_complete(gpu->experts.vram, layer);
 }
 
 mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)
@@ -604,10 +604,10 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const int64_t first = rows - mo_gpu_far_count(far, forward, forward->w->ids, 0);
     mo_error theirs = {0};
     mo_gpu_far_count(far, forward, forward->w->ids, (int32_t)first);
-    mo_status status = o->far_first < o->count
-                           ? mo_gpu_far_ask(far, forward, pinned->shared_in, forward->w->by_expert,
-                                            pinned->shared_rows, err)
-                           : MO_OK;
+    mo_status status =
+        o->far_first < o->count
+            ? mo_gpu_far_ask(far, forward, pinned->shared_in, forward->w->by_expert, pinned->shared_rows, err)
+            : MO_OK;
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
     }

@@ -6,8 +6,8 @@
 #include "engine/forward.h"
 
 typedef struct mo_gpu_far {
-    bool asked;                         /* their rows are still to come */
-    int32_t first[MO_EXPERTS_MAX + 1];  /* where every expert's rows begin; one that is here has none */
+    bool asked;                        /* their rows are still to come */
+    int32_t first[MO_EXPERTS_MAX + 1]; /* where every expert's rows begin; one that is here has none */
 } mo_gpu_far;
 
 /* Is the expert with another rank? */

@@ -39,7 +39,7 @@ typedef struct mo_gpu_lanes {
     mo_gpu_clock *clock;
     mo_gpu_far far;      /* experts of the layer at hand that other ranks have, also of a batch; */
     int32_t *far_tokens; /* [GPU_SMALL * used] whose rows of a small step are */
-    uint64_t waited_ns; /* of the CPU's lane: for the disk, and for copies */
+    uint64_t waited_ns;  /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 

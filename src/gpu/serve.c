@@ -91,7 +91,7 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
             w->row_of[i] = HOT;
         } else if (mo_gpu_far_is(forward->spec, e)) {
             w->row_of[i] = FAR; /* - its row, see list_far() */
-        } else if (apart) { /* its row is its rank: the result needs no copy */
+        } else if (apart) {     /* its row is its rank: the result needs no copy */
             w->row_of[i] = w->first[e] = (int32_t)i;
             w->by_expert[i] = (int32_t)(i / moe->used);
         } else {
