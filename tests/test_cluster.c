@@ -59,7 +59,6 @@ static void *follow(void *ctx)
 
 static const char *device = "none"; /* of every rank, each with a ceiling of its own: */
 static int64_t vram_bytes = (int64_t)24 << 20;
-static int64_t ram_bytes = 0; /* 0: all that there is */
 
 static mo_model_options usual(void)
 {
@@ -67,9 +66,8 @@ static mo_model_options usual(void)
     o.threads = 1;
     o.device = device;
     o.vram_bytes = strcmp(device, "none") != 0 ? vram_bytes : 0;
-    o.ram_bytes = ram_bytes;
     o.sessions = 3;
-    o.kept_bytes = o.kept_device_bytes = 1 << 19; /* of the snapshots that are opened below */
+    o.kept_bytes = o.kept_device_bytes = 1 << 20; /* of the snapshots that are opened below */
     o.learning.profile = "off";
     o.context = 128;
     o.batch = 32;
@@ -339,22 +337,8 @@ static void sessions_are_those_of_one_rank(void **state)
     }
 }
 
-/* The least ceiling of rank 0, with which experts stay on disk. */
-static int64_t least_ram(run *r, const char *path)
-{
-    mo_model_options o = usual();
-    mo_model *m = NULL;
-    long long bytes = 0;
-    o.cluster = r->leader;
-    o.ram_bytes = 1 << 20;
-    assert_int_not_equal(mo_model_open(path, &o, &m, &err), MO_OK);
-    const char *at = strchr(err.detail, '(');
-    assert_true(at && sscanf(at, "(%lld bytes)", &bytes) == 1);
-    return bytes;
-}
-
 /* Prompts, single tokens and sessions on a device in every rank; where experts are divided in rank 0, with its own experts in VRAM, partly
- * there, and on disk. */
+ * there (tests/test_mpirun.sh: and on disk, which takes processes of their own). */
 static void devices_in_ranks_give_the_same_logits(void **state)
 {
     (void)state;
@@ -371,11 +355,8 @@ static void devices_in_ranks_give_the_same_logits(void **state)
         device = way == MO_DIVIDE_LAYERS ? "sim" : "none"; /* experts: rank 0 alone has one */
         start(&r, way == MO_DIVIDE_LAYERS ? 2 : 3, o->path, PATIENT, NONE, NULL, NULL);
         device = "sim";
-        vram_bytes = way == MO_DIVIDE_LAYERS || i == 0 ? (int64_t)24 << 20 : (int64_t)6 << 19;
-        ram_bytes = way == MO_DIVIDE_EXPERTS && i > 1 ? least_ram(&r, o->path) : 0;
+        vram_bytes = way == MO_DIVIDE_LAYERS || i == 0 ? (int64_t)24 << 20 : (int64_t)7 << 19;
         mo_model *m = open_on(&r, o->path);
-        assert_int_equal(ram_bytes > 0, m->engine->tiers && m->engine->tiers->store);
-        ram_bytes = 0;
         mo_device_report report;
         mo_model_device(m, &report, sizeof report);
         assert_non_null(report.name);

@@ -41,6 +41,14 @@ small_rank_0() { # others have the experts for which it has no memory
         -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
     cmp "$scratch/one" "$scratch/several"
 }
+device_with_experts() { # rank 0 has a device that does not hold all of its cores, and experts on disk
+    timeout 120 mpirun --oversubscribe --bind-to none \
+        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 41M --device sim --vram 6M : \
+        -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several" || return 1
+    ! ranks 2 eval "$model" --tokens "$scratch/ids" --divide experts --device sim --vram 64M 2>"$scratch/said" && cat "$scratch/said" &&
+        grep -q "rank 1 has a --device, but where experts are divided only rank 0's computes" "$scratch/said"
+}
 devices_are_used() { # each rank with one of its own
     ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
@@ -146,6 +154,7 @@ check "ranks keep their ceilings, with the logits of one" ceilings_hold layers
 check "ranks that share experts keep theirs" ceilings_hold experts
 check "experts go where there is memory, with the logits of one rank" small_rank_0
 check "ranks use devices that are named, with the logits of one" devices_are_used
+check "experts are divided beside a device in rank 0, with the logits of one" device_with_experts
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
