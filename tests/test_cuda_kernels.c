@@ -487,6 +487,40 @@ static void draw_routers(void)
     }
 }
 
+/* What adapters add to one token, with the ops around it. */
+static void draw_adapted(void)
+{
+    int lowered = 0, raised = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        seed = (uint64_t)i;
+        mo_op before[] = {{.kind = MO_OP_PRODUCT}, {.kind = MO_OP_LOWER}};
+        mo_op after[] = {{.kind = MO_OP_ADAPT}, {.kind = MO_OP_HEADS}};
+        for (int k = 0; k < 2; k++) {
+            draw(&before[k]);
+            draw(&after[k]);
+        }
+        const mo_op_heads *h = &after[1].heads;
+        const int compute = ONE_OF(75, 80, 86, 90, 120), sms = ONE_OF(20, 80, 132);
+        mo_cuda_launch launch;
+        mo_cuda_lowered with_product;
+        mo_cuda_raised with_heads;
+        before[1].adapt.rows = after[0].adapt.rows = 1;
+        before[1].adapt.in = before[0].product.in.x;
+        before[1].adapt.cols = before[0].product.in.cols;
+        after[0].adapt.y = h->q;
+        after[0].adapt.n = h->heads * h->k_len * (h->gated ? 2 : 1);
+        if (mo_cuda_launch_lowered(before, 2, compute, sms, &with_product, &launch)) {
+            check_launch(&before[1], &launch);
+            lowered++;
+        }
+        if (mo_cuda_launch_raised(after, 2, compute, sms, &with_heads, &launch)) {
+            check_launch(&after[0], &launch);
+            raised++;
+        }
+    }
+    assert_true(lowered > 0 && raised > 0);
+}
+
 static void every_name(void **state)
 {
     (void)state;
@@ -511,6 +545,7 @@ static void every_name(void **state)
         assert_true(can > DRAWS / 2);
     }
     draw_routers();
+    draw_adapted();
     for (int i = 0; i < kernel_count; i++) {
         if (!kernels[i].named) {
             fail_msg("no launch ever names kernel %s", kernels[i].name);
