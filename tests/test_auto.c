@@ -130,6 +130,35 @@ static void one_that_cannot_be_opened_is_left_out(void **state)
     }
 }
 
+/* One that fails while the model is sent to it is left out, and the other has all layers. */
+static void one_that_fails_at_the_start_is_left_out(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"lost:20", "alloc:3"};
+    char good[96], bad[96], text[64];
+    const int64_t size = whole_bytes() * 3 / 4; /* too small to have all experts alone */
+    for (int i = 0; i < 4; i++) {
+        const int broken = i % 2;
+        snprintf(text, sizeof text, "rate=900G,link=1G,fault=%s", faults[i / 2]);
+        sized(good, sizeof good, size, "rate=900G,link=1G");
+        sized(bad, sizeof bad, size, text);
+        machine(good, good);
+        assert_int_equal(plan_with("auto").card_count, 2);
+        machine(broken ? good : bad, broken ? bad : good);
+        mo_device_info info;
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        warnings = 0;
+        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(warning, "left out"));
+        assert_non_null(model->gpu);
+        mo_device_describe(model->device, &info);
+        assert_int_equal(info.index, !broken);
+        mo_model_close(model);
+    }
+}
+
 static void with_none_the_cpu_computes(void **state)
 {
     (void)state;
@@ -254,6 +283,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_slow_one_is_left_out, no_machine),
         cmocka_unit_test_teardown(a_slow_one_that_helps_is_used, no_machine),
         cmocka_unit_test_teardown(one_that_cannot_be_opened_is_left_out, no_machine),
+        cmocka_unit_test_teardown(one_that_fails_at_the_start_is_left_out, no_machine),
         cmocka_unit_test_teardown(with_none_the_cpu_computes, no_machine),
         cmocka_unit_test_teardown(bf16_is_lost_where_it_lacks_alone, no_machine),
         cmocka_unit_test_teardown(one_named_twice_is_not_halved_when_alone, no_machine),

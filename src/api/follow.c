@@ -32,7 +32,7 @@ static mo_status say_hello(const follow *f, mo_error *err)
     mo_model_options o = f->options;
     mo_status able = mo_cluster_check_options(&o, &why);
     if (able == MO_OK) {
-        able = mo_model_find_means(&o, &means, &why);
+        able = mo_model_find_means(&o, 0, &means, &why);
     }
     if (able == MO_OK) {
         mo_cluster_share_ram(f->cluster, &means);

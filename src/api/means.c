@@ -151,6 +151,22 @@ static mo_status check_ceilings(const mo_means_ask *ask, int count, mo_error *er
     return MO_OK;
 }
 
+/* Devices that have failed before. */
+static void leave_out(const mo_means_ask *ask, mo_means *m, int *count)
+{
+    int left = 0;
+    for (int i = 0; i < *count; i++) {
+        mo_device_info info;
+        mo_device_describe(m->devices[i], &info);
+        if (info.index < 32 && (ask->without >> info.index & 1)) {
+            mo_device_close(m->devices[i]);
+        } else {
+            m->devices[left++] = m->devices[i];
+        }
+    }
+    *count = left;
+}
+
 static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err)
 {
     mo_device_info info;
@@ -158,6 +174,9 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
     /* Who asked for a ceiling of its memory is told in the error. */
     const bool told = ask->to_open && ceiling_of(ask, 0) == 0;
     mo_status status = mo_devices_choose(ask->device, told, m->devices, &count, m->why, sizeof m->why, err);
+    if (status == MO_OK && ask->without && m->any_device) {
+        leave_out(ask, m, &count);
+    }
     m->device = count > 0 ? m->devices[0] : NULL;
     m->card_count = count;
     if (status == MO_OK) {

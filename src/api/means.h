@@ -20,8 +20,9 @@ typedef struct mo_means_ask {
     mo_postfetch_mode postfetch;
     mo_precision precision;
     const mo_hot_cache_options *hot_cache;
-    bool to_open; /* not just a plan: what the user should hear about the environment is logged */
-    bool mapped;  /* RAM has no ceiling: the system decides what of the file stays */
+    bool to_open;     /* not just a plan: what the user should hear about the environment is logged */
+    unsigned without; /* of the GPUs that nobody named, those with these numbers are left out: a bit each */
+    bool mapped;      /* RAM has no ceiling: the system decides what of the file stays */
 } mo_means_ask;
 
 typedef struct mo_means {

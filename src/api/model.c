@@ -203,7 +203,8 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
 }
 
 /* On several devices, each with its run of layers. */
-static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means *means, mo_error *err)
+static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means *means, int *failing,
+                           mo_error *err)
 {
     const mo_plan_division *d = m->opened.placed.division;
     mo_plan *plan = malloc(sizeof *plan);
@@ -213,6 +214,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means 
         take_run(m, means, &d->run[i], plan, &hot, options);
         status = i == 0 ? mo_gpu_open(m->checkpoint, options, &m->gpu, err)
                         : mo_gpu_join(m->gpu, m->checkpoint, options, err);
+        *failing = d->run[i].card;
     }
     if (status == MO_OK) {
         mo_gpu_divide_batches(m->gpu, d->piece);
@@ -236,7 +238,22 @@ static void name_devices(mo_model *m, const mo_means *means)
     }
 }
 
-/* A device that fails is an error when it was asked for by name; otherwise the CPU runs the model. */
+/* One of several devices that nobody named has failed while it was opened: the model is opened once more without it. */
+static bool leave_out(mo_model *m, const mo_model_options *o, const mo_means *means, int card,
+                      const mo_error *why)
+{
+    mo_device_info info;
+    mo_device_describe(means->devices[card], &info);
+    if (o->cluster || m->range.count || info.index >= 32) {
+        return false;
+    }
+    mo_log(MO_LOG_WARN, "device", "%s; it is left out", why->detail);
+    m->without |= 1U << info.index;
+    m->again = true;
+    return true;
+}
+
+/* A device that fails is an error when it was asked for by name; otherwise others or the CPU run the model. */
 static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
                           const mo_means *means, mo_error *err)
 {
@@ -251,12 +268,17 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     mo_gpu_options options = gpu_options(m, o, kernels, means);
     mo_error failed = {0};
     mo_status status = MO_OK;
+    int failing = -1;
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
     }
     if (status == MO_OK) {
-        status = m->opened.placed.division ? open_runs(m, &options, means, &failed)
+        status = m->opened.placed.division ? open_runs(m, &options, means, &failing, &failed)
                                            : mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
+    }
+    if (status != MO_OK && status != MO_ECANCELLED && means->any_device && failing >= 0 &&
+        leave_out(m, o, means, failing, &failed)) {
+        return mo_fail(err, status, "%s", failed.detail);
     }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {
         warn_no_device(failed.detail, means->hot.file);
@@ -334,7 +356,7 @@ static mo_status open_text(mo_model *m, const char *given, mo_error *err)
     return status;
 }
 
-mo_status mo_model_find_means(const mo_model_options *o, mo_means *means, mo_error *err)
+mo_status mo_model_find_means(const mo_model_options *o, unsigned without, mo_means *means, mo_error *err)
 {
     return mo_means_find(&(mo_means_ask){.ram_bytes = o->ram_bytes,
                                          .vram_bytes = o->vram_bytes,
@@ -345,6 +367,7 @@ mo_status mo_model_find_means(const mo_model_options *o, mo_means *means, mo_err
                                          .precision = o->prompt_precision,
                                          .hot_cache = &o->learning.hot_cache,
                                          .to_open = true,
+                                         .without = without,
                                          .mapped = o->map},
                          means, err);
 }
@@ -372,7 +395,7 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
                               mo_error *err)
 {
     mo_means means = {0};
-    mo_status status = mo_model_find_means(o, &means, err);
+    mo_status status = mo_model_find_means(o, m->without, &means, err);
     if (status == MO_OK) {
         const int cores = mo_machine_cores_usable(""), fewer = mo_rates_threads(&means.rates, cores);
         status = mo_pool_create(o->threads ? o->threads : fewer < cores ? fewer : 0, &m->pool, err);
@@ -414,6 +437,46 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
     return status;
 }
 
+/* *again: it is to be opened once more, without the devices that *without names now. */
+static mo_status open_once(const char *path, mo_model_options *o, const mo_kernels *kernels,
+                           mo_layer_range range, mo_expert_range experts, unsigned *without, bool *again,
+                           mo_model **out, mo_error *err)
+{
+    *again = false;
+    mo_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
+    }
+    m->range = range;
+    m->without = *without;
+    const char *profile = o->learning.profile;
+    m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
+    m->experts = experts;
+    pthread_mutex_init(&m->profile_lock, NULL);
+    sigset_t before;
+    if (o->map) {
+        mo_mapped_enter(&before);
+    }
+    mo_status status = open_weights(m, path, o, kernels, err);
+    if (o->map) {
+        mo_mapped_leave(&before);
+    }
+    if (status == MO_OK && !range.count) {
+        status = open_text(m, o->chat_template, err);
+    }
+    if (status == MO_OK && m->cluster) {
+        status = mo_cluster_join(m->cluster, m->engine, &m->leader, &m->asker, err);
+    }
+    if (status != MO_OK) {
+        *again = m->again;
+        *without = m->without;
+        mo_model_close(m);
+        return status;
+    }
+    *out = m;
+    return MO_OK;
+}
+
 static mo_status open_model(const char *path, const mo_model_options *options, mo_layer_range range,
                             mo_expert_range experts, mo_model **out, mo_error *err)
 {
@@ -434,35 +497,12 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
     if (status != MO_OK) {
         return status;
     }
-    mo_model *m = calloc(1, sizeof *m);
-    if (!m) {
-        return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
-    }
-    m->range = range;
-    const char *profile = o.learning.profile;
-    m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
-    m->experts = experts;
-    pthread_mutex_init(&m->profile_lock, NULL);
-    sigset_t before;
-    if (o.map) {
-        mo_mapped_enter(&before);
-    }
-    status = open_weights(m, path, &o, kernels, err);
-    if (o.map) {
-        mo_mapped_leave(&before);
-    }
-    if (status == MO_OK && !range.count) {
-        status = open_text(m, o.chat_template, err);
-    }
-    if (status == MO_OK && m->cluster) {
-        status = mo_cluster_join(m->cluster, m->engine, &m->leader, &m->asker, err);
-    }
-    if (status != MO_OK) {
-        mo_model_close(m);
-        return status;
-    }
-    *out = m;
-    return MO_OK;
+    unsigned without = 0;
+    bool again;
+    do {
+        status = open_once(path, &o, kernels, range, experts, &without, &again, out, err);
+    } while (again);
+    return status;
 }
 
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)

@@ -23,6 +23,9 @@ struct mo_model {
     char disk_method[96]; /* written when the model is opened */
     mo_device *device;    /* NULL: none; the first of several */
     mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
+    unsigned
+        without; /* GPUs that nobody named and that failed while they were opened, a bit for the number of each */
+    bool again;                    /* it is to be opened again without them */
     mo_gpu *gpu;                   /* the model on it; the engine stops using it when the device is lost */
     char device_name[256];         /* of several, all names */
     double probed_link_bytes_s;    /* to the device; 0: nobody has measured */
@@ -63,8 +66,9 @@ void mo_model_close_templates(mo_model *model);
 /* Opens a part of a model, without what is about text, for a rank that follows (follow.c). */
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
                              mo_expert_range experts, mo_model **out, mo_error *err);
-/* What there is to plan with, by these options. */
-mo_status mo_model_find_means(const mo_model_options *options, mo_means *out, mo_error *err);
+/* What there is to plan with, by these options; of GPUs that nobody named without those whose bit is set. */
+mo_status mo_model_find_means(const mo_model_options *options, unsigned without, mo_means *out,
+                              mo_error *err);
 
 /* Opens the adapters that the options name (adapter.c), when the engine is there. */
 mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err);
