@@ -162,6 +162,36 @@ static void a_card_too_small_is_left_out(void **state)
     }
 }
 
+/* Experts lie where their layer is computed. Were each free to lie in any card's memory, and reached from everywhere at no cost, the cards would
+ * be one with all of their memory: what that could gain is a bound of what routing experts to other cards can. */
+static void experts_on_other_cards_would_gain_little(void **state)
+{
+    (void)state;
+    const mo_plan_model m = listed();
+    static const struct {
+        int64_t first, second; /* GiB */
+        double first_s, second_s, first_link, second_link;
+    } pairs[] = {{24, 8, 900e9, 900e9, 25e9, 25e9},  {8, 24, 900e9, 900e9, 25e9, 25e9},
+                 {24, 8, 1000e9, 450e9, 25e9, 12e9}, {12, 12, 360e9, 360e9, 12e9, 12e9},
+                 {24, 24, 936e9, 936e9, 25e9, 25e9}, {32, 16, 1790e9, 760e9, 50e9, 25e9},
+                 {16, 6, 670e9, 360e9, 25e9, 12e9},  {24, 12, 1000e9, 360e9, 25e9, 6e9}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const mo_plan_card cards[] = {card(pairs[i].first * GIB, pairs[i].first_s, pairs[i].first_link),
+                                      card(pairs[i].second * GIB, pairs[i].second_s, pairs[i].second_link)};
+        mo_plan_card sum = mo_plan_cards_sum(&m, cards, 2);
+        sum.rates.link_bytes_s = fmax(pairs[i].first_link, pairs[i].second_link);
+        mo_plan_division d = {0};
+        const mo_plan p = divided(&m, cards, 2, true, &d);
+        const double bound = alone(&m, &sum);
+        print_message("%lld and %lld GiB: %.1f tokens/s, experts anywhere at most %.1f (%.1f %% more); hits "
+                      "%.1f and %.1f %%\n",
+                      (long long)pairs[i].first, (long long)pairs[i].second, p.tokens_per_second, bound,
+                      100 * (bound / p.tokens_per_second - 1), 100 * d.run[0].plan.hit_rate,
+                      100 * d.run[1].plan.hit_rate);
+        assert_true(bound < 1.05 * p.tokens_per_second);
+    }
+}
+
 /* Prompts go through the cards in pieces, and are faster for it, where cards compute at the same time. */
 static void prompts_go_in_pieces(void **state)
 {
@@ -243,6 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_card_too_small_is_left_out),
         cmocka_unit_test(cores_that_do_not_fit_are_refused),
         cmocka_unit_test(prompts_go_in_pieces),
+        cmocka_unit_test(experts_on_other_cards_would_gain_little),
         cmocka_unit_test(prompts_that_wait_for_the_link_stay_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
