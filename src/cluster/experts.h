@@ -34,6 +34,11 @@ typedef struct mo_experts_answer {
     int64_t rows;
 } mo_experts_answer;
 
+/* As in cluster/wire.h. */
+_Static_assert(sizeof(mo_experts_head) == 40, "the layout of a message");
+_Static_assert(sizeof(mo_experts_pick) == 8, "the layout of a message");
+_Static_assert(sizeof(mo_experts_answer) == 16, "the layout of a message");
+
 /* A token's activations in a body; of a body. */
 size_t mo_experts_token_bytes(int64_t width, bool codes);
 size_t mo_experts_body_bytes(const mo_experts_head *head, int64_t width);

@@ -26,6 +26,7 @@ typedef struct beat {
     int32_t ended, failed;
     char why[WHY_BYTES];
 } beat;
+_Static_assert(sizeof(beat) == 40 + WHY_BYTES, "the layout of a message");
 
 /* Another rank, as the beats show it. */
 typedef struct other {
@@ -387,6 +388,20 @@ static void describe(mo_link *l, beat *b)
     }
 }
 
+/* The last beat says that this rank leaves: it does not stay behind the one before, for which a while is waited. */
+static void end_beats(mo_link *l)
+{
+    enum { WHILE_NS = 200000000, LOOK_NS = 1000000 };
+    const int64_t until = mo_clock_ns() + WHILE_NS;
+    for (int r = 0; r < l->beats->ranks; r++) {
+        mo_net_message *out = &l->others[r].out;
+        while (out->state == MO_NET_UNDER_WAY && !mo_transport_ended(l->beats, out) &&
+               mo_clock_ns() < until) {
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+        }
+    }
+}
+
 static void send_beats(mo_link *l)
 {
     beat now;
@@ -543,6 +558,9 @@ static void *watch(void *ctx)
         }
         if (tell || mo_clock_ns() - beaten_ns >= beat_ns) {
             beaten_ns = mo_clock_ns();
+            if (stop) {
+                end_beats(l);
+            }
             send_beats(l);
         }
         for (int r = 0; r < l->beats->ranks && !stop; r++) {

@@ -90,4 +90,12 @@ typedef struct mo_wire_share {
     int64_t context, batch, positions, kept_bytes;
 } mo_wire_share;
 
+/* Ranks may be of different architectures: no compiler puts anything between these fields. */
+_Static_assert(sizeof(mo_wire_head) == 64, "the layout of a message");
+_Static_assert(sizeof(mo_wire_order) == 32, "the layout of a message");
+_Static_assert(sizeof(mo_wire_slice) == 40, "the layout of a message");
+_Static_assert(sizeof(mo_wire_result) == 32 + MO_WIRE_TEXT, "the layout of a message");
+_Static_assert(sizeof(mo_wire_hello) == 192 + MO_WIRE_TEXT, "the layout of a message");
+_Static_assert(sizeof(mo_wire_share) == 56, "the layout of a message");
+
 #endif
