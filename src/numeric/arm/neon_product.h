@@ -1,5 +1,6 @@
 /* Product: chooses the kernel by type, layout and batch. Included once per instruction set, which names the
  * function with MO_NEON_PRODUCT; everything else is static. */
+#include "numeric/arm/neon_few.h"
 #include "numeric/arm/neon_float.h"
 #include "numeric/arm/neon_matrix.h"
 #include "numeric/arm/neon_spans.h"
@@ -65,6 +66,25 @@ static void multiply_float(const mo_neon_job *job, int64_t begin, int64_t end)
     }
 }
 
+/* Three or four tokens in a format that has a way for them. False: it has none. */
+static bool multiply_few(const mo_neon_job *job, mo_layout layout, int64_t begin, int64_t end)
+{
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    if (layout == MO_GROUPED && job->count <= MO_TILE_TOKENS && (end - begin) % MO_GROUP == 0 &&
+        job->w->cols <= (int64_t)MO_BATCH_QUADS * MO_STRETCH * 32) {
+        switch (job->w->type) {
+        case MO_Q4_K: mo_few_rows(MO_Q4_K, job, begin, end); return true;
+        case MO_Q5_K: mo_few_rows(MO_Q5_K, job, begin, end); return true;
+        case MO_Q6_K: mo_few_rows(MO_Q6_K, job, begin, end); return true;
+        default: break;
+        }
+    }
+#else
+    (void)job, (void)layout, (void)begin, (void)end;
+#endif
+    return false;
+}
+
 /* Rows of one layout. */
 static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begin, int64_t end)
 {
@@ -74,7 +94,7 @@ static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begi
     }
     if (job->count < MO_MATRIX_TOKENS || job->w->cols == 0) {
         route->vector[layout](job, begin, end);
-    } else {
+    } else if (!multiply_few(job, layout, begin, end)) {
         mo_matrix_rows(mo_shape_of(job->w->type), route->unpack[layout], route->run, job, begin, end);
     }
 }
