@@ -3,6 +3,7 @@
  * refused with a reason; sessions, snapshots and memory know which adapters there are. */
 #include "api/model.h"
 #include "check.h"
+#include "device/sim/sim.h"
 #include "folder.h"
 #include "lora_file.h"
 #include "moraine_tools.h"
@@ -357,6 +358,35 @@ static void single_tokens_on_a_device_with_adapters_that_come_and_go(void **stat
     }
 }
 
+/* The CPU computes what it had, with the adapter. */
+static void a_device_that_is_lost_with_an_adapter_on_its_way_costs_speed(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float want[1024], got[1024];
+    for (int devices = 0; devices < 3; devices++) {
+        mo_model_options options = settings();
+        options.device = devices == 0 ? "none" : devices == 1 ? "sim" : "sim,sim";
+        options.adapter_bytes = 4 << 20;
+        mo_model *model = open_model(o, &options);
+        if (devices) {
+            mo_sim_arm(devices == 1 ? model->device : model->others[0], MO_SIM_LOST, 0);
+        }
+        mo_adapter *a = open_adapter(model, adapter_of(o, SECOND));
+        assert_true((atomic_load(&model->engine->accelerator) != NULL) == (devices == 2));
+        assert_int_equal(atomic_load(&model->engine->losses), devices == 2); /* of two the other goes on */
+        mo_session *s = open_session(model, &(mo_adapter_use){a, 1.0f}, 1);
+        feed(s, o->tokens, 12, 0);
+        memcpy(devices ? got : want, mo_session_logits(s), sizeof(float) * (size_t)o->vocab);
+        if (devices) {
+            same_bits(o, got, want, "with a device that was lost");
+        }
+        mo_session_close(s);
+        mo_adapter_close(a);
+        mo_model_close(model);
+    }
+}
+
 /* ---- Sessions ---------------------------------------------------------------------------------- */
 
 static void scale_0_is_no_adapter_and_changing_begins_anew(void **state)
@@ -642,6 +672,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(same_bits_wherever_weights_are),
         cmocka_unit_test(same_bits_on_a_device),
         cmocka_unit_test(a_device_serves_sessions_with_and_without_adapters),
+        cmocka_unit_test(a_device_that_is_lost_with_an_adapter_on_its_way_costs_speed),
         cmocka_unit_test(scale_0_is_no_adapter_and_changing_begins_anew),
         cmocka_unit_test(snapshots_belong_to_their_adapters),
         cmocka_unit_test(identity_knows_adapters_scales_and_order),
