@@ -130,21 +130,23 @@ static void one_that_cannot_be_opened_is_left_out(void **state)
     }
 }
 
-/* One that fails while the model is sent to it is left out, and the other has all layers. */
+/* One that fails while the model is sent to it is left out, and the other has all layers: of two that share them, and of two of
+ * which the faster is used alone. */
 static void one_that_fails_at_the_start_is_left_out(void **state)
 {
     (void)state;
-    static const char *const faults[] = {"lost:20", "alloc:3"};
+    static const char *const faults[] = {"lost:20", "alloc:3", "copy:9"};
     char good[96], bad[96], text[64];
-    const int64_t size = whole_bytes() * 3 / 4; /* too small to have all experts alone */
-    for (int i = 0; i < 4; i++) {
+    const int64_t half = whole_bytes() * 3 / 4; /* too small to have all experts alone */
+    for (int i = 0; i < 12; i++) {
         const int broken = i % 2;
-        snprintf(text, sizeof text, "rate=900G,link=1G,fault=%s", faults[i / 2]);
-        sized(good, sizeof good, size, "rate=900G,link=1G");
+        const bool alone = i >= 6;
+        const int64_t size = alone ? (int64_t)1 << 30 : half;
+        snprintf(text, sizeof text, "rate=900G,link=%s,fault=%s", alone ? "20G" : "1G", faults[i / 2 % 3]);
+        sized(good, sizeof good, size, alone ? "rate=800G,link=1G" : "rate=900G,link=1G");
         sized(bad, sizeof bad, size, text);
-        machine(good, good);
-        assert_int_equal(plan_with("auto").card_count, 2);
         machine(broken ? good : bad, broken ? bad : good);
+        assert_int_equal(plan_with("auto").card_count, alone ? 0 : 2);
         mo_device_info info;
         mo_log_set(keep_warning, NULL, MO_LOG_WARN);
         warnings = 0;
@@ -155,6 +157,26 @@ static void one_that_fails_at_the_start_is_left_out(void **state)
         assert_non_null(model->gpu);
         mo_device_describe(model->device, &info);
         assert_int_equal(info.index, !broken);
+        mo_model_close(model);
+    }
+}
+
+/* RAM that cannot be pinned is lacking with every card: none of them is left out for it, and one line says so. */
+static void what_is_not_its_fault_leaves_none_out(void **state)
+{
+    (void)state;
+    char bad[96];
+    const int64_t size[] = {whole_bytes() * 3 / 4, (int64_t)1 << 30};
+    for (int alone = 0; alone < 2; alone++) {
+        sized(bad, sizeof bad, size[alone], "rate=900G,link=1G,fault=pin:0:100000");
+        machine(bad, bad);
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        warnings = 0;
+        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(warning, "the CPU computes everything"));
+        assert_null(model->gpu);
         mo_model_close(model);
     }
 }
@@ -284,6 +306,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(a_slow_one_that_helps_is_used, no_machine),
         cmocka_unit_test_teardown(one_that_cannot_be_opened_is_left_out, no_machine),
         cmocka_unit_test_teardown(one_that_fails_at_the_start_is_left_out, no_machine),
+        cmocka_unit_test_teardown(what_is_not_its_fault_leaves_none_out, no_machine),
         cmocka_unit_test_teardown(with_none_the_cpu_computes, no_machine),
         cmocka_unit_test_teardown(bf16_is_lost_where_it_lacks_alone, no_machine),
         cmocka_unit_test_teardown(one_named_twice_is_not_halved_when_alone, no_machine),

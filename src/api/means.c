@@ -178,7 +178,7 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
         leave_out(ask, m, &count);
     }
     m->device = count > 0 ? m->devices[0] : NULL;
-    m->card_count = count;
+    m->found = m->card_count = count;
     if (status == MO_OK) {
         status = check_ceilings(ask, count, err);
     }

@@ -33,6 +33,7 @@ typedef struct mo_means {
     mo_postfetch postfetch;
     mo_precision_rule precision; /* as it was asked for; where no device can: exact */
     mo_device *device; /* this machine's, the caller's to close; NULL: none, or described in a file */
+    int found;         /* how many devices there were, before one of them was chosen to be used alone */
     /* Several devices: `device` is the first of them, and limits and rates count them together. The caller's to close, too. */
     int card_count; /* 0: there are not several */
     mo_device *devices[MO_DEVICES];

@@ -238,13 +238,15 @@ static void name_devices(mo_model *m, const mo_means *means)
     }
 }
 
-/* One of several devices that nobody named has failed while it was opened: the model is opened once more without it. */
+/* One of several devices that nobody named has failed while it was opened: the model is opened once more without it. A file that
+ * cannot be read, or too little RAM, is not the device's fault, and would be the same with the next. */
 static bool leave_out(mo_model *m, const mo_model_options *o, const mo_means *means, int card,
-                      const mo_error *why)
+                      mo_status status, const mo_error *why)
 {
     mo_device_info info;
     mo_device_describe(means->devices[card], &info);
-    if (o->cluster || m->range.count || info.index >= 32) {
+    const bool its_fault = status == MO_EDEVICE || status == mo_device_refusal(means->devices[card]);
+    if (!its_fault || o->cluster || m->range.count || info.index >= 32) {
         return false;
     }
     mo_log(MO_LOG_WARN, "device", "%s; it is left out", why->detail);
@@ -268,7 +270,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     mo_gpu_options options = gpu_options(m, o, kernels, means);
     mo_error failed = {0};
     mo_status status = MO_OK;
-    int failing = -1;
+    int failing = means->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
     }
@@ -277,7 +279,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
                                            : mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
     }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device && failing >= 0 &&
-        leave_out(m, o, means, failing, &failed)) {
+        leave_out(m, o, means, failing, status, &failed)) {
         return mo_fail(err, status, "%s", failed.detail);
     }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {

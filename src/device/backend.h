@@ -3,6 +3,7 @@
 #ifndef MO_DEVICE_BACKEND_H
 #define MO_DEVICE_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -56,6 +57,7 @@ typedef struct mo_watcher {
 /* Every implementation's structs begin with these. */
 struct mo_device {
     const mo_backend *backend;
+    atomic_int refused; /* mo_device_refusal(); device.c's, 0 at first */
 };
 struct mo_dstream {
     mo_device *device;

@@ -21,11 +21,25 @@ void mo_device_close(mo_device *device)
 
 /* ---- Memory ----------------------------------------------------------------------------------- */
 
+static mo_status note_refusal(mo_device *device, mo_status status)
+{
+    if (status != MO_OK) {
+        atomic_store(&device->refused, (int)status);
+    }
+    return status;
+}
+
+mo_status mo_device_refusal(mo_device *device)
+{
+    assert(device);
+    return (mo_status)atomic_load(&device->refused);
+}
+
 mo_status mo_device_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error *err)
 {
     assert(device && out && bytes > 0);
     *out = 0;
-    return device->backend->alloc(device, bytes, out, err);
+    return note_refusal(device, device->backend->alloc(device, bytes, out, err));
 }
 
 void mo_device_free(mo_device *device, mo_daddr address)
@@ -113,7 +127,8 @@ mo_status mo_copy_in(mo_dstream *stream, mo_daddr to, const void *from, size_t b
     if (bytes == 0) {
         return MO_OK;
     }
-    WATCHED(stream, NULL, stream->device->backend->copy_in(stream, to, from, bytes, err));
+    WATCHED(stream, NULL,
+            note_refusal(stream->device, stream->device->backend->copy_in(stream, to, from, bytes, err)));
 }
 
 mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes, mo_error *err)

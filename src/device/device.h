@@ -39,6 +39,8 @@ void mo_device_close(mo_device *device); /* everything made on it has been given
 /* Aligned to MO_OP_ALIGN, not cleared. MO_ENOMEM when the device has no space. */
 mo_status mo_device_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error *err);
 void mo_device_free(mo_device *device, mo_daddr address); /* 0 is allowed; waits for nothing */
+/* What it failed with when it last refused memory, or a copy to it; MO_OK: it never has. Any thread. */
+mo_status mo_device_refusal(mo_device *device);
 
 /* Host memory that the device reaches, and copies fastest. MO_ENOMEM when the system refuses to pin so much. *seen is
  * its address on the device. Page-aligned. */
