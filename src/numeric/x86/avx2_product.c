@@ -2,10 +2,8 @@
 #include "numeric/x86/avx2_tile.h"
 
 #include "numeric/x86/avx2_float.h"
-#include "numeric/x86/product.h"
-
-#define SPAN_VNNI 0
 #include "numeric/x86/avx2_spans.h"
+#include "numeric/x86/product.h"
 
 MO_PRODUCT(mo_avx2_product)
 {

@@ -3,7 +3,8 @@
  * four values of all eight blocks in a vector, of eight values those of four blocks. Sums of eight rows are then turned, so
  * that a lane is a row and the fold goes on from block to block.
  *
- * Included by the products of AVX2 and of AVX-VNNI, which says so by SPAN_VNNI 1. */
+ * Included by the products of AVX2, of AVX-VNNI and of AVX-512, which says so by SPAN_DPBUSD, its name for the instruction of 256 bits, and
+ * takes IQ1 with one token alone (SPAN_EACH, SPAN_TOKENS). */
 #ifndef MO_NUMERIC_X86_AVX2_SPANS_H
 #define MO_NUMERIC_X86_AVX2_SPANS_H
 
@@ -312,7 +313,7 @@ MO_INLINE __m256i span_sum(mo_type type, const uint8_t *p, const span_row *r, co
                            int step, int count)
 {
     __m256i sum = _mm256_setzero_si256();
-#if !SPAN_VNNI
+#ifndef SPAN_DPBUSD
     __m256i pending = sum;
 #endif
     MO_UNROLL
@@ -321,8 +322,8 @@ MO_INLINE __m256i span_sum(mo_type type, const uint8_t *p, const span_row *r, co
         const __m256i q = span_turned(type, r, x, part);
         const __m256i codes =
             span_in_fours(type) ? span_fours(type, p, r, part) : span_eights(type, p, r, part);
-#if SPAN_VNNI
-        sum = _mm256_dpbusd_avx_epi32(sum, codes, q);
+#ifdef SPAN_DPBUSD
+        sum = SPAN_DPBUSD(sum, codes, q);
 #else
         const __m256i pairs = _mm256_maddubs_epi16(codes, q);
         pending = i % span_run(type) == 0 ? pairs : _mm256_add_epi16(pending, pairs);
@@ -477,7 +478,9 @@ MO_INLINE void span_rows(mo_type type, const span_job *j, int64_t first, int64_t
     _mm256_maskstore_ps(y, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(end - first)), place), acc);
 }
 
+#ifndef SPAN_EACH
 #define SPAN_EACH(X) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S)
+#endif
 #define SPAN_INSTANCE(name)                                                                                  \
     static void span_rows_##name(const span_job *j, int64_t first, int64_t end, float *y)                    \
     {                                                                                                        \
@@ -490,9 +493,12 @@ typedef void span_function(const span_job *j, int64_t first, int64_t end, float 
 static span_function *const span_functions[MO_TYPE_LIMIT] = {SPAN_EACH(SPAN_ENTRY)};
 
 /* Up to how many tokens a matrix is multiplied faster so than by panels, which are decoded once for all tokens. */
+#ifndef SPAN_TOKENS
+#define SPAN_TOKENS 2
+#endif
 static int64_t spans_tokens(const mo_weights *w)
 {
-    return span_functions[w->type] && w->cols % 256 == 0 && w->cols / 256 <= SPANS_MAX ? 2 : 0;
+    return span_functions[w->type] && w->cols % 256 == 0 && w->cols / 256 <= SPANS_MAX ? SPAN_TOKENS : 0;
 }
 
 static MO_PRODUCT(spans_product)

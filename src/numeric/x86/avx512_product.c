@@ -6,8 +6,18 @@
 #include "numeric/x86/avx512_spans.h"
 #include "numeric/x86/product.h"
 
+/* A grid of 2048 entries is too large for permutations. */
+#define SPAN_DPBUSD  _mm256_dpbusd_epi32
+#define SPAN_EACH(X) X(IQ1_S) X(IQ1_M)
+#define SPAN_TOKENS  1
+#include "numeric/x86/avx2_spans.h"
+
 MO_PRODUCT(mo_avx512_product)
 {
+    if (count <= spans_tokens(w)) {
+        spans_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        return;
+    }
     if (count <= mo_avx512_spans_tokens(w)) {
         mo_avx512_spans(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
         return;

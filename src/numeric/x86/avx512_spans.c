@@ -21,15 +21,7 @@ enum {
 /* The codes of a span as parts of four of each block: what one dot product takes. */
 typedef struct span_x {
     int8_t part[8][32];
-    int16_t group[32];  /* IQ1_M: sums of the groups of eight values */
-    int32_t half[2][8]; /* and of the halves of the blocks */
 } span_x;
-
-/* Levels of a span of two rows of IQ1: of a block groups 0 and 1, and groups 2 and 3. Looked up long before they are needed, because a
- * vector that is read behind single stores waits for all of them. */
-typedef struct span_levels {
-    _Alignas(64) uint16_t of[2][32];
-} span_levels;
 
 /* Sums and scales of sixteen rows: row 2 i is lane i, row 2 i + 1 lane 8 + i. */
 typedef struct span_buffer {
@@ -41,7 +33,6 @@ typedef struct span_buffer {
 typedef struct span_space {
     _Alignas(64) span_x x[SPANS_MAX];
     _Alignas(64) span_buffer buffer;
-    span_levels levels[SPANS_AT_ONCE];
 } span_space;
 
 _Static_assert(sizeof(span_space) <= sizeof(mo_scratch), "spans fit the scratch");
@@ -75,21 +66,6 @@ MO_INLINE bool in_thirds(mo_type type)
     return type == MO_IQ3_XXS || type == MO_IQ3_S;
 }
 
-static void lay_sums(span_x *x, const int8_t *q, const int16_t *half_sum)
-{
-    for (int g = 0; g < 32; g++) {
-        int sum = 0;
-        for (int i = 0; i < 8; i++) {
-            sum += q[8 * g + i];
-        }
-        x->group[g] = (int16_t)sum;
-    }
-    for (int b = 0; b < SPAN_BLOCKS; b++) {
-        x->half[0][b] = half_sum[2 * b];
-        x->half[1][b] = half_sum[2 * b + 1];
-    }
-}
-
 /* The activations of a token. Part 2 g + p has of group g of each block the values 4 p to 4 p + 3; where entries of a grid have four values,
  * 2 p and 2 p + 1 of both. The ternary formats have a block for a part. */
 static void lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
@@ -114,9 +90,6 @@ static void lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
         MO_UNROLL
         for (int i = 0; i < 8; i++) {
             _mm256_storeu_si256((__m256i *)x->part[i], _mm512_castsi512_si256(v[i]));
-        }
-        if (type == MO_IQ1_M) {
-            lay_sums(x, q, acts->half_sum + token * (acts->cols / 16) + 16 * s);
         }
     }
 }
@@ -231,7 +204,6 @@ typedef struct span_codes {
         [2]; /* of the first groups of blocks and of the others, where those are apart; [2]: parts of entries */
     __m512i signs;
     __m512i scale[2];
-    __mmask64 minus; /* IQ1: of blocks, or of groups */
 } span_codes;
 
 MO_INLINE mo_levels levels_of(mo_type type)
@@ -333,63 +305,6 @@ MO_INLINE void open_iq3_s(pair p, span_codes *c)
     c->scale[0] = _mm512_or_si512(_mm512_add_epi32(code, code), _mm512_set1_epi32(1));
 }
 
-/* Index g of each block: eight bits, and three that are `step` bits apart. */
-MO_INLINE __m512i iq1_index(__m512i low, __m512i high, int step, int g)
-{
-    const __m512i eight = _mm512_and_si512(_mm512_srli_epi32(low, (unsigned)(8 * g)), _mm512_set1_epi32(255));
-    const __m512i three =
-        _mm512_and_si512(_mm512_srli_epi32(high, (unsigned)(step * g)), _mm512_set1_epi32(7));
-    return _mm512_or_si512(eight, _mm512_slli_epi32(three, 8));
-}
-
-/* Four indices at a time: what there are most of are loads. */
-MO_INLINE void look_up_iq1(mo_type type, pair p, span_levels *to)
-{
-    const int step = type == MO_IQ1_S ? 3 : 4;
-    const __m512i low = pair_bytes(p, type == MO_IQ1_S ? 2 : 0);
-    const __m512i high = pair_shorts(p, type == MO_IQ1_S ? 34 : 32);
-    _Alignas(64) uint16_t index[32];
-    MO_UNROLL
-    for (int h = 0; h < 2; h++) {
-        const __m512i second = _mm512_slli_epi32(iq1_index(low, high, step, 2 * h + 1), 16);
-        _mm512_store_si512(index, _mm512_or_si512(iq1_index(low, high, step, 2 * h), second));
-        __asm__("" : "+m"(index)); /* or they would be taken out of the vector one by one */
-        MO_UNROLL
-        for (int i = 0; i < 32; i++) {
-            to->of[h][i] = mo_levels_iq1s[index[i]];
-        }
-        __asm__("" : "+m"(to->of[h])); /* nor put together in one */
-    }
-}
-
-MO_INLINE void open_iq1_levels(const span_levels *l, span_codes *c)
-{
-    c->levels[0][0] = _mm512_load_si512(l->of[0]);
-    c->levels[1][0] = _mm512_load_si512(l->of[1]);
-}
-
-MO_INLINE void open_iq1_s(pair p, const span_levels *l, span_codes *c)
-{
-    const __m512i words = pair_shorts(p, 34);
-    open_iq1_levels(l, c);
-    c->scale[0] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(words, 11), _mm512_set1_epi32(14)),
-                                  _mm512_set1_epi32(1));
-    c->minus = _mm512_test_epi32_mask(words, _mm512_set1_epi32(0x8000));
-}
-
-MO_INLINE void open_iq1_m(pair p, const span_levels *l, span_codes *c)
-{
-    /* Six bits of a block: two blocks in a word of 16. */
-    const __m512i place = _mm512_setr_epi32(0, 6, 16, 22, 32, 38, 48, 54, 0, 6, 16, 22, 32, 38, 48, 54);
-    const __m512i one = _mm512_set1_epi32(1), mask = _mm512_set1_epi32(14);
-    const __m512i nibbles = bits_at(four_places(4), pair_shorts(p, 32));
-    open_iq1_levels(l, c);
-    c->minus = _mm512_test_epi8_mask(nibbles, _mm512_set1_epi8(8));
-    const __m512i six = _mm512_multishift_epi64_epi8(place, pair_repeated(p, 48));
-    c->scale[0] = _mm512_or_si512(_mm512_and_si512(_mm512_add_epi32(six, six), mask), one);
-    c->scale[1] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(six, 2), mask), one);
-}
-
 /* Two blocks of the file, of a bit for each value. */
 MO_INLINE void open_q1_0(pair p, span_codes *c)
 {
@@ -415,11 +330,9 @@ MO_INLINE void open_q2_0(pair p, span_codes *c)
     c->levels[1][0] = every_second(rows[0], rows[1], 1);
 }
 
-MO_INLINE void open_codes(mo_type type, pair p, const span_levels *l, span_codes *c)
+MO_INLINE void open_codes(mo_type type, pair p, span_codes *c)
 {
     switch (type) {
-    case MO_IQ1_S: open_iq1_s(p, l, c); break;
-    case MO_IQ1_M: open_iq1_m(p, l, c); break;
     case MO_IQ2_XXS: open_iq2_xxs(p, c); break;
     case MO_IQ2_XS: open_iq2_xs(p, c); break;
     case MO_IQ2_S: open_iq2_s(p, c); break;
@@ -441,11 +354,10 @@ MO_INLINE uint64_t level_places(mo_type type, int i)
     uint64_t places = 0;
     for (int n = 0; n < 8; n++) {
         const int block = 32 * (n / 4), k = n % 4, g = i / 2;
-        const int at = in_thirds(type)        ? 8 * (2 * (g % 2) + k / 2) + 3 * (k % 2)
-                       : type == MO_Q1_0      ? 8 * g + 4 * (i % 2) + k
-                       : mo_span_is_iq1(type) ? 16 * (g % 2) + 8 * (i % 2) + 2 * k
-                       : type == MO_Q2_0      ? 8 * (i % 4) + 2 * k
-                                              : 8 * g + 2 * k;
+        const int at = in_thirds(type)   ? 8 * (2 * (g % 2) + k / 2) + 3 * (k % 2)
+                       : type == MO_Q1_0 ? 8 * g + 4 * (i % 2) + k
+                       : type == MO_Q2_0 ? 8 * (i % 4) + 2 * k
+                                         : 8 * g + 2 * k;
         places |= (uint64_t)(block + at) << 8 * n;
     }
     return places;
@@ -473,7 +385,7 @@ MO_INLINE __m512i values_of(mo_type type)
 
 MO_INLINE bool with_signs(mo_type type)
 {
-    return mo_format_fold(type) != MO_FOLD_PLAIN && type != MO_IQ1_S && type != MO_IQ1_M;
+    return mo_format_fold(type) != MO_FOLD_PLAIN;
 }
 
 MO_INLINE __m512i twice(const void *from)
@@ -484,8 +396,8 @@ MO_INLINE __m512i twice(const void *from)
 /* Products of part i, which no lane shares with another block. */
 MO_INLINE __m512i add_part(mo_type type, const span_codes *c, const span_x *x, int i, __m512i sum)
 {
-    const int place = type == MO_Q2_0 || mo_span_is_iq1(type) || in_thirds(type) ? i / 4 : 0;
-    const int table = type == MO_Q2_0 || mo_span_is_iq1(type) ? 0 : i % 2;
+    const int place = type == MO_Q2_0 || in_thirds(type) ? i / 4 : 0;
+    const int table = type == MO_Q2_0 ? 0 : i % 2;
     const __m512i level = bits_at(level_places(type, i), c->levels[place][table]);
     __m512i q = twice(x->part[i]);
     if (!with_signs(type)) {
@@ -497,32 +409,11 @@ MO_INLINE __m512i add_part(mo_type type, const span_codes *c, const span_x *x, i
     return _mm512_dpbusd_epi32(sum, _mm512_permutexvar_epi8(level, values_of(type)), q);
 }
 
-/* IQ1: levels are grid's values plus 1, and codes eight times these values, plus or minus 1. */
-MO_INLINE __m512i eighths(__m512i sum, __m512i all)
-{
-    return _mm512_slli_epi32(_mm512_sub_epi32(sum, all), 3);
-}
-
-MO_INLINE void finish_iq1_m(const span_codes *c, const span_x *x, __m512i sum[2])
-{
-    const __m512i group = _mm512_loadu_si512(x->group), ones = _mm512_set1_epi16(1);
-    __m512i minus[2];
-    MO_UNROLL
-    for (int r = 0; r < 2; r++) {
-        minus[r] = _mm512_madd_epi16(_mm512_maskz_mov_epi16((__mmask32)(c->minus >> 32 * r), group), ones);
-    }
-    MO_UNROLL
-    for (int h = 0; h < 2; h++) {
-        const __m512i all = twice(x->half[h]), less = every_second(minus[0], minus[1], h);
-        sum[h] = _mm512_sub_epi32(_mm512_add_epi32(eighths(sum[h], all), all), _mm512_add_epi32(less, less));
-    }
-}
-
 /* The sums of the blocks of both rows times their integer scales, which are less than 2^23. */
-MO_INLINE __m512 grid_sums(mo_type type, pair p, const span_x *x, const int32_t *sums, const span_levels *l)
+MO_INLINE __m512 grid_sums(mo_type type, pair p, const span_x *x, const int32_t *sums)
 {
     span_codes c;
-    open_codes(type, p, l, &c);
+    open_codes(type, p, &c);
     const bool halves = mo_format_fold(type) == MO_FOLD_HALVES;
     __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     MO_UNROLL
@@ -531,12 +422,6 @@ MO_INLINE __m512 grid_sums(mo_type type, pair p, const span_x *x, const int32_t 
         sum[h] = add_part(type, &c, x, i, sum[h]);
     }
     switch (type) {
-    case MO_IQ1_S: {
-        const __m512i all = twice(sums), eight = eighths(sum[0], all);
-        sum[0] = _mm512_mask_sub_epi32(_mm512_add_epi32(eight, all), (__mmask16)c.minus, eight, all);
-        break;
-    }
-    case MO_IQ1_M: finish_iq1_m(&c, x, sum); break;
     case MO_Q1_0: return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_add_epi32(sum[0], sum[0]), twice(sums)));
     case MO_Q2_0: return _mm512_cvtepi32_ps(_mm512_sub_epi32(sum[0], twice(sums)));
     default: break;
@@ -625,13 +510,10 @@ MO_INLINE __m512 ternary_sums(mo_type type, pair p, const span_x *x, const int32
 
 /* Sums of `spans` spans of a pair of rows. */
 MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *sums, int spans, int lane,
-                        span_buffer *to, span_levels *levels)
+                        span_buffer *to)
 {
     enum { AHEAD = 2048 }; /* bytes */
     const int files = 256 / mo_format_values(type), bytes = files * mo_format_bytes(type);
-    for (int s = 0; mo_span_is_iq1(type) && s < spans; s++) {
-        look_up_iq1(type, (pair){{p.row[0] + s * bytes, p.row[1] + s * bytes}}, &levels[s]);
-    }
     for (int s = 0; s < spans; s++, x++, sums += SPAN_BLOCKS) {
         MO_UNROLL
         for (int r = 0; r < 2; r++) {
@@ -646,7 +528,7 @@ MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *su
         }
         const bool ternary = type == MO_TQ1_0 || type == MO_TQ2_0;
         _mm512_store_ps(to->sum[s][lane],
-                        ternary ? ternary_sums(type, p, x, sums) : grid_sums(type, p, x, sums, &levels[s]));
+                        ternary ? ternary_sums(type, p, x, sums) : grid_sums(type, p, x, sums));
         p.row[0] += bytes;
         p.row[1] += bytes;
     }
@@ -680,7 +562,6 @@ typedef struct span_job {
     const int32_t *sums;
     const float *d;
     span_buffer *buffer;
-    span_levels *levels;
 } span_job;
 
 /* Rows first to end - 1, at most sixteen. */
@@ -696,7 +577,7 @@ MO_INLINE void sum_rows(mo_type type, const span_job *j, int64_t first, int64_t 
             const int64_t row = first + 2 * lane;
             const uint8_t *at = j->w->data + row * row_bytes + s * bytes;
             const pair p = {{at, row + 1 < end ? at + row_bytes : at}};
-            sum_pair(type, p, j->x + s, j->sums + SPAN_BLOCKS * s, count, lane, j->buffer, j->levels);
+            sum_pair(type, p, j->x + s, j->sums + SPAN_BLOCKS * s, count, lane, j->buffer);
         }
         for (int n = 0; n < count; n++) {
             acc = fold_span(type, j->buffer, n, j->d + SPAN_BLOCKS * (s + n), acc);
@@ -706,8 +587,7 @@ MO_INLINE void sum_rows(mo_type type, const span_job *j, int64_t first, int64_t 
     _mm512_mask_storeu_ps(y, stored, _mm512_permutexvar_ps(in_order, acc));
 }
 
-#define EACH(X)                                                                                              \
-    X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
+#define EACH(X) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
 #define INSTANCE(name)                                                                                       \
     static void rows_##name(const span_job *j, int64_t first, int64_t end, float *y)                         \
     {                                                                                                        \
@@ -723,8 +603,6 @@ static span_function *const functions[MO_TYPE_LIMIT] = {EACH(ENTRY)};
 static int64_t tokens_of(mo_type type)
 {
     switch (type) {
-    case MO_IQ1_S:
-    case MO_IQ1_M: return 1;
     case MO_IQ2_XS:
     case MO_IQ2_S: return 2;
     case MO_IQ2_XXS:
@@ -746,7 +624,7 @@ MO_PRODUCT(mo_avx512_spans)
     memset(&space->buffer, 0, sizeof space->buffer);
     for (int64_t t = 0; t < count; t++) {
         const int64_t token = pick ? pick[t] : t, at = token * (acts->cols / 32);
-        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer, space->levels};
+        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer};
         lay_out(w->type, acts, token, space->x);
         for (int64_t r = row_begin; r < row_end; r += 16) {
             functions[w->type](&j, r, row_end - r < 16 ? row_end : r + 16, y + t * y_stride + r);

@@ -1,4 +1,4 @@
-/* Spans: products of the formats of one to three bits with few tokens. Two rows are taken together along 256 columns: grids are looked
+/* Spans: products of the formats of one to three bits, but for IQ1 (avx2_spans.h), with few tokens. Two rows are taken together along 256 columns: grids are looked
  * up by permutations of bytes, 64 entries at once, and the activations are laid out so that a lane's sum is that of a
  * block of 32: first the eight of one row, then those of the other. Sixteen rows are then turned, so that a lane is a row and the fold
  * goes on from block to block. */

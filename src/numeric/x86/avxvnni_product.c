@@ -4,7 +4,7 @@
 #include "numeric/x86/avx2_float.h"
 #include "numeric/x86/product.h"
 
-#define SPAN_VNNI 1
+#define SPAN_DPBUSD _mm256_dpbusd_avx_epi32
 #include "numeric/x86/avx2_spans.h"
 
 MO_PRODUCT(mo_avxvnni_product)

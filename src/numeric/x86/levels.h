@@ -36,13 +36,6 @@ MO_LEVEL_TABLE mo_last_iq2s[1024] = {
 };
 #undef X
 
-/* The grid of IQ1, which is too large for permutations: entries whole. */
-#define X(c) (c),
-static const uint16_t mo_levels_iq1s[2048] = {
-#include "numeric/grids/iq1s.inc"
-};
-#undef X
-
 /* Three bits: two values in a byte. */
 #define X(c) (uint8_t)((c)&63),
 MO_LEVEL_TABLE mo_first_iq3xxs[256] = {
