@@ -896,7 +896,8 @@ static int play_peer(uint64_t to, void *to_context, uint64_t from, void *from_co
     return answer("cuMemcpyPeerAsync");
 }
 
-/* Straight where the driver allows it; within the memory of a GPU that is named twice; refusals lose nothing. */
+/* Straight where the driver allows it; within the memory of a GPU that is named twice; refusals lose nothing, nor does a loss
+ * of the other one. */
 static void copies_between_gpus(void **state)
 {
     (void)state;
@@ -930,9 +931,27 @@ static void copies_between_gpus(void **state)
     assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_OK);
     assert_int_equal(seen("cuMemcpyPeerAsync"), 1);
     fail_at("cuMemcpyPeerAsync", MO_CUDA_INVALID_VALUE);
-    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EINVAL);
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EIO);
+    fail_at("cuMemcpyPeerAsync", 700); /* of whichever of the two */
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EIO);
+    assert_says(err, "Toy 0 (cuda 0) copies nothing from Toy 1 (cuda 1): cuMemcpyPeerAsync said");
+    static const int refusals[] = {217, 704, 705, 711};
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        fail_at("cuMemcpyDtoDAsync_v2", refusals[i]);
+        assert_int_not_equal(mo_copy_across(stream, 0x10000, device[2], 0x20000, 8, &err), MO_EDEVICE);
+        assert_says(err, "Toy 0 (cuda 0) refused");
+    }
+    fail_at("cuStreamSynchronize", 700);
+    mo_dstream *other;
+    assert_int_equal(mo_dstream_create(device[1], &other, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(other, &err), MO_EDEVICE);
     fail_at(NULL, MO_CUDA_OK);
+    assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EDEVICE);
+    assert_says(err, "Toy 1 (cuda 1) is lost");
+    assert_int_equal(seen("cuMemcpyPeerAsync"), 0);
     assert_int_equal(mo_dstream_wait(stream, &err), MO_OK);
+    mo_dstream_destroy(other);
+    play.objects -= 2; /* it and the one for programs: a lost GPU's streams are left alone */
     mo_dstream_destroy(stream);
     for (int i = 0; i < 3; i++) {
         mo_device_close(device[i]);

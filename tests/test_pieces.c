@@ -8,22 +8,35 @@
 
 #include "api/model.h"
 #include "device/sim/sim.h"
+#include "folder.h"
 #include "gpu/objects.h"
+#include "lora_file.h"
 #include "sanitized.h"
 #include "warnings.h"
 
-enum { TOKENS = 260, PIECE = 70, BATCH = 256 };
+/* A batch and some tokens more. */
+enum {
+    LONG = 260,
+    TOKENS = SANITIZED_THREADS ? 100 : LONG,
+    BATCH = TOKENS - 4,
+    PIECE = SANITIZED_THREADS ? 40 : 70
+};
 
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
 static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
-enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };
+enum {
+    FAMILIES = sizeof families / sizeof *families,
+    FAMILY_STEP = SANITIZED_THREADS ? FAMILIES
+                  : SANITIZED       ? 2
+                                    : 1
+};
 
 static char two[64], three[96];
-static int32_t tokens[TOKENS];
+static int32_t tokens[LONG];
 
 static void make_tokens(const oracle *o)
 {
-    for (int i = 0; i < TOKENS; i++) {
+    for (int i = 0; i < LONG; i++) {
         tokens[i] = (int32_t)((o->tokens[i % ORACLE_TOKENS] + i / ORACLE_TOKENS * 7) % o->vocab);
     }
 }
@@ -52,15 +65,22 @@ static mo_model *open_in_pieces(const oracle *o, const setting *s)
     return model;
 }
 
-static void expect_rows(const oracle *o, mo_model *model, const float *want, uint64_t rounds)
+/* Of the first `count` tokens. */
+static void expect_first(const oracle *o, mo_model *model, const float *want, int count, uint64_t rounds)
 {
-    sink s = {.rows = calloc(1, all_bytes(o)), .vocab = o->vocab};
+    const size_t bytes = sizeof(float) * (size_t)(count * o->vocab);
+    sink s = {.rows = calloc(1, bytes), .vocab = o->vocab};
     mo_session *session = open_session(model, MO_KV_I16);
-    feed(session, tokens, TOKENS, 0, &s);
-    assert_memory_equal(s.rows, want, all_bytes(o));
+    feed(session, tokens, count, 0, &s);
+    assert_memory_equal(s.rows, want, bytes);
     assert_int_equal(head_of(model)->pieces.round, rounds);
     mo_session_close(session);
     free(s.rows);
+}
+
+static void expect_rows(const oracle *o, mo_model *model, const float *want, uint64_t rounds)
+{
+    expect_first(o, model, want, TOKENS, rounds);
 }
 
 /* ---- Bits ---- */
@@ -94,6 +114,59 @@ static void experts_cross_beside_each_other(void **state)
     expect_rows(o, model, want, 1);
     mo_model_close(model);
     free(want);
+}
+
+/* The CPU would share so small a step; what it computes with is there once, and devices' threads are several. */
+static void the_cpu_shares_no_piece(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = wanted(o);
+    mo_model *model = open_in_pieces(o, &(setting){.device = two, .batch = BATCH, .cpu_moe = true});
+    mo_gpu_divide_batches(model->gpu, GPU_SHARED / 2);
+    expect_first(o, model, want, BATCH, 1);
+    for (const mo_gpu *gpu = head_of(model); gpu; gpu = gpu->next) {
+        assert_int_equal(gpu->lanes.by_cpu, 0);
+    }
+    mo_model_close(model);
+    free(want);
+}
+
+/* Whose rows all threads of the pool bring to the devices, for several of them at once. */
+static void long_pieces(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    make_tokens(o);
+    float *want = logits_of(o->path, tokens, LONG, o->vocab, &(setting){.batch = LONG});
+    mo_model *model = open_in_pieces(o, &(setting){.device = two, .batch = LONG});
+    mo_gpu_divide_batches(model->gpu, LONG / 2);
+    expect_first(o, model, want, LONG, 1);
+    mo_model_close(model);
+    free(want);
+}
+
+/* Whether products are in bfloat16 is the whole step's, not the piece's: experts' as well as those of all tokens. */
+static void bfloat16_in_pieces(void **state)
+{
+    (void)state;
+    if (strncmp(device_name, "sim", 3) != 0 || SANITIZED_THREADS) {
+        skip(); /* a GPU has orders of its own for such sums, by the number of rows; threads do nothing else here */
+    }
+    const oracle *o = find_model("qwen3moe-nvfp4");
+    const setting whole = {.device = device_name, .batch = BATCH, .precision = MO_PRECISION_BF16};
+    setting divided = whole;
+    divided.device = two;
+    float *exact = wanted(o);
+    setenv("LLAMA_FP4_PREFILL_M", "100", 1); /* more than a piece has */
+    float *want = logits_of(o->path, tokens, TOKENS, o->vocab, &whole);
+    assert_memory_not_equal(want, exact, all_bytes(o));
+    mo_model *model = open_in_pieces(o, &divided);
+    unsetenv("LLAMA_FP4_PREFILL_M");
+    expect_rows(o, model, want, 1);
+    mo_model_close(model);
+    free(want);
+    free(exact);
 }
 
 /* Through RAM, where no device reaches another. */
@@ -151,6 +224,57 @@ static void several_sessions_share_pieces(void **state)
     }
     free(want);
     mo_model_close(model);
+}
+
+static mo_session *open_adapted(mo_model *model, mo_adapter *adapter, float scale)
+{
+    mo_error err = {.detail = ""};
+    mo_session *session = open_session(model, MO_KV_I16);
+    assert_int_equal(mo_session_adapt(session, &(mo_adapter_use){adapter, scale}, 1, &err), MO_OK);
+    return session;
+}
+
+/* Each of two sessions has it with a weight of its own, and a piece has tokens of both. */
+static void an_adapter_in_pieces(void **state)
+{
+    (void)state;
+    enum { EACH = BATCH / 2 };
+    static const float scales[2] = {1.0f, -0.5f};
+    const oracle *o = find_model("qwen3moe");
+    const char *path = in_folder("adapter.gguf");
+    mo_error err = {.detail = ""};
+    sink sinks[2][2]; /* by model: on the CPU, in pieces; by session */
+    make_tokens(o);
+    assert_true(lora_file_make(o->path, path, &(lora_recipe){.parts = lora_all, .rank = 3, .seed = 2}));
+    for (int where = 0; where < 2; where++) {
+        const setting s = {.device = two, .batch = BATCH};
+        mo_model *model = where ? open_in_pieces(o, &s) : open_model(o->path, &(setting){.batch = BATCH});
+        mo_adapter *adapter = NULL;
+        mo_feed feeds[2];
+        assert_int_equal(mo_adapter_open(model, path, &adapter, &err), MO_OK);
+        for (int i = 0; i < 2; i++) {
+            sinks[where][i] = (sink){.rows = calloc(1, all_bytes(o)), .vocab = o->vocab};
+            feeds[i] = (mo_feed){.size = sizeof(mo_feed),
+                                 .session = open_adapted(model, adapter, scales[i]),
+                                 .tokens = tokens + i,
+                                 .count = EACH,
+                                 .logits = keep_row,
+                                 .user = &sinks[where][i]};
+        }
+        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
+        assert_true(!where || head_of(model)->pieces.round > 0);
+        for (int i = 0; i < 2; i++) {
+            mo_session_close(feeds[i].session);
+        }
+        mo_adapter_close(adapter);
+        mo_model_close(model);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sinks[1][i].told, EACH);
+        assert_memory_equal(sinks[1][i].rows, sinks[0][i].rows, all_bytes(o));
+        free(sinks[0][i].rows);
+        free(sinks[1][i].rows);
+    }
 }
 
 /* ---- At the same time ---- */
@@ -241,13 +365,14 @@ static void a_device_lost_between_pieces(void **state)
     for (int i = 0; i < FAMILIES; i += 2 * FAMILY_STEP) {
         const oracle *o = find_model(families[i]);
         float *want = wanted(o);
-        for (int which = 0; which < 2; which++) {
+        for (int way = 0; way < 4; way++) { /* which of them; in the middle, or before the first piece */
+            const int which = way % 2;
             mo_model *model = open_in_pieces(o, &(setting){.device = two, .batch = BATCH});
             mo_gpu *gone = which ? head_of(model)->next : head_of(model);
             sink s = {.rows = calloc(1, all_bytes(o)), .vocab = o->vocab};
             mo_session *session = open_session(model, MO_KV_I16);
             mo_log_set(keep_warning, NULL, MO_LOG_WARN);
-            mo_sim_arm(gone->memory.device, MO_SIM_LOST, 60);
+            mo_sim_arm(gone->memory.device, MO_SIM_LOST, way < 2 ? 60 : 0);
             feed(session, tokens, TOKENS, 0, &s);
             mo_log_set(NULL, NULL, MO_LOG_WARN);
             assert_true(gone->lost);
@@ -301,8 +426,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_families_in_pieces),
         cmocka_unit_test(experts_cross_beside_each_other),
+        cmocka_unit_test(the_cpu_shares_no_piece),
+        cmocka_unit_test(long_pieces),
+        cmocka_unit_test(bfloat16_in_pieces),
         cmocka_unit_test(devices_that_do_not_reach_each_other),
         cmocka_unit_test(several_sessions_share_pieces),
+        cmocka_unit_test_setup_teardown(an_adapter_in_pieces, folder_make, folder_remove),
         cmocka_unit_test(a_device_goes_on_while_the_next_computes),
         cmocka_unit_test(a_refused_copy_goes_through_ram),
         cmocka_unit_test(a_device_lost_between_pieces),

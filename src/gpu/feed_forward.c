@@ -125,7 +125,7 @@ void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
                       &(mo_gpu_span){.groups = moe->experts,
                                      .rows = p->tokens * moe->used,
                                      .most = p->tokens,
-                                     .lossy = p->wide && mo_precision_experts(&p->wide->rule, p->tokens,
+                                     .lossy = p->wide && mo_precision_experts(&p->wide->rule, p->whole,
                                                                               moe->used, moe->experts)});
 }
 

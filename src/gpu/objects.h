@@ -90,4 +90,16 @@ static inline mo_gpu *mo_gpu_with_layer(const mo_gpu *head, int layer)
     return (mo_gpu *)gpu;
 }
 
+/* Is it a piece of a step, which the device's thread computes beside others? */
+static inline bool mo_gpu_is_piece(const mo_gpu *gpu, const mo_forward *forward)
+{
+    return gpu->piece && forward == &gpu->piece->forward;
+}
+
+/* Tokens of the whole step. */
+static inline int64_t mo_gpu_whole(const mo_gpu *gpu, const mo_forward *forward)
+{
+    return mo_gpu_is_piece(gpu, forward) ? gpu->piece->whole : forward->tokens;
+}
+
 #endif

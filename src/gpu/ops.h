@@ -16,6 +16,7 @@ typedef struct mo_gpu_ops {
     const mo_gpu_scratch *scratch;
     const mo_vram *vram;
     int64_t tokens, chunks, slices;
+    int64_t whole; /* tokens of the step that these are all or a piece of; of a batch */
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;

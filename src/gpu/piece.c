@@ -55,6 +55,7 @@ void mo_gpu_piece_cut(mo_gpu_piece *p, const mo_forward *step, int number, int c
                               .w = &p->space,
                               .slices = p->slices,
                               .tokens = end - begin};
+    p->whole = step->tokens;
     p->space = *step->w;
     p->space.x += begin * step->spec->width;
     p->space.rope += begin * p->space.rope_stride;

@@ -22,6 +22,7 @@ typedef struct mo_gpu_piece_space {
 /* A device's part of a piece that it computes now. */
 typedef struct mo_gpu_piece {
     mo_forward forward;
+    int64_t whole;      /* tokens of the step that it is a piece of */
     mo_workspace space; /* the engine's, from the piece's first token on, but for its own */
     mo_slice slices[GPU_PIECE_SLICES];
     mo_state states[GPU_PIECE_SLICES]; /* as they are when the pieces before are done */

@@ -7,9 +7,11 @@
 /* A CPU that much slower than the link would get next to nothing, and without it experts can be sent before they are chosen. */
 #define SLOW_CPU 4.0
 
+/* Pieces have the engine's workspace and its threads in common. */
 bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 {
-    return !gpu->lanes.serial && !forward->w->adapting.count && forward->tokens <= GPU_SHARED &&
+    return !gpu->lanes.serial && !mo_gpu_is_piece(gpu, forward) && !forward->w->adapting.count &&
+           forward->tokens <= GPU_SHARED &&
            gpu->lanes.cpu_rate.s_per_byte < SLOW_CPU * gpu->lanes.fetch_rate.s_per_byte;
 }
 

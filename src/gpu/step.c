@@ -140,20 +140,20 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     const bool experts = !forward->slices[0].routers_only;
     mo_op *ops = gpu->programs.batch_ops;
-    mo_gpu_ops p = {
-        .core = &gpu->core,
-        .scratch = &gpu->scratch,
-        .vram = gpu->experts.vram,
-        .tokens = forward->tokens,
-        .chunks = mo_gpu_chunks_seen(forward),
-        .slices = forward->slice_count,
-        .single_chunks = 1,
-        .kv = forward->slices[0].state->kv,
-        .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
-        .adapters = &gpu->adapters,
-        .wide = mo_precision_products(&gpu->scratch.wide.rule, forward->tokens) ? &gpu->scratch.wide : NULL,
-        .ops = ops,
-        .limit = gpu->programs.batch_ops_limit};
+    mo_gpu_ops p = {.core = &gpu->core,
+                    .scratch = &gpu->scratch,
+                    .vram = gpu->experts.vram,
+                    .tokens = forward->tokens,
+                    .whole = mo_gpu_whole(gpu, forward),
+                    .chunks = mo_gpu_chunks_seen(forward),
+                    .slices = forward->slice_count,
+                    .single_chunks = 1,
+                    .kv = forward->slices[0].state->kv,
+                    .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
+                    .adapters = &gpu->adapters,
+                    .ops = ops,
+                    .limit = gpu->programs.batch_ops_limit};
+    p.wide = mo_precision_products(&gpu->scratch.wide.rule, p.whole) ? &gpu->scratch.wide : NULL;
     mo_status status = MO_OK;
     while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
         const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
@@ -324,13 +324,17 @@ static mo_status run_piece(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 static mo_status run_pieces(mo_gpu *head, mo_forward *forward, mo_error *err)
 {
     mo_status status = MO_OK;
+    mo_gpu *unbegun = head; /* the first that has not begun */
     mo_pool_expect(forward->engine->pool, 0);
-    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
-        status = begin_part(gpu, forward, err);
-        gpu->failed = status == MO_EDEVICE;
+    for (; unbegun && status == MO_OK; unbegun = unbegun->next) {
+        status = begin_part(unbegun, forward, err);
+        unbegun->failed = status == MO_EDEVICE;
     }
     if (status == MO_OK) {
         status = mo_gpu_session_own(head, forward, err);
+    }
+    for (mo_gpu *gpu = head; gpu != unbegun && status != MO_OK; gpu = gpu->next) {
+        mo_gpu_give_up(gpu);
     }
     if (status == MO_OK) {
         mo_forward_begin(forward);

@@ -41,6 +41,7 @@ typedef struct setting {
     int64_t step, batch;
     int threads; /* 0: two; -1: one per core */
     mo_kv_type kv;
+    mo_precision precision;
     bool cpu_moe;
     mo_postfetch_mode postfetch;
     const char *perf; /* NULL: full */
@@ -54,6 +55,7 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.context = 600;
     options.batch = s->batch ? s->batch : 64;
     options.kv = s->kv;
+    options.prompt_precision = s->precision;
     options.device = s->device ? s->device : "none";
     options.vram_bytes = s->vram;
     memcpy(options.vram_each, s->vram_each, sizeof options.vram_each);

@@ -65,6 +65,8 @@ static mo_status refusal(int result)
     case 208: /* already mapped */
     case 211: /* not mapped */
     case 400: /* invalid handle */
+    case MO_CUDA_PEER_ENABLED_ALREADY:
+    case 705: /* peer access not enabled */
     case 712: /* host memory already registered */
     case 713: /* host memory not registered */ return MO_EINVAL;
     case 36:  /* needs a newer driver */
@@ -72,6 +74,7 @@ static mo_status refusal(int result)
     case MO_CUDA_INVALID_IMAGE:
     case MO_CUDA_NO_BINARY_FOR_GPU:
     case 215: /* unsupported limit */
+    case 217: /* peer access unsupported */
     case MO_CUDA_INVALID_PTX:
     case MO_CUDA_JIT_COMPILER_NOT_FOUND:
     case MO_CUDA_UNSUPPORTED_PTX_VERSION:
@@ -82,6 +85,7 @@ static mo_status refusal(int result)
     case 304: /* operating system call failed */
     case MO_CUDA_NOT_FOUND:
     case 701: /* launch out of resources */
+    case 711: /* too many peers */
     case 720: /* cooperative launch too large */
     case 800: /* not permitted */
     case 801: /* not supported */

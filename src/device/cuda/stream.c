@@ -106,6 +106,7 @@ bool mo_cuda_reaches(mo_device *device, mo_device *other)
     return result == MO_CUDA_OK || result == MO_CUDA_PEER_ENABLED_ALREADY;
 }
 
+/* Of two GPUs the driver does not say which one a failure is of: the copy through RAM that follows finds it. */
 mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
                               mo_error *err)
 {
@@ -115,13 +116,23 @@ mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other,
     if (status != MO_OK) {
         return status;
     }
+    if (atomic_load_explicit(&o->lost, memory_order_acquire)) {
+        return mo_fail(err, MO_EDEVICE, "%s", o->why);
+    }
     if (o->context == d->context) {
         return mo_cuda_check(d, d->driver->memcpy_dtod_async(to, from, bytes, handle_of(stream)),
                              "cuMemcpyDtoDAsync", err);
     }
-    return mo_cuda_check(
-        d, d->driver->memcpy_peer_async(to, d->context, from, o->context, bytes, handle_of(stream)),
-        "cuMemcpyPeerAsync", err);
+    const int result =
+        d->driver->memcpy_peer_async(to, d->context, from, o->context, bytes, handle_of(stream));
+    if (result != MO_CUDA_OK) {
+        char words[256];
+        mo_cuda_words(d->driver, result, words, sizeof words);
+        return mo_fail(err, MO_EIO,
+                       "%s (cuda %d) copies nothing from %s (cuda %d): cuMemcpyPeerAsync said %s", d->name,
+                       d->index, o->name, o->index, words);
+    }
+    return MO_OK;
 }
 
 mo_status mo_cuda_clear(mo_dstream *stream, mo_daddr to, size_t bytes, mo_error *err)
