@@ -180,14 +180,15 @@ static void test_kept_wires_are_found_by_the_names_of_machines(void **state)
     mo_error err = {0};
     mo_division_rank ranks[3] = {{.ram_bytes = 7}};
     char folder[] = "/tmp/moraine-cache-XXXXXX", path[256];
-    const char *const two[] = {"a", "b"}, *const turned[] = {"a", "c", "b"}, *const other[] = {"b", "a"},
-                      *const unknown[] = {"a", "d"}, *const twice[] = {"a", "b", "b"};
+    const char *const two[] = {"a", "b"}, *const turned[] = {"a", "host", "b"}, *const other[] = {"b", "a"},
+                      *const unknown[] = {"a", "d"}, *const twice[] = {"a", "b", "b"},
+                      *const nameless[] = {"a", ""};
     assert_non_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
     assert_false(mo_hosts_wires(ranks, two, 2)); /* nothing is kept */
     check_status(read_text("a ram=1G link=10Gbit/s latency=30us next-latency=7us next-link=2Gbit/s\n"
                            "b ram=1G link=25Gbit/s latency=40us next-latency=8us next-link=4Gbit/s\n"
-                           "c ram=1G link=1Gbit/s latency=90us next-latency=9us next-link=6Gbit/s\n",
+                           "host ram=1G link=1Gbit/s latency=90us next-latency=9us next-link=6Gbit/s\n",
                            &err),
                  &err);
     check_status(mo_hosts_path(path, sizeof path, &err), &err);
@@ -195,6 +196,7 @@ static void test_kept_wires_are_found_by_the_names_of_machines(void **state)
     assert_false(mo_hosts_wires(ranks, unknown, 2));
     assert_false(mo_hosts_wires(ranks, other, 2)); /* from another first one everything is another way */
     assert_false(mo_hosts_wires(ranks, twice, 3));
+    assert_false(mo_hosts_wires(ranks, nameless, 2));
     assert_true(ranks[1].lead.bytes_s == 0);
     assert_true(mo_hosts_wires(ranks, two, 2)); /* fewer than were measured */
     check_wire(&ranks[1].lead, 1.25e9, 40e-6);

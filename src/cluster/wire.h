@@ -7,7 +7,7 @@
 
 #include "moraine.h"
 
-enum { MO_WIRE_PROTOCOL = 4, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
+enum { MO_WIRE_PROTOCOL = 5, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
 
 /* Steps that are not waited for, of so many ranks: one in each, and one on its way to the slowest. */
 static inline int mo_wire_ahead(int ranks)
@@ -81,6 +81,7 @@ typedef struct mo_wire_hello {
     int64_t ram_bytes, vram_bytes;
     double ram_bytes_s, vram_bytes_s, disk_bytes_s;
     char detail[MO_WIRE_TEXT]; /* where status is not MO_OK */
+    char reserved[320];        /* its size never changes: a rank of another version is to be understood */
 } mo_wire_hello;
 
 /* What a rank is to have of a model. count 0: nothing, the model is not opened. */
@@ -95,7 +96,7 @@ _Static_assert(sizeof(mo_wire_head) == 64, "the layout of a message");
 _Static_assert(sizeof(mo_wire_order) == 32, "the layout of a message");
 _Static_assert(sizeof(mo_wire_slice) == 40, "the layout of a message");
 _Static_assert(sizeof(mo_wire_result) == 32 + MO_WIRE_TEXT, "the layout of a message");
-_Static_assert(sizeof(mo_wire_hello) == 192 + MO_WIRE_TEXT, "the layout of a message");
+_Static_assert(sizeof(mo_wire_hello) == 1024, "the layout of a message");
 _Static_assert(sizeof(mo_wire_share) == 56, "the layout of a message");
 
 #endif

@@ -79,7 +79,7 @@ static void take(const end *e, wire *w, mo_net_message *m)
     if (p->number != m->number) {
         fail(w, m, MO_EIO, "sent a message that was lost on its way");
     } else if (p->bytes != m->bytes) {
-        fail(w, m, MO_EFORMAT, "sent a message of another length");
+        fail(w, m, MO_EFORMAT, m->number == 0 ? MO_NET_FIRST_LENGTH : MO_NET_LENGTH);
     } else {
         if (m->bytes > 0) {
             memcpy(m->data, w->data + slot * e->loopback->options.limit, m->bytes);

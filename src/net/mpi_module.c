@@ -132,13 +132,18 @@ static void begin(mo_transport *t, mo_net_message *m)
     pthread_mutex_unlock(&one_at_a_time);
 }
 
+static void fail_length(mo_net_message *m)
+{
+    fail(m, MPI_SUCCESS, m->number == 0 ? MO_NET_FIRST_LENGTH : MO_NET_LENGTH);
+}
+
 /* A receive has ended. */
 static void unpack(mo_net_message *m, const MPI_Status *status)
 {
     int bytes = 0;
     MPI_Get_count(status, MPI_BYTE, &bytes);
     if ((size_t)bytes != m->bytes) {
-        fail(m, MPI_SUCCESS, "sent a message of another length");
+        fail_length(m);
         return;
     }
     if (bytes) {
@@ -153,7 +158,13 @@ static void look_once(talk *k, mo_net_message *m)
     int ended = 0;
     pthread_mutex_lock(&one_at_a_time);
     const int code = MPI_Test(&parcel_of(m)->request, &ended, &status);
+    int kind = MPI_SUCCESS;
     if (code != MPI_SUCCESS) {
+        MPI_Error_class(code, &kind);
+    }
+    if (kind == MPI_ERR_TRUNCATE && !m->sends) {
+        fail_length(m);
+    } else if (code != MPI_SUCCESS) {
         fail(m, code, m->sends ? "could not be sent to" : "could not be heard");
     } else if (ended) {
         if (m->sends) {

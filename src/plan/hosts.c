@@ -356,12 +356,12 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
     }
 }
 
-/* The host of that name that no rank has yet, from `from` on and around. -1: there is none. */
+/* The host of that name that no rank has yet, from `from` on and around. -1: there is none, as for one without a name. */
 static int find_host(const mo_hosts *hosts, const char *name, int from, const bool *taken)
 {
     char plain[MO_HOST_NAME];
     plain_name(name, plain);
-    for (int i = 0; i < hosts->count; i++) {
+    for (int i = 0; name[0] && i < hosts->count; i++) {
         const int at = (from + i) % hosts->count;
         if (!taken[at] && strcmp(hosts->host[at].name, plain) == 0) {
             return at;
