@@ -971,6 +971,8 @@ typedef struct mo_feed {
     const uint32_t *(*late_mask)(void *user);
     /* More of the sequence is to come: nobody asks for the logits after these tokens, and nothing waits for other ranks to compute them. */
     bool unfinished;
+    /* A try: profiles learn nothing from it, and steps of such feeds alone are not counted. */
+    bool uncounted;
 } mo_feed;
 
 /* Brings the session to the sequence. On failure (also MO_ECANCELLED) it keeps what it can and feeds the rest

@@ -886,6 +886,10 @@ def a_device_is_rehearsed_before_anybody_asks():
         answer = s.post("/completion", generation(8, stream=False, temperature=0))
         assert answer["content"] == told and answer["timings"]["cache_n"] == 0, answer
         assert s.get("/v1/moraine/status")["models"][0]["engine"]["kept_sessions"] == 0
+    with Server("--device", "sim", "--parallel", "8", "--profile", path("rehearsed.json")) as s:
+        assert "rehearsed" in s.log(), s.log()
+        s.stop()
+    assert not os.path.exists(path("rehearsed.json"))
 
 
 def experts_are_discovered_before_a_new_text():
@@ -895,6 +899,8 @@ def experts_are_discovered_before_a_new_text():
             texts.append(s.post("/completion", generation(4, stream=False, temperature=0))["content"])
             hits.append(s.get("/v1/moraine/status")["models"][0]["tiers"]["prompt"]["hits"])
     assert texts[0] == texts[1] and hits[0] < hits[1], (texts, hits)
+    with Server("--discover", "6") as s:
+        assert "warning discover" in s.log() and "the whole model is in RAM" in s.log(), s.log()
 
 
 def sessions_are_shared_by_the_same_settings_alone():

@@ -452,6 +452,26 @@ static void a_budget_of_nothing_lets_no_thought_through(void **state)
     }
 }
 
+/* What a device makes in its first steps is made, and neither counted nor learned from. */
+static void a_rehearsal_teaches_nothing(void **state)
+{
+    (void)state;
+    mo_counter_report counters;
+    mo_model_options settings = model_settings("sim", 2);
+    settings.learning.profile = in_folder("rehearsed.json");
+    mo_model *model = open_model_with(MO_TEST_MODEL, &settings);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+    _Atomic bool stopping = true;
+    assert_int_equal(srv_engine_rehearse(e, &stopping), 0);
+    stopping = false;
+    assert_int_equal(srv_engine_rehearse(e, &stopping), 3);
+    mo_model_counters(model, &counters, sizeof counters);
+    assert_int_equal(counters.steps + counters.tokens + counters.expert_picks + counters.experts_run, 0);
+    srv_engine_close(e);
+    mo_model_close(model);
+    assert_int_equal(access(in_folder("rehearsed.json"), F_OK), -1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +486,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
+        cmocka_unit_test(a_rehearsal_teaches_nothing),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -442,6 +442,49 @@ static void the_hot_cache_changes_while_answers_are_written(void **state)
     free_client(expected);
 }
 
+static uint64_t read_ahead(mo_model *model)
+{
+    mo_tier_report tiers;
+    mo_model_tiers(model, &tiers, sizeof tiers);
+    assert_string_equal(tiers.mode, "slots");
+    return tiers.guessed;
+}
+
+/* A text's experts are read ahead where that holds up nobody else. */
+static void nobody_waits_for_a_discovery(void **state)
+{
+    (void)state;
+    size_t count;
+    mo_model_options settings = model_settings("none", 2);
+    settings.context = 256;
+    settings.batch = 32;
+    settings.kept_bytes = settings.kept_device_bytes = 0;
+    settings.ram_bytes = (int64_t)27 << 20;
+    settings.no_prediction = true;
+    mo_model *model = open_model_with(MO_TEST_MODEL, &settings);
+    int32_t *prompt = text_of(model, story, &count);
+    srv_engine *e = open_engine(
+        model, (srv_engine_options){.parallel = 2, .context = 256, .cache_bytes = -1, .discover = 6});
+    client *first = new_client(), *second = new_client();
+    const uint64_t before = read_ahead(model);
+    first->pause_after = 3;
+    srv_job_options o = job_of(first, prompt, (int)count, 100);
+    submit(e, first, &o);
+    wait_events(first, 3);
+    const uint64_t alone = read_ahead(model);
+    assert_true(alone > before);
+    o = job_of(second, prompt + 4, (int)count - 4, 4);
+    submit(e, second, &o);
+    wait_last(second);
+    assert_int_equal(second->last, SRV_DONE);
+    assert_int_equal(read_ahead(model), alone);
+    srv_engine_close(e);
+    mo_free(prompt);
+    mo_model_close(model);
+    free_client(first);
+    free_client(second);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +498,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(answers_go_on_while_a_prompt_passes),
         cmocka_unit_test(work_is_done_between_steps),
         cmocka_unit_test(the_hot_cache_changes_while_answers_are_written),
+        cmocka_unit_test(nobody_waits_for_a_discovery),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -101,6 +101,7 @@ static mo_status compute(helper *h, mo_error *err)
     mo_engine *e = h->engine;
     const mo_slice slice = {.count = h->head.tokens, .prompt = h->head.prompt != 0};
     mo_forward f = {.engine = e,
+                    .tally = atomic_load(&e->tally),
                     .spec = e->spec,
                     .k = e->kernels,
                     .w = &e->space,

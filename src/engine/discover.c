@@ -37,8 +37,8 @@ static int list_chosen(const uint32_t *count, int experts, int32_t *out)
     return n;
 }
 
-/* Layer by layer, so that what is needed first comes first. */
-static int64_t fetch(mo_tiers *tiers, const choices *c)
+/* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
+static int64_t fetch(mo_tiers *tiers, const choices *c, const atomic_bool *cancel)
 {
     const mo_bricks *b = mo_store_bricks(tiers->store);
     const uint64_t before = mo_store_count(tiers->store).guessed;
@@ -46,7 +46,7 @@ static int64_t fetch(mo_tiers *tiers, const choices *c)
     int64_t bytes;
     mo_store_slots(tiers->store, &slots, &filled, &bytes);
     const int64_t share = bytes / 2 / (b->layers ? b->layers : 1);
-    for (int i = 0; i < b->layers; i++) {
+    for (int i = 0; i < b->layers && !atomic_load(cancel); i++) {
         const int n = list_chosen(c->count + (int64_t)i * c->experts, c->experts, ids);
         mo_store_settle(tiers->store);
         mo_store_guess(tiers->store, i, ids, n, share);
@@ -86,12 +86,13 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
                             .user = &c,
                             .routers_only = true,
                             .cancel = cancel};
-    const mo_status status = mo_step(engine, &slice, 1, err);
+    mo_status status = mo_step(engine, &slice, 1, err);
     mo_state_reset(state);
     if (status == MO_OK) {
         pthread_mutex_lock(&engine->lock);
-        *read = fetch(tiers, &c);
+        *read = fetch(tiers, &c, cancel);
         pthread_mutex_unlock(&engine->lock);
+        status = atomic_load(cancel) ? mo_fail(err, MO_ECANCELLED, "cancelled") : MO_OK;
     }
     free(c.count);
     return status;

@@ -202,7 +202,8 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
                       .prompt = s->prompt,
                       .routes = f->routes ? tell_routes : NULL,
                       .user = s,
-                      .touch = s->touch.picks ? &s->touch : NULL,
+                      .touch = s->touch.picks && !f->uncounted ? &s->touch : NULL,
+                      .uncounted = f->uncounted,
                       .cancel = &s->cancel,
                       .pick = f->sampler && count == rest ? &s->pick : NULL,
                       .adapters = s->adapters.count ? &s->adapters : NULL};

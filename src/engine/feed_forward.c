@@ -55,8 +55,7 @@ static void tally(const mo_forward *forward, mo_tally_layer *counts, int expert,
 
 static mo_tally_layer *tally_layer(const mo_forward *forward)
 {
-    mo_tally_layer *counts =
-        forward->engine->tally ? mo_tally_find(forward->engine->tally, forward->index) : NULL;
+    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, forward->index) : NULL;
     if (counts) {
         mo_tally_call(counts, mo_forward_phase(forward));
     }

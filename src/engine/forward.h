@@ -20,6 +20,7 @@ typedef struct mo_side_task {
 
 typedef struct mo_forward {
     mo_engine *engine;
+    mo_tally *tally; /* the engine's; NULL: this step counts for nothing */
     const mo_model_spec *spec;
     const mo_kernels *k;
     mo_workspace *w;

@@ -34,8 +34,7 @@ static void enter_layer(mo_forward *forward, int index)
 void mo_forward_tell_routes(const mo_forward *forward)
 {
     const int used = forward->layer->moe.used;
-    const mo_tally_layer *tally =
-        forward->engine->tally ? mo_tally_find(forward->engine->tally, forward->index) : NULL;
+    const mo_tally_layer *tally = forward->tally ? mo_tally_find(forward->tally, forward->index) : NULL;
     for (int64_t t = 0; forward->layer->routed && t < forward->tokens; t++) {
         const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
         for (int r = 0; tally && s->touch && r < used; r++) {

@@ -23,6 +23,7 @@ typedef struct mo_slice {
     /* Of the first slice, for all: no routed expert is computed, routers still choose. Only good for learning what
      * they would choose; nothing is counted. */
     bool routers_only;
+    bool uncounted; /* a step of such slices alone changes no statistics */
     /* NULL, or set by any thread when this session's part is not wanted any more. */
     const atomic_bool *cancel;
     mo_pick *pick; /* NULL, or who draws the token that follows: sampler, mask, and what came of it */

@@ -278,13 +278,25 @@ static bool is_large(const mo_slice *slices, int count)
     return tokens > SMALL_STEP && !slices[0].routers_only;
 }
 
+static bool is_counted(const mo_slice *slices, int count)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        any |= !slices[i].uncounted;
+    }
+    return any;
+}
+
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
     mo_error own = {0};
     err = err ? err : &own; /* what is logged, and what decides below, is read from it */
     pthread_mutex_lock(&engine->lock);
     mo_host_float_mode();
+    const bool counted = is_counted(slices, count);
+    const mo_engine_counters before = engine->counters;
     mo_forward forward = {.engine = engine,
+                          .tally = counted ? atomic_load(&engine->tally) : NULL,
                           .spec = engine->spec,
                           .k = engine->kernels,
                           .w = &engine->space,
@@ -292,7 +304,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
                           .slice_count = count};
     mo_split split = {.steps = 1};
     const int64_t began = engine->splits ? mo_clock_ns() : 0;
-    forward.split = engine->splits && is_large(slices, count) ? &split : NULL;
+    forward.split = engine->splits && counted && is_large(slices, count) ? &split : NULL;
     const mo_status status = engine->mapped ? run_mapped(&forward, err) : run(&forward, err);
     if (forward.split && status == MO_OK) {
         split.tokens = (uint64_t)forward.tokens;
@@ -313,6 +325,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
         engine->counters.steps++;
         engine->counters.tokens += (uint64_t)forward.tokens;
     }
+    engine->counters = counted ? engine->counters : before;
     if (status == MO_OK) {
         pick_all(engine->pool, slices, count, engine->spec->vocab);
     }

@@ -473,7 +473,7 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 
 static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
 {
-    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
     if (!counts) {
         return;
     }
@@ -666,7 +666,7 @@ static void count_arranged(mo_gpu *gpu, mo_forward *forward, int layer)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
     const int32_t *rows = rows_of(gpu, layer);
-    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
     uint64_t chosen = 0;
     if (counts) {
         mo_tally_call(counts, mo_forward_phase(forward));
@@ -686,7 +686,7 @@ static bool marks_touched(const mo_forward *forward)
 {
     bool any = false;
     for (int i = 0; i < forward->slice_count; i++) {
-        any |= forward->engine->tally && forward->slices[i].touch;
+        any |= forward->tally && forward->slices[i].touch;
     }
     return any;
 }
@@ -694,7 +694,7 @@ static bool marks_touched(const mo_forward *forward)
 /* Of one session the counts say which experts it has touched. */
 static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
-    const mo_tally_layer *counts = mo_tally_find(forward->engine->tally, layer);
+    const mo_tally_layer *counts = mo_tally_find(forward->tally, layer);
     for (int e = 0; counts && e < gpu->core.spec->layers[layer].moe.experts; e++) {
         if (rows_of(gpu, layer)[e] > 0) {
             mo_touch_add(forward->slices[0].touch, counts, e, (uint32_t)rows_of(gpu, layer)[e]);

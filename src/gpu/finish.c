@@ -146,7 +146,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
         if (gpu->lanes.served[i] == gpu->number) {
             continue;
         }
-        mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, i) : NULL;
+        mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, i) : NULL;
         if (counts) {
             mo_tally_call(counts, mo_forward_phase(forward));
         }
@@ -164,7 +164,7 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
     const mo_status status = mo_gpu_lanes_measure_last(&gpu->lanes, err);
     if (status == MO_OK) {
         mo_gpu_clock_end(gpu->lanes.clock, gpu->scratch.pinned.bad + 2 * gpu->core.spec->layer_count + 2,
-                         forward->engine->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,
+                         forward->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,
                          &gpu->lanes.hidden_ns);
     }
     return status;

@@ -50,6 +50,7 @@ void mo_gpu_piece_cut(mo_gpu_piece *p, const mo_forward *step, int number, int c
 {
     const int64_t begin = step->tokens * number / count, end = step->tokens * (number + 1) / count;
     p->forward = (mo_forward){.engine = step->engine,
+                              .tally = step->tally,
                               .spec = step->spec,
                               .k = step->k,
                               .w = &p->space,

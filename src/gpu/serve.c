@@ -120,7 +120,7 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
 
 static void tally(const mo_forward *forward, int layer, int count)
 {
-    mo_tally_layer *counts = forward->engine->tally ? mo_tally_find(forward->engine->tally, layer) : NULL;
+    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
     const mo_moe *moe = &forward->layer->moe;
     if (!counts) {
         return;

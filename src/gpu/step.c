@@ -213,8 +213,8 @@ static bool adapts_experts(const mo_adapting *a)
 static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     gpu->number++;
-    mo_gpu_clock_begin(gpu->lanes.clock, forward->engine->tally != NULL, mo_clock_ns());
-    mo_status status = mo_hot_update_turn(gpu->hot.update, forward->engine->tally,
+    mo_gpu_clock_begin(gpu->lanes.clock, forward->tally != NULL, mo_clock_ns());
+    mo_status status = mo_hot_update_turn(gpu->hot.update, forward->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
         status = mo_gpu_start_turn(&gpu->start, err);

@@ -166,8 +166,8 @@ typedef struct srv_engine_options {
 mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, srv_engine **out,
                           mo_error *err);
 /* A few steps, so that whatever a device makes in its first ones is there before anybody asks. For an engine that has had no job. How
- * many there were; sequences hold nothing afterwards. */
-int srv_engine_rehearse(srv_engine *engine);
+ * many there were until `stopping`; sequences hold nothing afterwards. */
+int srv_engine_rehearse(srv_engine *engine, const _Atomic bool *stopping);
 /* Cancels what is there; kept sessions stay on disk. NULL is allowed. */
 void srv_engine_close(srv_engine *engine);
 /* Accepts no more jobs, and waits until those that are there have ended, or so many seconds. True: none is left. */

@@ -1,6 +1,8 @@
 /* Loader: see loader.h. */
 #include "server/loader.h"
 
+#include <string.h>
+
 #include "server/counters.h"
 #include "server/log.h"
 
@@ -20,12 +22,28 @@ static void rehearse(const srv_model *model)
     mo_model_device(model->mo, &device, sizeof device);
     if (device.name && !device.lost) {
         const int64_t begin = srv_list_now();
-        const int steps = srv_engine_rehearse(model->engine);
+        const int steps = srv_engine_rehearse(model->engine, &model->all->stopping);
         srv_log(MO_LOG_INFO, "rehearsed",
                 (srv_field[]){SRV_TEXT_FIELD("model", model->id),
                               SRV_TEXT_FIELD("device", device.name),
                               SRV_INT_FIELD("steps", steps),
                               SRV_REAL_FIELD("seconds", (double)(srv_list_now() - begin) * 1e-9),
+                              {0}});
+    }
+}
+
+/* Options that change nothing with this model are not passed over in silence. */
+static void drop_useless(const srv_model *model, srv_engine_options *e)
+{
+    mo_tier_report tiers;
+    mo_device_report device;
+    mo_model_tiers(model->mo, &tiers, sizeof tiers);
+    mo_model_device(model->mo, &device, sizeof device);
+    if (e->discover > 0 && !device.name && strcmp(tiers.mode, "resident") == 0) {
+        e->discover = 0;
+        srv_log(MO_LOG_WARN, "discover",
+                (srv_field[]){SRV_TEXT_FIELD("model", model->id),
+                              SRV_TEXT_FIELD("message", "it changes nothing: the whole model is in RAM"),
                               {0}});
     }
 }
@@ -68,6 +86,7 @@ static mo_status open_model(srv_model *model, srv_window *window, mo_error *err)
     e.context = w.context;
     e.kv = o.kv;
     e.lossy = o.skip_missing;
+    drop_useless(model, &e);
     status = srv_engine_open(model->mo, &e, &model->engine, err);
     if (status != MO_OK) {
         mo_model_close(model->mo);

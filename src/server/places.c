@@ -1,6 +1,7 @@
 /* Places: which task begins next, in which sequences, and how much of its prompt is there already. */
 #include <string.h>
 
+#include "server/log.h"
 #include "server/scheduler.h"
 
 /* The number of tokens that are equal at the beginning. */
@@ -169,14 +170,37 @@ static mo_status adapt(const srv_sequence *s, const srv_task *task, mo_error *er
     return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
 }
 
-/* Of a text of which nothing is there: its experts are read before it is fed. What fails costs only that. */
-static void discover(const srv_engine *e, const srv_sequence *s, const srv_task *task)
+/* Does anybody else have a place? */
+static bool has_company(const srv_engine *e, const srv_task *task)
 {
+    bool any = false;
+    for (int i = 0; i < e->parallel; i++) {
+        any |= e->sequences[i].task && e->sequences[i].task != task;
+    }
+    return any;
+}
+
+/* Of a text of which nothing is there: its experts are read before it is fed, where nobody else waits for that. What fails costs only
+ * that. */
+static void discover(srv_engine *e, srv_sequence *s, const srv_task *task)
+{
+    mo_error err;
     const int64_t count = e->options.discover < task->prompt ? e->options.discover : task->prompt;
     int64_t experts;
-    if (count > 0 && !s->dirty && mo_session_length(s->session) == 0) {
-        mo_session_discover(s->session, task->tokens, count, &experts, NULL);
+    if (count < 1 || s->dirty || mo_session_length(s->session) > 0 || has_company(e, task)) {
+        return;
     }
+    pthread_mutex_lock(&e->lock); /* who cancels the task from now on ends the discovery */
+    s->stepping = !atomic_load(&task->cancelled);
+    pthread_mutex_unlock(&e->lock);
+    if (s->stepping &&
+        mo_session_discover(s->session, task->tokens, count, &experts, &err) == MO_EUNSUPPORTED) {
+        e->options.discover = 0;
+        srv_say(MO_LOG_WARN, "discover", "it changes nothing: %s", err.detail);
+    }
+    pthread_mutex_lock(&e->lock);
+    s->stepping = false;
+    pthread_mutex_unlock(&e->lock);
 }
 
 static void begin_task(srv_engine *e, srv_task *task)
@@ -192,7 +216,6 @@ static void begin_task(srv_engine *e, srv_task *task)
     }
     mo_status status = adapt(s, task, &err);
     begin_from(e, s, from.slot >= 0 && from.slot != first ? &(source){.slot = -1, .busy = -1} : &from);
-    discover(e, s, task);
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
@@ -226,6 +249,7 @@ static void begin_task(srv_engine *e, srv_task *task)
     srv_messages_add(
         e, &(srv_message){
                .saying = SRV_SAY_STARTED, .task = task, .at = now, .cached = task->cached, .done = most});
+    discover(e, s, task);
 }
 
 bool srv_places_give(srv_engine *e)

@@ -1,6 +1,6 @@
 /* Rehearsal: the first steps of a device load kernels and prepare programs, which takes longer than the steps themselves. They are taken
  * before the first request: a short prompt, and tokens of several sequences at once. It is always the same token, which chooses few
- * experts: little is moved for it. */
+ * experts: little is moved for it, and nothing is learned from it. */
 #include "server/scheduler.h"
 
 enum {
@@ -10,6 +10,7 @@ enum {
 
 typedef struct rehearsal {
     srv_engine *engine;
+    const _Atomic bool *stopping;
     int64_t length[TOGETHER]; /* of the sequences */
     int steps;
 } rehearsal;
@@ -23,8 +24,11 @@ static bool feed(rehearsal *r, int count, int64_t tokens)
         for (int64_t t = 0; t < tokens; t++) {
             s->tokens[r->length[i]++] = 0;
         }
-        e->feeds[i] = (mo_feed){
-            .size = sizeof(mo_feed), .session = s->session, .tokens = s->tokens, .count = r->length[i]};
+        e->feeds[i] = (mo_feed){.size = sizeof(mo_feed),
+                                .session = s->session,
+                                .tokens = s->tokens,
+                                .count = r->length[i],
+                                .uncounted = true};
     }
     const bool good = mo_session_feed_all(e->feeds, count, NULL) == MO_OK;
     r->steps += good;
@@ -35,8 +39,8 @@ static void run(void *user)
 {
     rehearsal *r = user;
     srv_engine *e = r->engine;
-    bool good = e->context > 2 * PROMPT && feed(r, 1, PROMPT);
-    for (int count = 1; good && count <= e->parallel && count <= TOGETHER; count *= 2) {
+    bool good = !*r->stopping && e->context > 2 * PROMPT && feed(r, 1, PROMPT);
+    for (int count = 1; good && !*r->stopping && count <= e->parallel && count <= TOGETHER; count *= 2) {
         good = feed(r, count, 1);
     }
     for (int i = 0; i < e->parallel && i < TOGETHER; i++) {
@@ -44,9 +48,9 @@ static void run(void *user)
     }
 }
 
-int srv_engine_rehearse(srv_engine *e)
+int srv_engine_rehearse(srv_engine *e, const _Atomic bool *stopping)
 {
-    rehearsal r = {.engine = e};
+    rehearsal r = {.engine = e, .stopping = stopping};
     srv_engine_between_steps(e, run, &r);
     return r.steps;
 }
