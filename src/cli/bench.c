@@ -40,6 +40,7 @@ typedef struct speeds {
     uint64_t picks, runs;
     mo_tier_report tiers; /* of the rounds */
     mo_device_report device;
+    cli_device_lanes generating;
     cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
     double decode_seconds; /* of all rounds */
     mo_split_report split; /* of the prompts */
@@ -104,9 +105,9 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
 }
 
 /* After `depth` positions, whose time does not count: `count` tokens in one feed, or one by one. Tokens per second; 0 after a
- * failure. */
+ * failure. What the device's lanes did meanwhile is added to `lanes`. */
 static double measure(mo_session *session, const int32_t *tokens, int64_t depth, int64_t count,
-                      bool one_by_one, mo_model *split)
+                      bool one_by_one, mo_model *split, cli_device_lanes *lanes)
 {
     mo_error err;
     const int32_t other = tokens[0] ? 0 : 1; /* forgets what the session held */
@@ -118,23 +119,30 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     if (split) {
         mo_model_split(split, true, NULL, 0);
     }
+    if (lanes) {
+        cli_device_lanes_begin(lanes);
+    }
     const double start = now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
         status = cli_feed(
             &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = depth + n},
             &err);
     }
+    const double seconds = now() - start;
+    if (lanes) {
+        cli_device_lanes_end(lanes);
+    }
     if (status != MO_OK && !cli_interrupted()) {
         cli_say_error("bench", &err);
     }
-    return status == MO_OK && !cli_interrupted() ? (double)count / (now() - start) : 0.0;
+    return status == MO_OK && !cli_interrupted() ? (double)count / seconds : 0.0;
 }
 
 /* A prompt whose time is split. */
 static double measure_split(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
 {
     mo_split_report split = {0};
-    const double rate = measure(session, tokens, s->depth, s->prefill, false, model);
+    const double rate = measure(session, tokens, s->depth, s->prefill, false, model, NULL);
     mo_model_split(model, false, &split, sizeof split);
     cli_split_add(&s->split, &split);
     return rate;
@@ -157,13 +165,15 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
         cli_say_error("bench", &err);
         return false;
     }
+    s->generating = (cli_device_lanes){.model = model};
     mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
         if (s->prefill) { /* the CPU's own clocks cost nothing */
-            prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL)
+            prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL, NULL)
                                      : measure_split(model, session, tokens, s);
         }
-        decode[r] = s->decode ? measure(session, tokens, s->depth, s->decode, true, NULL) : 0.0;
+        decode[r] =
+            s->decode ? measure(session, tokens, s->depth, s->decode, true, NULL, &s->generating) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
         cli_learning_done("bench", model);
         if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
@@ -260,7 +270,8 @@ static void print_table(const speeds *s)
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
     }
     cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
-    cli_device_print(&s->device, &s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
+    cli_device_print(&s->device, &s->tiers, &s->generating, (uint64_t)(s->rounds * s->decode),
+                     s->decode_seconds);
     cli_lanes_print(&s->lanes);
     cli_traffic_print(&s->traffic);
 }

@@ -28,6 +28,21 @@ void cli_device_subtract(mo_device_report *r, const mo_device_report *before)
     r->exchange_failed -= before->exchange_failed;
 }
 
+void cli_device_lanes_begin(cli_device_lanes *l)
+{
+    mo_model_device(l->model, &l->before, sizeof l->before);
+}
+
+void cli_device_lanes_end(cli_device_lanes *l)
+{
+    mo_device_report now;
+    mo_model_device(l->model, &now, sizeof now);
+    l->wait_ns += now.wait_ns - l->before.wait_ns;
+    l->cpu_ns += now.cpu_ns - l->before.cpu_ns;
+    l->fetch_ns += now.fetch_ns - l->before.fetch_ns;
+    l->hidden_ns += now.hidden_ns - l->before.hidden_ns;
+}
+
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
@@ -65,7 +80,8 @@ static void print_sum(const mo_device_report *r, const mo_tier_report *tiers)
     }
 }
 
-void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers, uint64_t tokens, double seconds)
+void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
+                      const cli_device_lanes *generating, uint64_t tokens, double seconds)
 {
     char a[32], b[32], c[32], d[32];
     if (!r->name) {
@@ -91,8 +107,9 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers, ui
         printf("  a token        %.2f ms: waiting for the device's choice %.2f, the CPU's experts %.2f, "
                "copies %.2f "
                "(%.0f %% hidden)\n",
-               seconds * 1e3 / (double)tokens, (double)r->wait_ns * ms, (double)r->cpu_ns * ms,
-               (double)r->fetch_ns * ms, percent(r->hidden_ns, r->fetch_ns));
+               seconds * 1e3 / (double)tokens, (double)generating->wait_ns * ms,
+               (double)generating->cpu_ns * ms, (double)generating->fetch_ns * ms,
+               percent(generating->hidden_ns, generating->fetch_ns));
         printf("  rates          CPU %.1f GB/s, link %.1f GB/s\n", r->cpu_bytes_s * 1e-9,
                r->link_bytes_s * 1e-9);
     }

@@ -8,9 +8,18 @@
 /* What happened between two reports. */
 void cli_device_subtract(mo_device_report *r, const mo_device_report *before);
 
+/* Time of the device's lanes while tokens were generated, and of nothing else: prompts have other shares. Zeros but for the model. */
+typedef struct cli_device_lanes {
+    mo_model *model;
+    mo_device_report before;
+    uint64_t wait_ns, cpu_ns, fetch_ns, hidden_ns;
+} cli_device_lanes;
+void cli_device_lanes_begin(cli_device_lanes *l);
+void cli_device_lanes_end(cli_device_lanes *l); /* adds what was since the beginning */
+
 /* seconds of generation of so many tokens, for the figures per token. Prints nothing without a device. */
-void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers, uint64_t tokens,
-                      double seconds);
+void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
+                      const cli_device_lanes *generating, uint64_t tokens, double seconds);
 
 /* null without a device. */
 json_t *cli_device_json(const mo_device_report *r);

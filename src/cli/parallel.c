@@ -150,12 +150,15 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
             return false;
         }
         const double answers = now();
+        p->generating.model = m->model;
+        cli_device_lanes_begin(&p->generating);
         cli_allowance_begin(&p->allowance, m->model);
         if (!generate(m, tokens)) {
             return false;
         }
         const double end = now();
         cli_allowance_end(&p->allowance, m->model);
+        cli_device_lanes_end(&p->generating);
         prompt[r] = (double)(p->sequences * p->prompt) / (answers - begin);
         together[r] = p->generated ? (double)(p->sequences * p->generated) / (end - answers) : 0.0;
         first[r] = quantile(m->first, p->sequences, 0.5);
@@ -259,7 +262,7 @@ void cli_parallel_print(mo_model *model, const cli_parallel *p)
     printf("between tokens   %9.2f ms at the median, %.2f ms at 99 %%\n", 1e3 * p->step_p50_s,
            1e3 * p->step_p99_s);
     cli_tiers_print(&tiers, generated, p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
-    cli_device_print(&device, &tiers, generated,
+    cli_device_print(&device, &tiers, &p->generating, generated,
                      p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
     cli_allowance_print(&p->allowance, p->sequences, p->together_tps);
 }

@@ -5,6 +5,7 @@
 #include <moraine.h>
 
 #include "allowance.h"
+#include "device.h"
 
 enum { CLI_PARALLEL_MAX = 256 };
 
@@ -20,7 +21,8 @@ typedef struct cli_parallel {
     double prompt_tps;                  /* tokens of all prompts */
     double first_s, first_last_s;  /* until a sequence has its first token: the median one, and the last */
     double step_p50_s, step_p99_s; /* between two tokens, over all rounds */
-    cli_allowance allowance;       /* what the wires allow for the experts that were not in VRAM */
+    cli_device_lanes generating;
+    cli_allowance allowance; /* what the wires allow for the experts that were not in VRAM */
 } cli_parallel;
 
 /* tokens: sequences times (prompt + generated), a sequence's together. False after saying what went wrong, or when the
