@@ -17,49 +17,23 @@
 #include "text/split.h"
 #include "text/stream.h"
 #include "toyvocab.h"
+#include "vocabulary.h"
 
 #define DATA MO_TEST_DATA "/text/"
 
 /* ---- Helpers ---- */
 
-/* The vocabulary of g under the name of another pre-tokenizer. */
-static mo_gguf *named_otherwise(mo_gguf *g, const char *pre)
-{
-    mo_gguf_writer *w = mo_gguf_writer_create(0);
-    mo_error err;
-    mo_gguf *out;
-    for (int64_t i = 0; i < mo_gguf_entry_count(g); i++) {
-        const mo_gguf_entry *entry = mo_gguf_entry_at(g, i);
-        if (entry == mo_gguf_find(g, "tokenizer.ggml.pre")) {
-            mo_gguf_put_string(w, "tokenizer.ggml.pre", pre);
-        } else {
-            mo_gguf_put_entry(w, g, entry);
-        }
-    }
-    if (mo_gguf_writer_layout(w, &err) != MO_OK) {
-        fail_msg("%s", err.detail);
-    }
-    const mo_gguf_layout *file = mo_gguf_writer_file(w);
-    if (mo_gguf_open_memory(file->header, file->header_bytes, pre, &out, &err) != MO_OK) {
-        fail_msg("%s", err.detail);
-    }
-    mo_gguf_writer_destroy(w);
-    mo_gguf_close(g);
-    return out;
-}
-
-/* The vocabularies that were made up are one, but for gemma4's: they differ in their pre-tokenizers alone. */
 static mo_gguf *open_vocabulary(const char *name)
 {
-    const char *pre = strncmp(name, "synth-", 6) == 0 && strcmp(name, "synth-gemma4") != 0 ? name + 6 : NULL;
     char path[512];
     mo_gguf *g;
     mo_error err;
-    snprintf(path, sizeof path, DATA "%s.gguf", pre ? "synth-qwen2" : name);
-    if (mo_gguf_open(path, &g, &err) != MO_OK) {
+    snprintf(path, sizeof path, DATA "%s.gguf", name);
+    if ((strncmp(name, "synth-", 6) == 0 ? vocabulary_open(name + 6, &g, &err)
+                                         : mo_gguf_open(path, &g, &err)) != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    return pre ? named_otherwise(g, pre) : g;
+    return g;
 }
 
 static mo_tokenizer *open_file(const char *name)

@@ -19,6 +19,7 @@
 #include "server/server.h"
 #include "server/trace.h"
 #include "server/turns.h"
+#include "vocabulary.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -116,11 +117,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argv;
     for (int i = 0; i < KINDS; i++) {
         srv_model *m = &models[i];
-        char path[512];
         mo_error err;
         m->mo.checkpoint = (mo_checkpoint *)m; /* a name for it */
-        snprintf(path, sizeof path, MO_TEST_DATA "/text/synth-%s.gguf", kinds[i].vocabulary);
-        require(mo_gguf_open(path, &m->gguf, &err) == MO_OK);
+        require(vocabulary_open(kinds[i].vocabulary, &m->gguf, &err) == MO_OK);
         require(mo_tokenizer_create(m->gguf, &m->mo.tokenizer, &err) == MO_OK);
         require(mo_lexicon_open(m->mo.tokenizer, mo_tokenizer_size(m->mo.tokenizer), &m->mo.lexicon, &err) ==
                 MO_OK);

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "text/compose.h"
 #include "text/stream.h"
+#include "vocabulary.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -29,11 +30,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc;
     (void)argv;
     for (int i = 0; i < NAMES; i++) {
-        char path[512];
         mo_gguf *g;
         mo_error err;
-        snprintf(path, sizeof path, MO_TEST_DATA "/text/synth-%s.gguf", names[i]);
-        require(mo_gguf_open(path, &g, &err) == MO_OK);
+        require(vocabulary_open(names[i], &g, &err) == MO_OK);
         require(mo_tokenizer_create(g, &tokenizers[i], &err) == MO_OK);
         mo_gguf_close(g);
     }
