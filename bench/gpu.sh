@@ -113,9 +113,10 @@ done
 long() { # NAME PATH
     local name=$1 path=$2 n
     local on="$path --device $device --batch 2048"
-    for n in 512 2048 8192; do
+    for n in 512 2048; do
         row "$name: long, prompt of $n" prefill_best_tps "$on --ctx $((n + 64)) --prefill $n --decode 0"
     done
+    row "$name: long, prompt of 8192" prefill_best_tps "$path --device $device --batch 8192 --ctx 8256 --prefill 8192 --decode 0" # as plans choose
     row "$name: long, prompt of 2048 after 32768" prefill_best_tps "$on --ctx 34880 --depth 32768 --prefill 2048 --decode 0"
     for n in 8192 32768; do
         row "$name: long, decode after $n" decode_best_tps "$on --ctx $((n + 128)) --depth $n --prefill 0 --decode 64"

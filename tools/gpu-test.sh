@@ -9,12 +9,10 @@ for code in 0 75 80; do
     MO_TEST_CUDA=$code "$tests/test_device"
 done
 echo "== models"
-MO_TEST_DEVICE=cuda "$tests/test_gpu"
-MO_TEST_DEVICE=cuda "$tests/test_gpu_streaming"
-MO_TEST_DEVICE=cuda "$tests/test_gpu_batch"
-MO_TEST_DEVICE=cuda "$tests/test_gpu_logits"
-MO_TEST_DEVICE=cuda "$tests/test_cold"
-MO_TEST_DEVICE=cuda "$tests/test_hot_cache_device"
+for program in gpu gpu_streaming gpu_batch gpu_logits gpu_tiers gpu_threads cold hot_cache_device snapshot lora latent families several pieces \
+    lost_share auto; do
+    MO_TEST_DEVICE=cuda "$tests/test_$program"
+done
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with 12 GB of free space: a model of true size as well
     echo "== gpt-oss-20b"
     model=$GPU_SYNTH/gpt-oss-20b-skew0.gguf

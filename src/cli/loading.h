@@ -71,7 +71,7 @@ typedef struct cli_loading {
     {                                                                                                        \
         "prompt-precision", 0, CLI_TEXT, "exact|bf16",                                                       \
             "what a device computes large parts of a prompt in: exact, or bf16, which is LOSSY and faster; " \
-            "from LLAMA_FP4_PREFILL_M tokens on, 256 if it is not set (exact)",                              \
+            "in steps of more than LLAMA_FP4_PREFILL_M tokens, 256 if it is not set (exact)",                \
             &(l).prompt_precision, 0, 0                                                                      \
     }
 

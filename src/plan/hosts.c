@@ -373,7 +373,7 @@ static int find_host(const mo_hosts *hosts, const char *name, int from, const bo
 bool mo_hosts_match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count)
 {
     bool taken[MO_DIVISION_RANKS] = {false};
-    int at[MO_DIVISION_RANKS];
+    int at[MO_DIVISION_RANKS] = {0};
     bool known = count >= 1 && count <= hosts->count;
     for (int r = 0; known && r < count; r++) {
         at[r] = find_host(hosts, names[r], r, taken);

@@ -32,7 +32,7 @@ static inline const oracle *find_model(const char *name)
         }
     }
     fail_msg("there is no model %s", name);
-    return NULL;
+    return models; /* is not reached */
 }
 
 typedef struct setting {
