@@ -26,7 +26,7 @@
 static mo_gguf *open_vocabulary(const char *name)
 {
     char path[512];
-    mo_gguf *g;
+    mo_gguf *g = NULL;
     mo_error err;
     snprintf(path, sizeof path, DATA "%s.gguf", name);
     if ((strncmp(name, "synth-", 6) == 0 ? vocabulary_open(name + 6, &g, &err)
