@@ -130,6 +130,18 @@ static void one_that_cannot_be_opened_is_left_out(void **state)
     }
 }
 
+/* Opened with `auto`, which says one line about it with these words. */
+static mo_model *open_with_a_line(const char *words)
+{
+    mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+    warnings = 0;
+    mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(warning, words));
+    return model;
+}
+
 /* One that fails while the model is sent to it is left out, and the other has all layers: of two that share them, and of two of
  * which the faster is used alone. */
 static void one_that_fails_at_the_start_is_left_out(void **state)
@@ -148,12 +160,7 @@ static void one_that_fails_at_the_start_is_left_out(void **state)
         machine(broken ? good : bad, broken ? bad : good);
         assert_int_equal(plan_with("auto").card_count, alone ? 0 : 2);
         mo_device_info info;
-        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
-        warnings = 0;
-        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
-        mo_log_set(NULL, NULL, MO_LOG_WARN);
-        assert_int_equal(warnings, 1);
-        assert_non_null(strstr(warning, "left out"));
+        mo_model *model = open_with_a_line("left out");
         assert_non_null(model->gpu);
         mo_device_describe(model->device, &info);
         assert_int_equal(info.index, !broken);
@@ -170,12 +177,7 @@ static void what_is_not_its_fault_leaves_none_out(void **state)
     for (int alone = 0; alone < 2; alone++) {
         sized(bad, sizeof bad, size[alone], "rate=900G,link=1G,fault=pin:0:100000");
         machine(bad, bad);
-        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
-        warnings = 0;
-        mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
-        mo_log_set(NULL, NULL, MO_LOG_WARN);
-        assert_int_equal(warnings, 1);
-        assert_non_null(strstr(warning, "the CPU computes everything"));
+        mo_model *model = open_with_a_line("the CPU computes everything");
         assert_null(model->gpu);
         mo_model_close(model);
     }

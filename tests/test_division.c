@@ -32,7 +32,6 @@ static mo_division_model model(void)
                                .input_bytes = 2304,
                                .output_bytes = 8192,
                                .piece = 256,
-                               .under_way = 4,
                                .prompt = 8192};
 }
 
@@ -309,23 +308,19 @@ static void test_more_memory_is_never_slower(void **state)
     }
 }
 
-static void test_prompts_pass_as_many_ranks_at_once_as_pieces_may_be_under_way(void **state)
+static void test_prompts_pass_all_ranks_at_once(void **state)
 {
     (void)state;
-    mo_division_model m = model();
+    const mo_division_model m = model();
     mo_division_rank ranks[16];
     int first[17];
     double upto[16];
     make_ranks(ranks, 16, 64 * GB, wire(30 * US, 100));
     const double one = choose(&m, ranks, 1, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
     const double four = choose(&m, ranks, 4, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
-    const mo_division_cost few = choose(&m, ranks, 16, MO_DIVISION_LAYERS, first, upto).layers;
-    m.under_way = 0;
-    const mo_division_cost all = choose(&m, ranks, 16, MO_DIVISION_LAYERS, first, upto).layers;
+    const double all = choose(&m, ranks, 16, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
     assert_true(four < one / 3 && four > one / 4);
-    assert_true(few.prompt_seconds > one / 5);
-    assert_string_equal(few.prompt_bound, "the pieces that may be under way");
-    assert_true(all.prompt_seconds < few.prompt_seconds / 2);
+    assert_true(all < four / 2 && all > one / 16);
 }
 
 /* ---- The choice ---- */
@@ -410,7 +405,7 @@ int main(void)
         cmocka_unit_test(test_a_token_by_experts_is_the_sum_of_its_parts),
         cmocka_unit_test(test_costs_grow_with_latency_and_fall_with_the_rate),
         cmocka_unit_test(test_more_memory_is_never_slower),
-        cmocka_unit_test(test_prompts_pass_as_many_ranks_at_once_as_pieces_may_be_under_way),
+        cmocka_unit_test(test_prompts_pass_all_ranks_at_once),
         cmocka_unit_test(test_the_network_decides_between_layers_and_experts),
         cmocka_unit_test(test_experts_are_chosen_where_they_are_faster),
         cmocka_unit_test(test_what_cannot_be_divided_one_way_is_divided_the_other),

@@ -42,7 +42,6 @@ typedef struct mo_division_model {
     int64_t input_bytes;  /* of a token on its way to experts */
     int64_t output_bytes; /* of one expert for a token, on its way back */
     int64_t piece;        /* tokens of a prompt that go together; 0: all of them */
-    int under_way;        /* pieces of a prompt that ranks work at in all; 0: as many as there are ranks */
     int64_t prompt;       /* tokens of the prompt that ways are compared by; its answer has a sixteenth */
 } mo_division_model;
 

@@ -90,8 +90,8 @@ static void prompt_by_layers(const mo_division_model *m, const mo_division_rank 
             c->slowest = r;
         }
     }
-    const int window = m->under_way > 0 && m->under_way < rank_count ? m->under_way : rank_count;
-    const double period = fmax(fmax(slowest, wire), all / window);
+    const double period =
+        fmax(fmax(slowest, wire), all / rank_count); /* as many are under way as there are ranks */
     c->prompt_seconds = pieces > 0 ? all + fmax(0, pieces - 1) * period : 0;
     c->prompt_bound = pieces <= 1 || rank_count == 1      ? "the ranks in turn"
                       : period > slowest && period > wire ? "the pieces that may be under way"
