@@ -1,5 +1,6 @@
 /* Every family of which the tree has no oracle model, with a tiny model of its published shape: logits as they were recorded when the
- * family agreed with its oracle, and the same bits in other steps, from disk and on a device. */
+ * family agreed with its oracle, and the same bits in other steps, from disk and on a device. And every family there is, these and
+ * the oracle's: hot cache, Post-Fetch, discovery and traces change no bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
 #include "folder.h"
 #include "gpu_case.h"
 #include "model/load.h"
@@ -81,16 +82,21 @@ static void logits_are_the_recorded_ones(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* The lowest ceiling of RAM, under which few experts fit. */
-static int64_t least_ram(const char *path)
+/* A ceiling of RAM: the lowest, under which few experts fit, and a share of what there is up to the whole model. */
+static int64_t ram_with(const char *path, double share)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
     const mo_plan_options ask = {
         .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
     assert_int_equal(mo_plan_file(path, &ask, &plan, sizeof plan, &err), MO_OK);
-    assert_true(plan.least_bytes < plan.whole_bytes);
-    return plan.least_bytes;
+    assert_true(plan.least_bytes <= plan.whole_bytes);
+    return plan.least_bytes + (int64_t)(share * (double)(plan.whole_bytes - plan.least_bytes));
+}
+
+static int64_t least_ram(const char *path)
+{
+    return ram_with(path, 0.0);
 }
 
 /* Token by token, with few experts in RAM, and on a device that has all, some or none of the experts. */
@@ -104,19 +110,19 @@ static void bits_are_the_same_everywhere(void **state)
         const bool routed = mo_shape_named(name)->experts > 0;
         float *want = logits_of(path, text, TOKENS, VOCABULARY, &(setting){.kv = MO_KV_I16});
         expect(name, path, &(setting){.kv = MO_KV_I16, .step = 1}, want, "token by token");
-        expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim"}, want, "on a device");
-        expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim", .step = 1}, want,
+        expect(name, path, &(setting){.kv = MO_KV_I16, .device = device_name}, want, "on a device");
+        expect(name, path, &(setting){.kv = MO_KV_I16, .device = device_name, .step = 1}, want,
                "on a device, token by token");
         if (routed && !(SANITIZED && i % 2)) {
-            expect(name, path, &(setting){.kv = MO_KV_I16, .device = "sim", .cpu_moe = true, .step = 1}, want,
-                   "with the CPU's experts");
+            expect(name, path, &(setting){.kv = MO_KV_I16, .device = device_name, .cpu_moe = true, .step = 1},
+                   want, "with the CPU's experts");
         }
         if (routed && !SANITIZED) { /* other programs look for faults in tiers */
             expect(name, path, &(setting){.kv = MO_KV_I16, .ram = least_ram(path), .step = 1}, want,
                    "from disk");
             expect(name, path,
                    &(setting){.kv = MO_KV_I16,
-                              .device = "sim",
+                              .device = device_name,
                               .cpu_moe = true,
                               .postfetch = MO_POSTFETCH_EXPERT,
                               .step = 1},
@@ -125,6 +131,189 @@ static void bits_are_the_same_everywhere(void **state)
         free(want);
         unlink(path);
     }
+}
+
+/* ---- What is learned, for every family with experts ---- */
+
+typedef struct family {
+    const char *name, *path;
+    const int32_t *tokens;
+    int64_t vocab;
+} family;
+
+enum { LEARNED = TOKENS, PROMPT = 6 }; /* tokens; a prompt, then token by token */
+
+typedef struct learning {
+    const char *device;
+    const char *profile; /* fills a hot cache of 2 MiB, which is exchanged while it runs; NULL: none */
+    mo_postfetch_mode postfetch;
+    int64_t ram;   /* with discovery; 0: everything */
+    char *counted; /* what the run itself counted; NULL: not wanted */
+} learning;
+
+/* A feed has one user, for logits and for routes. */
+typedef struct ears {
+    sink *rows;
+    mo_tracer *tracer;
+} ears;
+
+static void listen(void *user, int64_t position, const float *row)
+{
+    keep_row(((ears *)user)->rows, position, row);
+}
+
+static void hear(void *user, int layer, int64_t position, const int32_t *ids, const float *weights, int used)
+{
+    mo_tracer_observe(((ears *)user)->tracer, layer, position, ids, weights, used);
+}
+
+#define CHECK(call)                                                                                          \
+    do {                                                                                                     \
+        if ((call) != MO_OK) {                                                                               \
+            fail_msg("%s: %s", f->name, err.detail);                                                         \
+        }                                                                                                    \
+    } while (0)
+
+/* The logits of the family's text, and its trace in a file. */
+static float *learn(const family *f, const learning *how, const char *trace)
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_session *session = NULL;
+    sink rows = {.rows = calloc((size_t)(LEARNED * f->vocab), sizeof(float)), .vocab = f->vocab};
+    ears both = {.rows = &rows};
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 600;
+    o.batch = 64;
+    o.device = how->device;
+    o.cpu_moe = strcmp(how->device, "none") != 0;
+    o.postfetch = how->postfetch;
+    o.ram_bytes = how->ram;
+    o.learning.profile = "off";
+    o.learning.hot_cache.file = how->profile;
+    o.learning.hot_cache.max_mib = !how->profile ? 0 : o.cpu_moe ? 2 : -1;
+    o.learning.hot_cache.auto_reserve_mib = 0;
+    o.learning.hot_cache.update_rate = how->profile ? 0.5 : 0.0;
+    CHECK(mo_model_open(f->path, &o, &model, &err));
+    CHECK(mo_session_open(model, NULL, &session, &err));
+    CHECK(mo_tracer_open(model, &both.tracer, &err));
+    if (how->ram) {
+        int64_t read = 0;
+        CHECK(mo_session_discover(session, f->tokens, LEARNED, &read, &err));
+        assert_int_equal(mo_session_length(session), 0);
+    }
+    for (int64_t n = PROMPT; n <= LEARNED; n++) {
+        const mo_feed feed = {.size = sizeof(mo_feed),
+                              .session = session,
+                              .tokens = f->tokens,
+                              .count = n,
+                              .logits = listen,
+                              .routes = hear,
+                              .user = &both};
+        CHECK(mo_tracer_step(both.tracer, n == PROMPT ? PROMPT : 1, 0,
+                             n == PROMPT ? MO_TRACE_PROMPT : MO_TRACE_GENERATION, &err));
+        CHECK(mo_session_feed(&feed, &err));
+        if (n % 4 == 0) {
+            CHECK(mo_model_request_done(model, &err));
+        }
+    }
+    if (how->counted) {
+        char *json = NULL;
+        CHECK(mo_model_profile(model, &json, &err));
+        FILE *out = fopen(how->counted, "w");
+        assert_true(out && fputs(json, out) >= 0 && fclose(out) == 0);
+        mo_free(json);
+    }
+    if (how->profile && strcmp(how->device, "none") != 0) {
+        mo_device_report report;
+        mo_model_device(model, &report, sizeof report);
+        if (!(report.slots > 0 && report.filled > 0 && (report.hits > 0 || report.asked == 0))) {
+            fail_msg("%s: %d slots, %d filled, %d of %d picks hot", f->name, (int)report.slots,
+                     (int)report.filled, (int)report.hits, (int)report.asked);
+        }
+    }
+    CHECK(mo_tracer_save(both.tracer, trace, &err));
+    mo_tracer_close(both.tracer);
+    mo_session_close(session);
+    mo_model_close(model);
+    return rows.rows;
+}
+
+static bool same_files(const char *a, const char *b)
+{
+    char bytes[2][1 << 16];
+    size_t length[2];
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(i ? b : a, "rb");
+        assert_non_null(f);
+        length[i] = fread(bytes[i], 1, sizeof bytes[i], f);
+        fclose(f);
+    }
+    assert_true(length[0] > 0 && length[0] < sizeof bytes[0]);
+    return length[0] == length[1] && memcmp(bytes[0], bytes[1], length[0]) == 0;
+}
+
+static void learns_without_a_trace_in_the_bits(const family *f)
+{
+    char plain[256], other[256], profile[256];
+    snprintf(plain, sizeof plain, "%s/plain.trace", folder);
+    snprintf(other, sizeof other, "%s/other.trace", folder);
+    snprintf(profile, sizeof profile, "%s/profile.json", folder);
+    float *want = learn(f, &(learning){.device = "none", .counted = profile}, plain);
+    const int64_t least = least_ram(f->path), most = ram_with(f->path, 0.9) + (2 << 20);
+    const struct {
+        const char *what;
+        learning how;
+    } ways[] = {
+        {"discovered from disk", {.device = "none", .ram = least}},
+        {"with a hot cache in RAM", {.device = "none", .ram = most, .profile = profile}},
+        {"with a hot cache on the device",
+         {.device = device_name, .profile = profile, .postfetch = MO_POSTFETCH_DOWN}},
+        {"with a hot cache, RAM and disk",
+         {.device = device_name, .profile = profile, .postfetch = MO_POSTFETCH_EXPERT, .ram = most}},
+    };
+    for (size_t i = SANITIZED ? 3 : 0; i < sizeof ways / sizeof *ways; i++) {
+        if (ways[i].how.ram && ram_with(f->path, 1.0) == least) {
+            continue; /* it has one layer with experts, which must be there */
+        }
+        float *got = learn(f, &ways[i].how, other);
+        if (memcmp(got, want, sizeof(float) * (size_t)(LEARNED * f->vocab)) != 0) {
+            fail_msg("%s: other bits %s", f->name, ways[i].what);
+        }
+        if (!same_files(plain, other)) {
+            fail_msg("%s: another trace %s", f->name, ways[i].what);
+        }
+        free(got);
+    }
+    unlink(plain);
+    unlink(other);
+    unlink(profile);
+    free(want);
+}
+
+static void what_is_learned_changes_no_bit(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (int i = 0; i < FAMILIES; i++) {
+        if (mo_shape_named(families[i].shape)->experts > 0) {
+            char path[256];
+            make(families[i].shape, path);
+            learns_without_a_trace_in_the_bits(&(family){families[i].shape, path, text, VOCABULARY});
+            unlink(path);
+            count++;
+        }
+    }
+    for (int i = 0; i < model_count; i++) {
+        if (models[i].topk) {
+            learns_without_a_trace_in_the_bits(
+                &(family){models[i].name, models[i].path, models[i].tokens, models[i].vocab});
+            count++;
+        }
+    }
+    print_message("%d models\n", count);
+    assert_true(count >= 26);
 }
 
 /* Files with factors for short and for long texts: which of them count is decided by the context of a session. */
@@ -188,9 +377,11 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_recorded_ones),
         cmocka_unit_test(bits_are_the_same_everywhere),
+        cmocka_unit_test(what_is_learned_changes_no_bit),
         cmocka_unit_test(long_contexts_have_factors_of_their_own),
         cmocka_unit_test(factors_for_long_contexts_may_be_alone),
     };
+    read_models();
     for (int t = 0; t < TOKENS; t++) {
         text[t] = (7 + 31 * t) % VOCABULARY;
     }

@@ -189,6 +189,7 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
                     int64_t batch, int64_t context, int threads, int ropes)
 {
     const mo_extent e = mo_extent_of(spec);
+    const int64_t products = max64(e.experts, MO_APART_TOKENS * e.used);
     w->scratch = cut(c, threads, sizeof *w->scratch);
     w->state_of = cut(c, batch, sizeof(void *));
     w->position = cut(c, batch, sizeof *w->position);
@@ -220,8 +221,8 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     cut_jobs(c, &w->mixer_dt, 1, kernels, w->scratch);
     cut_jobs(c, &w->mixer_out, 1, kernels, w->scratch);
     cut_jobs(c, &w->router, 1, kernels, w->scratch);
-    cut_jobs(c, &w->ffn_in, 2 * e.experts + 3, kernels, w->scratch);
-    cut_jobs(c, &w->ffn_out, e.experts + 1, kernels, w->scratch);
+    cut_jobs(c, &w->ffn_in, 2 * products + 3, kernels, w->scratch);
+    cut_jobs(c, &w->ffn_out, products + 1, kernels, w->scratch);
     cut_jobs(c, &w->guess, 1, kernels, w->scratch);
     cut_jobs(c, &w->output, 1, kernels, w->scratch);
 }

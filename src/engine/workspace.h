@@ -12,6 +12,8 @@
 enum { MO_QUERY_TILE = 8, MO_CHUNKED_TOKENS = 8 };
 /* Heads of latent attention, which all have the same keys, that are one piece of work. */
 enum { MO_LATENT_HEADS = 32 };
+/* The most tokens of a step whose picks are products of their own where one expert has several of them (gpu/cpu_lane.c). */
+enum { MO_APART_TOKENS = 8 };
 /* Tokens of several sessions whose logits one pass over the output matrix makes, and rows of the matrix in a piece of it. */
 enum { MO_LOGITS_TOKENS = 64, MO_LOGITS_ROWS = 128 };
 

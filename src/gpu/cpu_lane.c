@@ -2,6 +2,9 @@
 #include "base/clock.h"
 #include "gpu/lanes.h"
 
+_Static_assert((int)MO_APART_TOKENS == (int)GPU_SMALL,
+               "every pick of a small step may be a product of its own");
+
 static void add_part(mo_forward *forward, const mo_need *n, bool apart, bool down)
 {
     void (*const add)(mo_forward *, int, int64_t, int64_t) = down ? mo_forward_add_down : mo_forward_add_in;
