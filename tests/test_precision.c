@@ -1,5 +1,6 @@
 /* Keys and values by default: no further from exact floats than F16 was. Prompts in bfloat16: no further from F32 than the exact path
- * is, only where it is asked for and steps are long, told where it does nothing, and never mixed with what is exact. */
+ * is, only where it is asked for and steps are long, told where it does nothing, and never mixed with what is exact. The device is a simulated
+ * one, or that of MO_TEST_DEVICE. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +13,9 @@
 #include "program.h"
 #include "sanitized.h"
 
-#define SIM  " --device sim --profile off"
-#define BF16 SIM " --prompt-precision bf16"
+#define CARD  "${MO_TEST_DEVICE:-sim}" /* the shell looks it up */
+#define EXACT " --device " CARD " --profile off"
+#define BF16  EXACT " --prompt-precision bf16"
 
 enum { BYTES = SANITIZED ? 500 : 2400 }; /* of text */
 
@@ -26,6 +28,7 @@ static int prepare(void **state)
     }
     fclose(f);
     write_file("tale", text, sizeof text);
+    write_file("line", text, 160);
     unsetenv("MORAINE_SIM");
     return setenv("LLAMA_FP4_PREFILL_M", "64", 1);
 }
@@ -61,7 +64,7 @@ static void is_as_near_to_f32_as_exact(void **state)
         assert_int_equal(run(command), 0);
         assert_int_equal(run("quantize model floats --force --experts f32 --rest f32"), 0);
         assert_int_equal(run("eval floats tale --kv f32 --device none --profile off --save-logits real"), 0);
-        const double exact = kl_of("model tale --kv f32" SIM), bf16 = kl_of("model tale --kv f32" BF16);
+        const double exact = kl_of("model tale --kv f32" EXACT), bf16 = kl_of("model tale --kv f32" BF16);
         print_message("%s: KL of exact products %.3e, in bfloat16 %.3e\n", formats[i], exact, bf16);
         assert_true(bf16 > 0.0 && bf16 <= exact);
     }
@@ -86,16 +89,17 @@ static void keys_and_values_are_nearer_to_f32_than_f16(void **state)
 static void begins_above_a_number_of_tokens(void **state)
 {
     (void)state;
-    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact" SIM), 0);
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact" EXACT), 0);
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits lossy" BF16), 0);
     assert_false(same_files("exact", "lossy"));
-    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits given --prompt-precision exact" SIM), 0);
+    assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits given --prompt-precision exact" EXACT),
+                     0);
     assert_true(same_files("exact", "given"));
     /* No step is longer than that, and somebody says so. */
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --batch 64 --save-logits short" BF16), 0);
     assert_true(same_files("exact", "short"));
     assert_non_null(strstr(errors, "at most 64 tokens (--batch), and it begins above 64"));
-    expect_failure("eval " MO_TEST_MODEL " tale --prompt-precision fp8" SIM, 2, "exact or bf16");
+    expect_failure("eval " MO_TEST_MODEL " tale --prompt-precision fp8" EXACT, 2, "exact or bf16");
     setenv("LLAMA_FP4_PREFILL_M", "many", 1);
     expect_failure("eval " MO_TEST_MODEL " tale" BF16, 2, "LLAMA_FP4_PREFILL_M=many");
     setenv("LLAMA_FP4_PREFILL_M", "64", 1);
@@ -119,7 +123,7 @@ static void the_cpu_says_once_that_it_does_without(void **state)
 static void sessions_are_of_one_precision(void **state)
 {
     (void)state;
-    static const char *const others[][2] = {{RUN BF16, RUN SIM}, {RUN SIM, RUN BF16}};
+    static const char *const others[][2] = {{RUN BF16, RUN EXACT}, {RUN EXACT, RUN BF16}};
     for (int i = 0; i < 2; i++) {
         char path[128];
         snprintf(path, sizeof path, "%s/kept", folder);
@@ -130,6 +134,25 @@ static void sessions_are_of_one_precision(void **state)
         assert_non_null(strstr(errors, i == 0 ? "computed with --prompt-precision bf16"
                                               : "computed with --prompt-precision exact"));
     }
+}
+
+/* Whatever number is asked for, steps of eight tokens are exact: then nothing is marked as anything else. */
+static void few_tokens_are_exact(void **state)
+{
+    (void)state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/kept", folder);
+    remove(path);
+    setenv("LLAMA_FP4_PREFILL_M", "0", 1);
+    assert_int_equal(run("eval " MO_TEST_MODEL " line --save-logits exact" EXACT), 0);
+    assert_int_equal(run("eval " MO_TEST_MODEL " line --batch 8 --save-logits few" BF16), 0);
+    assert_non_null(strstr(errors, "at most 8 tokens (--batch), and it begins above 8"));
+    assert_true(same_files("exact", "few"));
+    assert_int_equal(run("eval " MO_TEST_MODEL " line --batch 9 --save-logits nine" BF16), 0);
+    assert_false(same_files("exact", "nine"));
+    assert_int_equal(run(RUN " --batch 8" BF16), 0);
+    assert_int_equal(run(RUN EXACT), 0);
+    setenv("LLAMA_FP4_PREFILL_M", "64", 1);
 }
 
 static int64_t planned_work(const char *arguments)
@@ -147,9 +170,9 @@ static int64_t planned_work(const char *arguments)
 static void the_plan_counts_its_memory(void **state)
 {
     (void)state;
-    const int64_t exact = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device sim");
-    const int64_t lossy = planned_work("plan " MO_TEST_MODEL
-                                       " --batch 512 --ctx 512 --json --device sim --prompt-precision bf16");
+    const int64_t exact = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " CARD);
+    const int64_t lossy = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " CARD
+                                       " --prompt-precision bf16");
     assert_true(lossy > exact);
 }
 
@@ -161,6 +184,7 @@ int main(void)
         cmocka_unit_test(begins_above_a_number_of_tokens),
         cmocka_unit_test(the_cpu_says_once_that_it_does_without),
         cmocka_unit_test(sessions_are_of_one_precision),
+        cmocka_unit_test(few_tokens_are_exact),
         cmocka_unit_test(the_plan_counts_its_memory),
     };
     return cmocka_run_group_tests(tests, prepare, remove_folder);

@@ -10,7 +10,7 @@ for code in 0 75 80; do
 done
 echo "== models"
 for program in gpu gpu_streaming gpu_batch gpu_logits gpu_tiers gpu_threads cold hot_cache_device snapshot lora latent families several pieces \
-    lost_share auto; do
+    lost_share auto precision; do
     MO_TEST_DEVICE=cuda "$tests/test_$program"
 done
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with 12 GB of free space: a model of true size as well

@@ -1,5 +1,7 @@
 #include "gpu/wide.h"
 
+_Static_assert((int)MO_PRECISION_FEW == (int)MO_OP_SMALL, "small steps have no products in bfloat16");
+
 /* What is decoded of a layer's experts at once: enough to fill a GPU, and little beside what it has. */
 #define EXPERT_BYTES ((int64_t)256 << 20)
 

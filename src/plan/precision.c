@@ -25,7 +25,7 @@ mo_status mo_precision_find(mo_precision option, const char *text, mo_precision_
                 "%s=%.60s: a whole number of tokens from 0 to %d is needed; set it so, or unset it", variable,
                 text, (int)MOST);
         }
-        rule.more_than = number;
+        rule.more_than = number < MO_PRECISION_FEW ? MO_PRECISION_FEW : number;
         rule.given = true;
     }
     *out = rule;
