@@ -433,7 +433,7 @@ static double error_of(const problem *p, const mo_kernels *k, mo_kv_type type)
     const mo_kv_shape shape = {.type = (int)type, .heads = 1, .k_len = p->n, .v_len = p->n};
     cache c = open_cache(shape, (p->positions + MO_KV_BLOCK - 1) / MO_KV_BLOCK);
     const mo_kv_head kv = head_of(&c, 0);
-    float q[QUERIES][512], key[512], value[512], got[512];
+    float q[QUERIES][MO_KV_LONGEST], key[MO_KV_LONGEST], value[MO_KV_LONGEST], got[MO_KV_LONGEST];
     double error = 0.0, size = 0.0;
     for (int i = 0; i < QUERIES; i++) {
         make_query(p, i, q[i]);
@@ -481,6 +481,7 @@ static void errors_stay_below_those_of_a_cache_in_f16(void **state)
         {"sharp", SHARP, 4, 128, 8192, 4e-8},
         {"one key 11 above a tail", ONE_KEY, 11, 128, 8192, 4e-7},
         {"one key 13 above a tail", ONE_KEY, 13, 128, 8192, 5e-8},
+        {"one key 11 above a tail of 131072", ONE_KEY, 11, 64, 131072, 4e-7},
         {"one key 13 above a tail of 131072", ONE_KEY, 13, 64, 131072, 4e-7},
         {"a key in each 64, 11.5 above", SOME_KEYS, 11.5f, 128, 8192, 1e-8},
         {"sink 14 above with a tiny value", SINK, 14, 128, 8192, 1e-7},
@@ -491,6 +492,28 @@ static void errors_stay_below_those_of_a_cache_in_f16(void **state)
         {"equal scores, 131072 positions", EQUAL, 0, 64, 131072, 4e-8},
     };
     check_errors(problems, sizeof problems / sizeof *problems, MO_KV_I16);
+}
+
+/* The bounds are those of rows, whatever the length of a head; sums of more than 512 values are made in another way. */
+static void every_length_of_a_head_has_these_bounds(void **state)
+{
+    (void)state;
+    static const int lengths[] = {64, 128, 256, 512, 576};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int n = lengths[i];
+        const problem problems[] = {
+            {"normal", PLAIN, 0, n, 2048, 4e-8},
+            {"sharp", SHARP, 4, n, 2048, n > 256 ? 8e-8 : 4e-8},
+            {"one key 11 above a tail", ONE_KEY, 11, n, 8192, 4e-7},
+            {"sink 14 above with a tiny value", SINK, 14, n, 2048, 1e-7},
+            {"channel of keys 50 times larger", KEY_CHANNEL, 50, n, 2048, 1e-7},
+            {"channel of keys 300 times larger", KEY_CHANNEL, 300, n, 2048, 8e-7},
+            {"channel of keys and queries", BOTH_CHANNEL, 50, n, 2048, 1e-7},
+            {"equal scores", EQUAL, 0, n, 2048, 4e-8},
+        };
+        print_message("heads of %d\n", n);
+        check_errors(problems, sizeof problems / sizeof *problems, MO_KV_I16);
+    }
 }
 
 /* Codes of 8 bits have steps 257 times larger, and no rows that are harder for them than others. */
@@ -611,6 +634,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(vectors_of_a_block_have_places_of_their_own),
         cmocka_unit_test(slots_are_the_order_in_which_matrix_units_leave_scores),
         cmocka_unit_test(errors_stay_below_those_of_a_cache_in_f16),
+        cmocka_unit_test(every_length_of_a_head_has_these_bounds),
         cmocka_unit_test(errors_of_one_plane_stay_below_their_bounds),
         cmocka_unit_test(equal_values_come_back),
         cmocka_unit_test(values_below_the_least_are_zero),
