@@ -251,57 +251,6 @@ static void low_bits_are_nearer_to_exact_than_the_peer(void **state)
     }
 }
 
-/* The kernels of a set, which count what attention reads of a cache of codes. */
-static const mo_kernels *counted;
-static _Atomic int64_t bytes_read;
-
-static void count_attend(const mo_kv_head *kv, const mo_seen *spans, int64_t count, const int8_t *q,
-                         const float *g, int64_t heads, float *m, float *l, float *r, float *t, mo_scratch *s)
-{
-    for (int64_t i = 0; i < count; i++) {
-        atomic_fetch_add(&bytes_read,
-                         (spans[i].end - spans[i].begin) * (2 * kv->k_len + 2 * (int64_t)sizeof(float)));
-    }
-    counted->attend_codes(kv, spans, count, q, g, heads, m, l, r, t, s);
-}
-
-/* A token reads the row of each position, once for each part of the heads that take it together, and nothing else of a text:
- * no keys or values of single heads are made of it or kept. */
-static void a_token_reads_latent_rows_alone(void **state)
-{
-    (void)state;
-    enum { SEEN = 200 };
-    for (int i = 0; i < model_count; i++) {
-        if (strcmp(models[i].name, "deepseek2") != 0) {
-            continue;
-        }
-        int32_t tokens[SEEN];
-        for (int t = 0; t < SEEN; t++) {
-            tokens[t] = models[i].tokens[t % ORACLE_TOKENS];
-        }
-        mo_model *model = open_model(models[i].path, &(setting){.kv = MO_KV_I16});
-        mo_session *session = open_session(model, MO_KV_I16);
-        feed(session, tokens, SEEN - 1, 0, NULL);
-        counted = model->engine->kernels;
-        mo_kernels counting = *counted;
-        counting.attend_codes = count_attend;
-        model->engine->kernels = &counting;
-        atomic_store(&bytes_read, 0);
-        feed(session, tokens, SEEN, 0, NULL);
-        model->engine->kernels = counted;
-        const mo_model_spec *spec = model->engine->spec;
-        const mo_attention *a = &spec->layers[0].attention;
-        const int64_t row = 2 * (int64_t)a->k_len + 2 * (int64_t)sizeof(float);
-        const int64_t kept = spec->layer_count * SEEN * row;
-        print_message("deepseek2: %lld bytes kept of %d positions, %lld read for a token with %d heads\n",
-                      (long long)kept, SEEN, (long long)bytes_read, a->heads);
-        assert_int_equal(a->kv_heads, 1);
-        assert_true(bytes_read > 0 && bytes_read % kept == 0 && bytes_read / kept <= (a->heads + 7) / 8);
-        mo_session_close(session);
-        mo_model_close(model);
-    }
-}
-
 /* ---- Against itself --------------------------------------------------------------------------- */
 
 static void same_bits(void **state)
@@ -1220,7 +1169,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_logits),
         cmocka_unit_test(low_bits_are_nearer_to_exact_than_the_peer),
-        cmocka_unit_test(a_token_reads_latent_rows_alone),
         cmocka_unit_test(fixed_fingerprints),
         cmocka_unit_test(same_bits),
         cmocka_unit_test(together),
