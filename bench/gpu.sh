@@ -4,7 +4,8 @@
 # because such machines are often shared. Models are made in DIRECTORY (about 150 GB in all for
 # the two large ones and their skewed twins; memory if there is enough, such as /dev/shm) and kept.
 # GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
-# Then prompts of 512 to 8192 tokens, prompts and decoding after many positions, and sequences decoded together (GPU_SEQUENCES); where
+# Then prompts of 512 to 8192 tokens, exact, in bfloat16 and by the CPU alone, prompts and decoding after many positions (GPU_DEPTHS), and sequences decoded
+# together (GPU_SEQUENCES); where
 # LLAMA_BENCH names llama.cpp's llama-bench, its figures for the same file come after ours. Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
 # expects; at last, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
 # how much of the copies lay beside the CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
@@ -116,9 +117,16 @@ long() { # NAME PATH
     for n in 512 2048; do
         row "$name: long, prompt of $n" prefill_best_tps "$on --ctx $((n + 64)) --prefill $n --decode 0"
     done
-    row "$name: long, prompt of 8192" prefill_best_tps "$path --device $device --batch 8192 --ctx 8256 --prefill 8192 --decode 0" # as plans choose
-    row "$name: long, prompt of 2048 after 32768" prefill_best_tps "$on --ctx 34880 --depth 32768 --prefill 2048 --decode 0"
-    for n in 8192 32768; do
+    local wide="$path --device $device --batch 8192" # as plans choose
+    row "$name: long, prompt of 8192" prefill_best_tps "$wide --ctx 8256 --prefill 8192 --decode 0"
+    for n in 512 2048 8192; do
+        row "$name: long, prompt of $n, bf16" prefill_best_tps "$wide --ctx 8256 --prefill $n --decode 0 --prompt-precision bf16"
+    done
+    for n in 512 4096; do
+        row "$name: long, prompt of $n, the CPU alone" prefill_best_tps "$path --device none --ctx $((n + 64)) --prefill $n --decode 0"
+    done
+    for n in ${GPU_DEPTHS-8192 32768 65536 129024}; do # the last with a prompt ends at 131072, what the models were made for
+        row "$name: long, prompt of 2048 after $n" prefill_best_tps "$on --ctx $((n + 2048)) --depth $n --prefill 2048 --decode 0"
         row "$name: long, decode after $n" decode_best_tps "$on --ctx $((n + 128)) --depth $n --prefill 0 --decode 64"
     done
     for n in ${GPU_SEQUENCES-8 32 64}; do
@@ -128,7 +136,7 @@ long() { # NAME PATH
 }
 theirs() { # PATH
     local options
-    for options in "-p 512,2048,8192 -n 0" "-p 2048 -n 64 -d 32768" "-p 0 -n 64 -d 8192"; do
+    for options in "-p 512,2048,8192 -n 0" "-p 2048 -n 64 -d 32768" "-p 0 -n 64 -d 8192" "-p 2048 -n 64 -d 129024"; do
         # shellcheck disable=SC2086
         "$LLAMA_BENCH" -m "$1" -ngl 99 -fa 1 -b 2048 -ub 2048 -r 3 $options 2>"$directory/gpu.log" | grep '^|' ||
             tail -1 "$directory/gpu.log" >&2
@@ -164,6 +172,7 @@ for spec in ${GPU_DENSE-llama-3-8b:q8_0:0 llama-3-70b:q6_k:12}; do
     row "$name $format: dense, decode, all on the GPU" decode_best_tps "$decode"
     row "$name $format: dense, decode, half" decode_best_tps "$decode --vram $half"
     row "$name $format: dense, prefill 2048, all on the GPU" prefill_best_tps "$prefill"
+    row "$name $format: dense, prefill 2048, bf16" prefill_best_tps "$prefill --prompt-precision bf16"
     row "$name $format: dense, prefill 2048, half" prefill_best_tps "$prefill --vram $half"
     run_rows
     "$moraine" bench $decode --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/do not fit/,/crossed/p'
