@@ -127,6 +127,47 @@ static void tools_need_no_description(void **state)
     renders("{% for t in tools %}{{ t.function | tojson }}{% endfor %}", json, "{\"name\": \"f\"}");
 }
 
+#define TOOL "{\"type\": \"function\", \"function\": {\"name\": \"f\"}}"
+
+/* As Phi-4-mini's does, which also makes a mark of any role. */
+static void tools_go_where_the_template_looks_for_them(void **state)
+{
+    (void)state;
+    static const char source[] = EACH(
+        "{{ '<|' + m.role + '|>' + m.content }}{% if m.role == 'system' and 'tools' in m and m['tools'] is "
+        "not none %}{{ '<|tool|>' + m['tools'] + '<|/tool|>' }}{% endif %}{{ '<|end|>' }}");
+#define TOLD "<|tool|>[{\"name\": \"f\"}]<|/tool|><|end|>"
+    renders(source,
+            "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, " USER("a") "], \"tools\": [" TOOL
+                                                                                     "]}",
+            "<|system|>S" TOLD "<|user|>a<|end|>");
+    renders(source, "{\"messages\": [" USER("a") "], \"tools\": [" TOOL "]}",
+            "<|system|>You are an assistant that has these tools." TOLD "<|user|>a<|end|>");
+    renders(source, "{\"messages\": [" USER("a") "], \"tools\": []}", "<|user|>a<|end|>");
+    static const char history[] = "[" USER(
+        "a") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"type\": \"function\", "
+             "\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}}]}, {\"role\": \"tool\", "
+             "\"content\": \"2<|end|>\"}]";
+    static const char want[] = "<|user|>a<|end|><|assistant|><|tool_call|>[{\"name\": \"f\", \"arguments\": "
+                               "{\"x\": 1}}]<|/tool_call|><|end|><|tool_response|>2<|end|><|end|>";
+    renders(source, history, want);
+    /* Marks are the template's, what was said is not. */
+    mo_chat_template *t = open_text(source);
+    mo_rendering r;
+    mo_error err;
+    check_status(mo_chat_template_render(t, history, strlen(history), &plain, &r, &err), &err);
+    assert_int_equal(r.input[strstr(want, "<|tool_call|>") - want], 0);
+    assert_int_equal(r.input[strstr(want, "x\"") - want], 1);
+    assert_int_equal(r.input[strstr(want, "<|/tool_call|>") - want], 0);
+    assert_int_equal(r.input[strstr(want, "2<|end|>") + 1 - want], 1);
+    mo_rendering_free(&r);
+    mo_chat_template_close(t);
+    /* A template that shows calls itself is left alone. */
+    renders(EACH("{{ m.role }}{{ m.tools }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson "
+                 "}}{% endfor %};"),
+            history, "user;assistant{\"x\": 1};tool;");
+}
+
 static void null_contents_become_empty_where_null_fails(void **state)
 {
     (void)state;
@@ -391,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_become_what_the_template_reads),
         cmocka_unit_test(tools_need_no_description),
+        cmocka_unit_test(tools_go_where_the_template_looks_for_them),
         cmocka_unit_test(null_contents_become_empty_where_null_fails),
         cmocka_unit_test(parts_become_texts_where_lists_are_not_read),
         cmocka_unit_test(system_messages_join_the_users_where_they_have_no_place),

@@ -620,7 +620,7 @@ static void templates_say_how_a_model_writes(void **state)
         {"<|tool_call|> available_tools <think></think> <response>", "granite", "</think>", true},
         {"tools <tool_calls>", "jamba", NULL, true},
         {"tools <tool_calls> <think></think> <answer></answer>", "jamba", "</think>", true}, /* Hunyuan */
-        {"message['tools'] <|tool|> <|/tool|>", "generic", NULL, false},                     /* Phi-4 */
+        {"message['tools'] <|tool|> <|/tool|>", "phi4", NULL, true},
         {"tools <|im_start|> <|tool_list_start|>", "lfm2", NULL, true},
         {"<start_of_turn>", "generic", NULL, false},
         {"", "generic", NULL, false},

@@ -321,6 +321,7 @@ static void call_rule(writing *w, size_t i)
         mo_rules_add(r, " \"(\" %s \")\"", args);
         break;
     case MO_STYLE_JAMBA:
+    case MO_STYLE_PHI4:
     case MO_STYLE_GRANITE: object_call(w, "{\"name\": ", name, ", \"arguments\": ", args, "}"); break;
     case MO_STYLE_HARMONY: harmony_call(r, i, name, args); break;
     default: object_call(w, "{\"tool_call\": {\"name\": ", name, ", \"arguments\": ", args, "}}");
@@ -388,6 +389,7 @@ static void calls_rule(writing *w)
         {MO_STYLE_JAMBA, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_LFM2, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_GRANITE, "\"[\"", "\", \"", "\"]\"", true},
+        {MO_STYLE_PHI4, "\"[\"", "\", \"", "\"]\"", true},
     };
     const mo_style *style = mo_style_get(w->style);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -550,7 +552,7 @@ static void auto_root(writing *w)
         const char *open[16];
         size_t n = 0;
         for (const mo_mark *m = style->marks; m->text && n < 16; m++) {
-            if (m->role == MO_ROLE_SECTION_OPEN ||
+            if ((m->role == MO_ROLE_SECTION_OPEN && !is_name(m->text[0])) || /* a word may stand in a text */
                 (m->role == MO_ROLE_CALL_OPEN && w->style == MO_STYLE_GEMMA4)) {
                 open[n++] = m->text;
             }

@@ -168,6 +168,14 @@ static const mo_mark lfm2_marks[] = {
     {0, NULL},
 };
 
+/* Its vocabulary has the marks; without being shown any it writes the word that it was trained with before. */
+static const mo_mark phi4_marks[] = {
+    {MO_ROLE_SECTION_OPEN, "<|tool_call|>"},
+    {MO_ROLE_SECTION_OPEN, "functools"},
+    {MO_ROLE_SECTION_CLOSE, "<|/tool_call|>"},
+    {0, NULL},
+};
+
 static const mo_mark generic_marks[] = {
     {MO_ROLE_SECTION_OPEN, "<tool_call>"},
     {MO_ROLE_SECTION_CLOSE, "</tool_call>"},
@@ -196,6 +204,7 @@ static const mo_style styles[MO_STYLES] = {
     [MO_STYLE_GRANITE] = {"granite", granite_marks, .objects = true},
     [MO_STYLE_JAMBA] = {"jamba", jamba_marks, .objects = true},
     [MO_STYLE_LFM2] = {"lfm2", lfm2_marks, .objects = true, .python = true},
+    [MO_STYLE_PHI4] = {"phi4", phi4_marks, .objects = true},
     [MO_STYLE_GENERIC] = {"generic", generic_marks, .objects = true, .bare = true},
 };
 
@@ -270,6 +279,7 @@ static const struct {
     {MO_STYLE_LFM2, {"<|tool_list_start|>", NULL}},
     {MO_STYLE_LFM2, {"<|tool_call_start|>", NULL}},
     {MO_STYLE_HERMES, {"<tool_call>", NULL}},
+    {MO_STYLE_PHI4, {"<|tool|>", "<|/tool|>"}},
     {MO_STYLE_GRANITE, {"<|tool_call|>", NULL}},
     {MO_STYLE_LLAMA3, {"<|start_header_id|>", "tools"}},
     {MO_STYLE_LLAMA3, {"<|python_tag|>", NULL}},
@@ -289,8 +299,7 @@ mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t)
     if (d.id == MO_STYLE_GENERIC && known(t, "<|channel|>") && known(t, "<|message|>")) {
         d.id = MO_STYLE_HARMONY;
     }
-    /* Phi-4's looks for them in a message, where no client puts them: it would show none of those that were given. */
-    d.shows_tools = has(template_text, "tools") && !has(template_text, "message['tools']");
+    d.shows_tools = has(template_text, "tools");
     if (d.id == MO_STYLE_HARMONY) {
         d.thought = NULL;
     }

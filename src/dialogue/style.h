@@ -55,6 +55,7 @@ typedef enum mo_style_id {
     MO_STYLE_GRANITE,
     MO_STYLE_JAMBA,
     MO_STYLE_LFM2, /* a list of calls as Python writes them */
+    MO_STYLE_PHI4,
     MO_STYLE_GENERIC,
     MO_STYLES
 } mo_style_id;

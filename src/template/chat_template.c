@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "template/json.h"
 #include "template/messages.h"
+#include "template/system_tools.h"
 
 struct mo_chat_template {
     mo_template *parsed;
@@ -112,6 +113,9 @@ static mo_jdict *make_context(mo_work *w, void *user)
     const mo_jv *tools = mo_jdict_find(context, "tools");
     if (tools && tools->kind == MO_J_LIST) {
         mo_tools_fit(w, tools->as.list, &a->needs, &a->facts);
+    }
+    if (a->needs.system_tools) {
+        mo_system_tools_fit(w, messages->as.list, tools && tools->kind == MO_J_LIST ? tools->as.list : NULL);
     }
     const mo_jv *goes_on = mo_jdict_find(context, "continue_final_message");
     a->goes_on = goes_on && mo_jv_true(*goes_on);
@@ -241,12 +245,16 @@ static void probe(mo_chat_template *t)
         "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"mo-needle\"}]}]";
     static const char system[] =
         "[{\"role\": \"system\", \"content\": \"mo-needle\"}, {\"role\": \"user\", \"content\": \"a\"}]";
+    static const char tools[] = "[{\"role\": \"system\", \"content\": \"a\", \"tools\": \"mo-needle\"}, "
+                                "{\"role\": \"user\", \"content\": \"a\"}]";
     mo_message_needs needs = {.parts = true};
     const bool with_text = shows(t, text, needs, "mo-needle", NULL);
     needs.parts = shows(t, parts, needs, "mo-needle", "'mo-needle'") &&
                   shows(t, parts, needs, "mo-needle", "\"mo-needle\"");
     needs.only_parts = needs.parts && !with_text;
     needs.no_system = (with_text || needs.only_parts) && !shows(t, system, needs, "mo-needle", NULL);
+    needs.system_tools = shows(t, tools, needs, "mo-needle", NULL) &&
+                         !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", NULL);
     /* As an object it must not come out as Python writes a dict, as a text not quoted a second time. */
     mo_message_needs as_text = needs;
     as_text.text_arguments = true;

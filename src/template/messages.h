@@ -14,6 +14,7 @@ typedef struct mo_message_needs {
     bool only_objects;   /* arguments that are no object become one that holds them as "input" */
     bool no_null;        /* content is "" where it is null or missing */
     bool described;      /* tools without a description have an empty one */
+    bool system_tools;   /* tools are read from the system's message (system_tools.h) */
     bool no_alias;       /* thoughts are not handed over a second time as "thinking" and "reasoning" */
 } mo_message_needs;
 
