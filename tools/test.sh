@@ -171,6 +171,7 @@ all)
     launch native test_without_page.sh tests/test_without_page.sh build
     launch native test_pull.py tests/test_pull.py build
     launch native test_mpirun.sh tests/test_mpirun.sh build
+    launch native test_rank_ends.sh tests/test_rank_ends.sh build
     launch native test_packages.sh tests/test_packages.sh build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"

@@ -12,7 +12,8 @@
 #include "messages.h"
 
 static mo_cluster *cluster;
-static atomic_bool lost, ending;
+static atomic_bool lost, said, ending;
+static char lost_why[512];       /* written before `lost` is set, once */
 static atomic_int own_rank = -1; /* until it is known */
 static bool serves;
 static char joined[32]; /* the command */
@@ -54,13 +55,21 @@ static bool in_foreign_company(void)
     return size && atoi(size) > 1 && !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK");
 }
 
+static void say_lost(void)
+{
+    if (atomic_load(&own_rank) == 0 && !atomic_exchange(&said, true)) {
+        fprintf(stderr, "moraine %s: %s\n", joined, lost_why);
+    }
+}
+
 /* Commands whose step fails say so themselves; a server ends, so that its unit starts it again. */
 static void on_lost(void *user, const char *why)
 {
     (void)user;
+    snprintf(lost_why, sizeof lost_why, "%s", why);
     atomic_store(&lost, true);
-    if ((serves || atomic_load(&ending)) && atomic_load(&own_rank) == 0) {
-        fprintf(stderr, "moraine %s: %s\n", joined, why);
+    if (serves || atomic_load(&ending)) {
+        say_lost();
     }
     if (serves && !atomic_load(&ending) && atomic_load(&own_rank) == 0) {
         kill(getpid(), SIGTERM);
@@ -108,7 +117,11 @@ int cli_cluster_end(int code)
     atomic_store(&ending, true);
     mo_cluster_close(cluster);
     cluster = NULL;
-    return atomic_load(&lost) && code == CLI_OK ? CLI_FAILED : code;
+    if (!atomic_load(&lost) || code != CLI_OK) {
+        return code;
+    }
+    say_lost(); /* after the last step: no command has noticed it */
+    return CLI_FAILED;
 }
 
 bool cli_cluster_follows(const char *command, const char *name, const cli_loading *l, int *code)
