@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # network.sh PROGRAM [DIRECTORY] [ROUNDS]: two ranks in network namespaces of this machine, one behind the other's wire of 1, 10 and 25 Gbit/s (veth and
-# tbf), beside one rank: how long a token's messages take, beside what the cost model says; how much slower two ranks are than one; a model that is
+# tbf), and 0 to 200 us longer (late_module.so, which the build makes), beside one rank: how long a token's messages take, beside the plan for the network as
+# `probe` measures it there; how much slower two ranks are than one; whether prompts overlap messages; a model that is
 # larger than a rank's ceiling; and llama.cpp's RPC back end in the same namespaces where NETWORK_PEER names a directory with its llama-server and
 # ggml-rpc-server, built with GGML_RPC=ON. For development: needs root, iproute2 and Open MPI, and says so where it has them not. The two ranks share this
-# machine's processors: NETWORK_THREADS of each (half of them). NETWORK_RATES, in Gbit/s, and NETWORK_MODEL, a synth name, narrow it down.
+# machine's processors: NETWORK_THREADS of each (half of them). NETWORK_RATES, in Gbit/s, NETWORK_LATER, in us, and NETWORK_MODEL, a synth name, narrow it down.
 # Everything that it makes is removed at the end but for the models in DIRECTORY.
 set -euo pipefail
 program=$(realpath "$1")
 directory=$(realpath -m "${2:-build/models}")
 rounds=${3:-3}
 rates=${NETWORK_RATES:-1 10 25}
+later=${NETWORK_LATER:-0 20 200}
 name=${NETWORK_MODEL:-qwen3-30b-a3b}
 layers=${NETWORK_LAYERS:-4}
 threads=${NETWORK_THREADS:-$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))}
@@ -24,10 +26,15 @@ for tool in ip tc mpirun unshare python3; do
     command -v "$tool" >/dev/null || skip "$tool is missing"
 done
 "$program" --version | grep -q '^several machines *yes' || skip "$program has no module for MPI"
+module=$(dirname "$program")/bench/late_module.so
+[ -f "$module" ] || skip "$module is missing: build it"
 
 a=moraine-$$-a b=moraine-$$-b # the two machines
 net=10.213.7
 scratch=$(mktemp -d)
+cp "$program" "$scratch/moraine"
+cp "$module" "$scratch/moraine-mpi.so" # looked for beside the program
+late=0                                # us
 started=()
 clean() {
     local pid
@@ -66,8 +73,8 @@ END
 chmod +x "$scratch/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 XDG_CACHE_HOME=$directory
 two() { # moraine's arguments
-    ip netns exec "$a" mpirun -n 2 --host "$a,$b" --mca plm_rsh_agent "$scratch/agent" --mca pml ob1 --mca btl tcp,self \
-        --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24 --bind-to none -x XDG_CACHE_HOME "$program" "$@"
+    NETWORK_LATE_US=$late ip netns exec "$a" mpirun -n 2 --host "$a,$b" --mca plm_rsh_agent "$scratch/agent" --mca pml ob1 --mca btl tcp,self \
+        --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24 --bind-to none -x XDG_CACHE_HOME -x NETWORK_LATE_US "$scratch/moraine" "$@"
 }
 one() { ip netns exec "$a" "$program" "$@"; }
 field() { # NAME FILE: of JSON, also inside an object
@@ -99,26 +106,29 @@ one "${bench[@]}" >"$scratch/one.json"
 alone=$(field decode_best_tps "$scratch/one.json")
 echo "one rank: $(calc "round($alone, 2)") tokens/s; $load_one s to load and read 16 tokens"
 
-# The wire without a rate: what a message takes by itself, and what the rates add to.
-two "${bench[@]}" >"$scratch/free.json"
-base=$(field traffic.least_ns "$scratch/free.json")
-printf '%-12s %10s %10s %8s %24s %24s %8s %10s\n' rate 'tokens/s' 'of one' 'load s' 'messages us (least)' 'model us' 'ratio' 'same bits'
+# What the plan says of the network that `probe` measures, and what is measured with a model.
+printf '%-10s %8s %10s %8s %8s %22s %10s %6s %10s\n' rate later 'tokens/s' 'of one' 'load s' 'messages us (least)' 'plan us' ratio 'same bits'
 for rate in $rates; do
     set_rate "$rate"
-    two eval "$model" --device none --profile off --threads "$threads" --tokens "$scratch/ids" --save-logits "$scratch/both" --divide layers >/dev/null
-    same=no
-    cmp -s "$scratch/alone" "$scratch/both" && same=yes
+    late=0
     load=$(seconds two eval "$model" --device none --profile off --threads "$threads" --tokens "$scratch/ids")
-    two "${bench[@]}" >"$scratch/two.json"
-    tps=$(field decode_best_tps "$scratch/two.json")
-    steps=$(field traffic.steps "$scratch/two.json")
-    bytes=$(calc "($(field traffic.sent_bytes "$scratch/two.json") + $(field traffic.received_bytes "$scratch/two.json")) / $steps")
-    mean=$(calc "($(field traffic.wait_ns "$scratch/two.json") - $(field traffic.work_ns "$scratch/two.json")) / $steps / 1e3")
-    least=$(calc "$(field traffic.least_ns "$scratch/two.json") / 1e3")
-    model_us=$(calc "$base / 1e3 + $bytes * 8 / $rate / 1e3")
-    printf '%-12s %10.2f %10.3f %8s %24s %24.1f %8.2f %10s\n' "$rate Gbit/s" "$tps" "$(calc "$tps / $alone")" "$load" \
-        "$(printf '%.1f (%.1f)' "$mean" "$least")" "$model_us" "$(calc "$least / $model_us")" "$same"
+    for late in $later; do
+        two eval "$model" --device none --profile off --threads "$threads" --tokens "$scratch/ids" --save-logits "$scratch/both" --divide layers >/dev/null
+        same=no
+        cmp -s "$scratch/alone" "$scratch/both" && same=yes
+        two probe --network --output "$scratch/hosts" >/dev/null 2>&1
+        one plan "$model" --hosts "$scratch/hosts" --ctx 512 --json >"$scratch/plan.json"
+        two "${bench[@]}" --divide layers >"$scratch/two.json"
+        tps=$(field decode_best_tps "$scratch/two.json")
+        steps=$(field traffic.steps "$scratch/two.json")
+        mean=$(calc "($(field traffic.wait_ns "$scratch/two.json") - $(field traffic.work_ns "$scratch/two.json")) / $steps / 1e3")
+        least=$(calc "$(field traffic.least_ns "$scratch/two.json") / 1e3")
+        plan=$(calc "($(field by_layers.token.latency_seconds "$scratch/plan.json") + $(field by_layers.token.wire_seconds "$scratch/plan.json")) * 1e6")
+        printf '%-10s %8s %10.2f %8.3f %8s %22s %10.1f %6.2f %10s\n' "$rate Gbit/s" "$late us" "$tps" "$(calc "$tps / $alone")" "$load" \
+            "$(printf '%.1f (%.1f)' "$mean" "$least")" "$plan" "$(calc "$mean / $plan")" "$same"
+    done
 done
+late=0
 
 # A model that one rank's ceiling does not hold.
 ceiling=$(calc "int($(stat -c %s "$model") * 0.75 / 2**20)")M

@@ -8,9 +8,12 @@
 
 enum {
     SMALL_BYTES = 64,
-    ROUNDS = 101, /* round trips, of which the middle one counts */
-    WARM_UP = 10,
-    ROW = 64, /* small messages behind each other */
+    ROUNDS = 31, /* round trips, of which the middle one counts */
+    WARM_UP = 8, /* rounds before: it is learnt how long is waited */
+    WORK_US = 4000,
+    WORK_BYTES = 1 << 26, /* which no cache of a core holds, nor a processor's share of the last one */
+    ROW = 64,             /* small messages behind each other */
+    ROW_ROUNDS = 5,
     LARGE_BYTES = 1 << 20,
     LARGE_LEAST = 4, /* large messages, and more as long as they take less than PATIENCE_NS together */
     LARGE_MOST = 64,
@@ -25,11 +28,12 @@ typedef struct meter_order {
 
 enum { MEASURE = 1, ANSWER, DONE };
 
-/* What the one who measures sends before each part. */
+/* What the one who measures sends before each part: so many times, after each side has worked so long, so many messages come, and an answer
+ * of SMALL_BYTES follows the last. rounds 0: that was all. */
 typedef struct meter_part {
-    int32_t messages,
-        bytes; /* that come now; an answer of SMALL_BYTES follows the last. messages 0: that was all */
+    int32_t rounds, messages, bytes, work_us;
 } meter_part;
+_Static_assert(sizeof(meter_part) == 16, "the layout of a message");
 
 /* ---- Two ranks ---- */
 
@@ -39,17 +43,35 @@ static mo_status send_now(mo_link *l, int to, const void *data, size_t bytes, mo
     return status == MO_OK ? mo_link_flush(l, err) : status;
 }
 
-/* Sends a part and waits for the answer: *ns is what that takes, from the first message on. */
-static mo_status ask(mo_link *l, int peer, uint8_t *buffer, meter_part part, int64_t *ns, mo_error *err)
+/* Reads memory for a while, as a rank's layers do while the others wait: what carries messages has to come back into the caches after it, and their
+ * receivers have slept. */
+static void work(uint8_t *memory, int32_t us)
 {
-    mo_status status = send_now(l, peer, &part, sizeof part, err);
+    enum { LINE = 64, LINES = 256 }; /* between looks at the clock */
+    static _Thread_local size_t at;
+    const int64_t until = mo_clock_ns() + (int64_t)us * 1000;
+    volatile uint8_t sum = 0; /* what is read is used */
+    while (us && mo_clock_ns() < until) {
+        for (int i = 0; i < LINES; i++) {
+            sum = (uint8_t)(sum + memory[at]);
+            at = (at + LINE) % WORK_BYTES;
+        }
+    }
+}
+
+/* Sends a part's messages and waits for the answer: *ns is what that takes, without the other's work. */
+static mo_status ask(mo_link *l, int peer, uint8_t *buffer, const meter_part *part, int64_t *ns,
+                     mo_error *err)
+{
+    mo_status status = MO_OK;
+    work(buffer + LARGE_BYTES, part->work_us);
     const int64_t began = mo_clock_ns();
-    for (int i = 0; i < part.messages && status == MO_OK; i++) {
-        status = mo_link_send(l, peer, buffer, (size_t)part.bytes, err);
+    for (int i = 0; i < part->messages && status == MO_OK; i++) {
+        status = mo_link_send(l, peer, buffer, (size_t)part->bytes, err);
     }
     status = status == MO_OK ? mo_link_flush(l, err) : status;
     status = status == MO_OK ? mo_link_receive(l, peer, buffer, SMALL_BYTES, false, err) : status;
-    *ns = mo_clock_ns() - began;
+    *ns = mo_clock_ns() - began - (int64_t)part->work_us * 1000;
     return status;
 }
 
@@ -59,16 +81,15 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The middle of several, all of one kind. */
-static mo_status middle(mo_link *l, int peer, uint8_t *buffer, meter_part part, int rounds, int64_t *ns,
-                        mo_error *err)
+/* The middle of a part's rounds, without those that warm up. */
+static mo_status middle(mo_link *l, int peer, uint8_t *buffer, meter_part part, int64_t *ns, mo_error *err)
 {
     int64_t all[ROUNDS] = {0};
-    mo_status status = MO_OK;
-    for (int i = -WARM_UP; i < rounds && status == MO_OK; i++) {
-        int64_t one;
-        status = ask(l, peer, buffer, part, &one, err);
-        all[i < 0 ? 0 : i] = one;
+    const int rounds = part.rounds, before = rounds > 1 ? WARM_UP : 0;
+    part.rounds += before;
+    mo_status status = send_now(l, peer, &part, sizeof part, err);
+    for (int i = -before; i < rounds && status == MO_OK; i++) {
+        status = ask(l, peer, buffer, &part, &all[i < 0 ? 0 : i], err);
     }
     qsort(all, (size_t)rounds, sizeof *all, by_size);
     *ns = all[rounds / 2];
@@ -83,7 +104,7 @@ static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip
     int64_t ns = 0;
     *bytes_s = 0;
     for (int count = LARGE_LEAST; count <= LARGE_MOST && ns < PATIENCE_NS && status == MO_OK; count *= 2) {
-        status = ask(l, peer, buffer, (meter_part){count, LARGE_BYTES}, &ns, err);
+        status = middle(l, peer, buffer, (meter_part){1, count, LARGE_BYTES, 0}, &ns, err);
         const int64_t alone = ns - round_trip > 1000 ? ns - round_trip : 1000;
         const double rate = (double)count * LARGE_BYTES / ((double)alone * 1e-9);
         *bytes_s = rate > *bytes_s ? rate : *bytes_s;
@@ -93,12 +114,15 @@ static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip
 
 static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *out, mo_error *err)
 {
-    const meter_part end = {0, 0};
-    int64_t one = 0, row = 0;
+    const meter_part end = {0};
+    int64_t rested = 0, one = 0, row = 0;
     *out = (mo_meter_wire){0};
-    mo_status status = middle(l, peer, buffer, (meter_part){1, SMALL_BYTES}, ROUNDS, &one, err);
+    mo_status status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, WORK_US}, &rested, err);
     if (status == MO_OK) {
-        status = middle(l, peer, buffer, (meter_part){ROW, SMALL_BYTES}, 5, &row, err);
+        status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, 0}, &one, err);
+    }
+    if (status == MO_OK) {
+        status = middle(l, peer, buffer, (meter_part){ROW_ROUNDS, ROW, SMALL_BYTES, 0}, &row, err);
     }
     if (status == MO_OK) {
         status = large(l, peer, buffer, one, &out->bytes_s, err);
@@ -106,8 +130,23 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
-    out->latency_s = (double)one * 0.5e-9;
+    out->latency_s = (double)(rested > one ? rested : one) * 0.5e-9;
     out->message_s = row > one ? (double)(row - one) * 1e-9 / (ROW - 1) : 0;
+    return status;
+}
+
+static mo_status answer_part(mo_link *l, int peer, uint8_t *buffer, const meter_part *part, mo_error *err)
+{
+    mo_status status = MO_OK;
+    for (int round = 0; round < part->rounds && status == MO_OK; round++) {
+        for (int i = 0; i < part->messages && status == MO_OK; i++) {
+            status = mo_link_receive(l, peer, buffer, (size_t)part->bytes, false, err);
+        }
+        if (status == MO_OK) {
+            work(buffer + LARGE_BYTES, part->work_us);
+            status = send_now(l, peer, buffer, SMALL_BYTES, err);
+        }
+    }
     return status;
 }
 
@@ -116,17 +155,16 @@ static mo_status answer(mo_link *l, int peer, uint8_t *buffer, mo_error *err)
     for (;;) {
         meter_part part;
         mo_status status = mo_link_receive(l, peer, &part, sizeof part, true, err);
-        if (status != MO_OK || part.messages == 0) {
+        if (status != MO_OK || part.rounds == 0) {
             return status;
         }
-        if (part.messages < 0 || part.messages > LARGE_MOST || part.bytes < 1 || part.bytes > LARGE_BYTES) {
+        if (part.rounds < 0 || part.rounds > ROUNDS + WARM_UP || part.messages < 1 ||
+            part.messages > LARGE_MOST || part.bytes < 1 || part.bytes > LARGE_BYTES || part.work_us < 0 ||
+            part.work_us > WORK_US) {
             return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%d messages of %d bytes)", peer,
                            part.messages, part.bytes);
         }
-        for (int i = 0; i < part.messages && status == MO_OK; i++) {
-            status = mo_link_receive(l, peer, buffer, (size_t)part.bytes, false, err);
-        }
-        status = status == MO_OK ? send_now(l, peer, buffer, SMALL_BYTES, err) : status;
+        status = answer_part(l, peer, buffer, &part, err);
         if (status != MO_OK) {
             return status;
         }
@@ -164,9 +202,16 @@ static mo_status lead(mo_link *l, uint8_t *buffer, mo_meter_wire *to, mo_meter_w
     return status;
 }
 
+/* For messages, and behind them what is worked with: written to, so that it is memory. */
+static uint8_t *open_buffer(void)
+{
+    uint8_t *buffer = malloc((size_t)LARGE_BYTES + WORK_BYTES);
+    return buffer ? memset(buffer, 1, (size_t)LARGE_BYTES + WORK_BYTES) : NULL;
+}
+
 mo_status mo_meter_lead(mo_link *l, mo_meter_wire *to, mo_meter_wire *next, mo_error *err)
 {
-    uint8_t *buffer = calloc(1, LARGE_BYTES);
+    uint8_t *buffer = open_buffer();
     if (!buffer) {
         return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
     }
@@ -206,7 +251,7 @@ static mo_status follow(mo_link *l, uint8_t *buffer, mo_error *err)
 
 mo_status mo_meter_follow(mo_link *l, mo_error *err)
 {
-    uint8_t *buffer = calloc(1, LARGE_BYTES);
+    uint8_t *buffer = open_buffer();
     if (!buffer) {
         return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
     }

@@ -7,7 +7,8 @@
 
 /* Between two ranks. */
 typedef struct mo_meter_wire {
-    double latency_s; /* half of a round trip of a small message */
+    double
+        latency_s; /* half of a round trip of a small message, to a rank that has waited a while, as for a token */
     double bytes_s;   /* of large ones */
     double message_s; /* of each further small one behind another */
 } mo_meter_wire;
