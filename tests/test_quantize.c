@@ -221,6 +221,69 @@ static void bits_are_those_of_the_rows(void **state)
     unlink(in_folder("out.gguf"));
 }
 
+enum { OUTPUT_COLS = 64, OUTPUT_ROWS = 8, OUTPUT_VALUES = OUTPUT_COLS * OUTPUT_ROWS };
+
+/* A file with an output matrix and a scale of it. */
+static void make_scaled(const char *path, mo_type type, float scale, uint8_t *output)
+{
+    uint64_t seed = 3;
+    float x[OUTPUT_VALUES];
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    for (int i = 0; i < OUTPUT_VALUES; i++) {
+        x[i] = random_normal(&seed);
+    }
+    assert_int_equal(mo_row_quantize(type, x, OUTPUT_VALUES, output, &err), MO_OK);
+    mo_gguf_put_string(w, "general.architecture", "llama");
+    mo_gguf_put_tensor(w, "output.weight", type, 2, (int64_t[]){OUTPUT_COLS, OUTPUT_ROWS});
+    mo_gguf_put_tensor(w, "output.scale", MO_F32, 1, (int64_t[]){1});
+    mo_gguf_put_tensor(w, "blk.0.attn_q.weight", MO_F32, 2, (int64_t[]){OUTPUT_COLS, OUTPUT_ROWS});
+    assert_true(gguf_save(w, path, (const void *[]){output, &scale, x}));
+    mo_gguf_writer_destroy(w);
+}
+
+/* It is read where the output is in NVFP4, and nowhere else: values take it along. */
+static void an_output_keeps_its_size_without_its_scale(void **state)
+{
+    (void)state;
+    static const struct {
+        mo_type from;
+        const char *to;
+        float factor;
+        bool scale; /* stays */
+    } cases[] = {{MO_NVFP4, "f32", 0.25f, false},
+                 {MO_NVFP4, "nvfp4", 1.0f, true},
+                 {MO_Q8_0, "nvfp4", 1.0f, false},
+                 {MO_Q8_0, "f32", 1.0f, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t output[4 * OUTPUT_VALUES], want[4 * OUTPUT_VALUES];
+        float x[OUTPUT_VALUES];
+        mo_gguf *g;
+        mo_quantize_options options = mo_quantize_options_default();
+        options.output = cases[i].to;
+        make_scaled(in_folder("in.gguf"), cases[i].from, 0.25f, output);
+        expect_ok(
+            mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+        expect_ok(mo_gguf_open(in_folder("out.gguf"), &g, &err));
+        const bytes got = read_file(in_folder("out.gguf"));
+        const mo_gguf_tensor *t = mo_gguf_tensor_find(g, "output.weight");
+        assert_int_equal(mo_gguf_tensor_find(g, "output.scale") != NULL, cases[i].scale);
+        mo_row_dequantize(cases[i].from, output, OUTPUT_VALUES, x);
+        for (int k = 0; k < OUTPUT_VALUES; k++) {
+            x[k] *= cases[i].factor;
+        }
+        if (t->format->type == cases[i].from) {
+            memcpy(want, output, (size_t)t->bytes);
+        } else {
+            assert_int_equal(mo_row_quantize(t->format->type, x, OUTPUT_VALUES, want, &err), MO_OK);
+        }
+        assert_memory_equal(got.data + t->offset, want, (size_t)t->bytes);
+        free(got.data);
+        mo_gguf_close(g);
+        unlink(in_folder("in.gguf"));
+        unlink(in_folder("out.gguf"));
+    }
+}
+
 static void metadata_stay(void **state)
 {
     (void)state;
@@ -477,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_rows),
+        cmocka_unit_test(an_output_keeps_its_size_without_its_scale),
         cmocka_unit_test(metadata_stay),
         cmocka_unit_test(threads_and_parts_change_nothing),
         cmocka_unit_test(same_format_is_copied),

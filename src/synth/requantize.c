@@ -62,6 +62,7 @@ typedef struct requantize {
     int piece_capacity, piece_count;
     mo_input **inputs; /* one per part */
     mo_output *output;
+    float output_factor; /* of the output matrix's values, whose scale the new file has no place for */
     int64_t written;
     double error[MO_TENSOR_CLASSES], power[MO_TENSOR_CLASSES];
 
@@ -254,16 +255,33 @@ static void put_metadata(requantize *r)
     }
 }
 
+/* The outer scale of an output matrix that gets another format; NULL: there is none. It means something for NVFP4 alone (model/family.c), so
+ * the new file goes without it. */
+static const mo_gguf_tensor *lost_scale(const requantize *r)
+{
+    const mo_gguf_tensor *output = mo_gguf_tensor_find(r->g, "output.weight");
+    const mo_gguf_tensor *scale = mo_gguf_tensor_find(r->g, "output.scale");
+    return output && scale && scale->values == 1 && scale->format->type == MO_F32 &&
+                   format_for(r, output) != output->format
+               ? scale
+               : NULL;
+}
+
 static mo_status list_targets(requantize *r, mo_error *err)
 {
-    r->count = mo_gguf_tensor_count(r->g);
-    r->targets = calloc((size_t)(r->count ? r->count : 1), sizeof *r->targets);
+    const int64_t all = mo_gguf_tensor_count(r->g);
+    const mo_gguf_tensor *lost = lost_scale(r);
+    r->targets = calloc((size_t)(all ? all : 1), sizeof *r->targets);
     if (!r->targets) {
         return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
     }
-    for (int64_t i = 0; i < r->count; i++) {
-        target *t = &r->targets[i];
+    for (int64_t i = 0; i < all; i++) {
+        target *t = &r->targets[r->count];
         t->from = mo_gguf_tensor_at(r->g, i);
+        if (t->from == lost) {
+            continue;
+        }
+        r->count++;
         t->class = mo_requantize_class(t->from);
         const mo_format *format = format_for(r, t->from);
         mo_gguf_put_tensor(r->writer, t->from->name, format->type, t->from->dims, t->from->size);
@@ -332,6 +350,9 @@ static mo_status make_piece(const requantize *r, piece *p, scratch *s, mo_error 
         return status;
     }
     mo_row_dequantize(from->format->type, s->source, p->values, s->before);
+    for (int64_t i = 0; p->target->class == MO_CLASS_OUTPUT && i < p->values; i++) {
+        s->before[i] *= r->output_factor;
+    }
     if (mo_row_quantize(to->format->type, s->before, p->values, p->bytes, err) != MO_OK) {
         return fail_value(r, p, s->before, err);
     }
@@ -466,6 +487,18 @@ static mo_status open_inputs(requantize *r, mo_error *err)
     return status;
 }
 
+/* Its scale, which an output matrix in NVFP4 loses, becomes part of the values. */
+static mo_status read_output_factor(requantize *r, mo_error *err)
+{
+    const mo_gguf_tensor *scale = lost_scale(r);
+    r->output_factor = 1.0f;
+    if (!scale || mo_gguf_tensor_find(r->g, "output.weight")->format->type != MO_NVFP4) {
+        return MO_OK;
+    }
+    return mo_input_read_at(r->inputs[scale->part], &r->output_factor, sizeof r->output_factor,
+                            (uint64_t)scale->offset, err);
+}
+
 /* An existing file is kept unless the caller says otherwise; the source always is. */
 static mo_status check_path(const requantize *r, const char *path, bool overwrite, mo_error *err)
 {
@@ -493,6 +526,9 @@ static mo_status convert(requantize *r, const char *path, int threads, mo_progre
     }
     if (status == MO_OK) {
         status = open_inputs(r, err);
+    }
+    if (status == MO_OK) {
+        status = read_output_factor(r, err);
     }
     if (status == MO_OK) {
         const int64_t bytes = mo_gguf_writer_file(r->writer)->file_bytes;
