@@ -1,6 +1,7 @@
 /* Adapters: logits as llama.cpp has them (tests/data/lora, recorded with the adapters that this program makes), and the same bits on every
  * instruction set, whole and token by token, alone and in company, with experts in RAM and on disk; what does not belong to a model is
- * refused with a reason; sessions, snapshots and memory know which adapters there are. */
+ * refused with a reason; sessions, snapshots and memory know which adapters there are. The device is a simulated one, or that of
+ * MO_TEST_DEVICE. */
 #include "api/model.h"
 #include "check.h"
 #include "device/sim/sim.h"
@@ -24,6 +25,7 @@ static const float scales[ADAPTERS] = {1.0f, -0.5f};
 
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
+static const char *device_name = "sim";
 
 static const oracle *find_model(const char *name)
 {
@@ -253,29 +255,32 @@ static void same_bits_wherever_weights_are(void **state)
     same_bits(o, got, want, "in tiers");
 }
 
-/* The simulated device, with all of a model on it, with some, and with nearly nothing; prompts, single tokens, company. */
+/* All of a model on a device, its experts in RAM, and (of a simulated one, whose least is small) some of it, and nearly nothing; prompts,
+ * single tokens, company. */
 static void same_bits_on_a_device(void **state)
 {
     (void)state;
-    static const int64_t vram[] = {0, 7 << 20, 6 << 20}; /* of which models differ in the least */
+    enum { EXPERTS_IN_RAM = 1 };
+    static const int64_t vram[] = {0, 0, 7 << 20, 6 << 20}; /* of which models differ in the least */
     for (int i = 0; i < (SANITIZED ? 1 : NAMES); i++) {
         const oracle *o = find_model(names[i]);
         float want[1024], got[1024];
         mo_model_options options = settings();
         logits_of(o, &options, 0, want);
-        options.device = "sim";
+        options.device = device_name;
         options.adapter_bytes = 4 << 20;
         for (size_t v = 0; v < sizeof vram / sizeof *vram; v++) {
             mo_model *model = NULL;
             options.vram_bytes = vram[v];
+            options.cpu_moe = v == EXPERTS_IN_RAM && o->topk;
             if (mo_model_open(o->path, &options, &model, NULL) != MO_OK) {
-                assert_true(v > 0);
+                assert_true(v > EXPERTS_IN_RAM);
                 continue;
             }
             mo_model_close(model);
             logits_of(o, &options, v ? 9 : 0, got);
             same_bits(o, got, want, "on a device");
-            if (v < 2) {
+            if (v < 3) {
                 logits_of(o, &options, 1, got);
                 same_bits(o, got, want, "on a device, token by token");
             }
@@ -288,7 +293,7 @@ static void a_device_serves_sessions_with_and_without_adapters(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     mo_model_options options = settings();
-    options.device = "sim";
+    options.device = device_name;
     options.adapter_bytes = 4 << 20;
     options.sessions = 2;
     mo_model *model = open_model(o, &options);
@@ -326,14 +331,16 @@ static void single_tokens_on_a_device_with_adapters_that_come_and_go(void **stat
 {
     (void)state;
     static const char *const some[] = {"qwen3moe", "gpt-oss", "qwen35moe"};
-    static const int64_t vram[] = {0, 7 << 20}; /* all experts there; some served by the host */
+    static const int64_t vram[] = {0, 7 << 20,
+                                   0}; /* all experts there; some, and none, so that the host serves them */
     for (int i = 0; i < (SANITIZED ? 1 : 3); i++) {
         const oracle *o = find_model(some[i]);
         mo_model_options options = settings();
         float want[3][1024];
-        for (int side = 0; side < 3; side++) { /* the CPU first */
-            options.device = side ? "sim" : "none";
+        for (int side = 0; side < 4; side++) { /* the CPU first */
+            options.device = side ? device_name : "none";
             options.vram_bytes = side ? vram[side - 1] : 0;
+            options.cpu_moe = side == 3;
             options.adapter_bytes = 4 << 20;
             mo_model *model = NULL;
             if (mo_model_open(o->path, &options, &model, NULL) != MO_OK) {
@@ -653,6 +660,8 @@ static void a_plan_of_a_file_counts_adapters(void **state)
 
 static int begin(void **state)
 {
+    const char *asked = getenv("MO_TEST_DEVICE");
+    device_name = asked ? asked : device_name;
     model_count = oracle_read(models);
     return folder_make(state);
 }
