@@ -59,8 +59,53 @@ answers_are_the_same() {
     cmp "$scratch/alone" "$scratch/together" || return 1
     "$moraine" run "$model" -p 'And then?' -n 4 --temp 0 --threads 1 --session "$scratch/session" # begun by three, gone on with by one
 }
+rank_of_ours() { # NUMBER: its process
+    local rank
+    for rank in $(pgrep -x moraine); do
+        if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz "^OMPI_COMM_WORLD_RANK=$1\$" "/proc/$rank/environ"; then
+            echo "$rank"
+        fi
+    done 2>/dev/null
+}
+ask() { # PORT: of the server, as soon as it answers; what it found kept is printed last
+    python3 - "$1" <<'END'
+import json, sys, time, urllib.request
+asked = {"prompt": "Once upon a time there was a fox who lived in a wood and had a friend. " * 8, "n_predict": 8, "temperature": 0, "cache_prompt": True}
+for i in range(600):
+    try:
+        request = urllib.request.Request("http://127.0.0.1:%s/completion" % sys.argv[1], json.dumps(asked).encode())
+        answer = json.load(urllib.request.urlopen(request, timeout=60))
+        break
+    except OSError:
+        time.sleep(0.1)
+print(json.dumps(answer["content"]), answer["timings"]["prompt_n"], answer["timings"]["cache_n"])
+END
+}
+server_goes_on() { # as a unit starts it again when a rank was killed: with what it had kept
+    local port first second began unit
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    until [ -e "$scratch/enough" ]; do # Restart=on-failure
+        if ranks 2 serve "$model" --port "$port" --threads 1 --cache-dir "$scratch/kept" --rank-timeout 5; then break; fi
+    done >"$scratch/said" 2>&1 &
+    unit=$!
+    first=$(ask "$port") || return 1
+    for _ in $(seq 100); do # it is kept beside other work
+        [ -z "$(find "$scratch/kept" -type f -size +4k 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    sleep 0.3
+    began=$SECONDS
+    kill -KILL "$(rank_of_ours 1)"
+    second=$(ask "$port") || return 1
+    touch "$scratch/enough"
+    echo "$first, then $second after $((SECONDS - began)) s"
+    kill -TERM "$(rank_of_ours 0)"
+    wait "$unit"
+    cat "$scratch/said"
+    [ "${first% * *}" = "${second% * *}" ] && [ "${first##* }" -eq 0 ] && [ "${second##* }" -gt 0 ] && grep -q 'rank 1' "$scratch/said"
+}
 server_answers() { # the second time from what it has kept; SIGTERM to rank 0 ends all
-    local port= i rank mpirun
+    local port= i mpirun
     ranks 2 serve "$model" --port 0 --threads 1 2>"$scratch/said" &
     mpirun=$!
     for i in $(seq 300); do
@@ -78,11 +123,7 @@ first, second = ask(), ask()
 print(first, second)
 assert first["content"] and first["content"] == second["content"]
 END
-    for rank in $(pgrep -x moraine); do
-        if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=0$' "/proc/$rank/environ"; then
-            kill -TERM "$rank"
-        fi
-    done 2>/dev/null
+    kill -TERM "$(rank_of_ours 0)"
     wait "$mpirun" || { cat "$scratch/said"; return 1; }
 }
 stopped_rank_is_named() {
@@ -92,12 +133,8 @@ stopped_rank_is_named() {
     for i in $(seq 600); do
         sleep 0.1
         [ "$(wc -c <"$scratch/text")" -gt 100 ] || continue
-        for rank in $(pgrep -x moraine); do
-            if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$rank/environ"; then
-                kill -STOP "$rank"
-                break 2
-            fi
-        done 2>/dev/null
+        rank=$(rank_of_ours 1)
+        [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
     ! wait $! && cat "$scratch/said" && grep -q 'moraine run: rank 1 has not been heard of' "$scratch/said"
 }
@@ -114,12 +151,8 @@ shorter_time_out_is_kept() {
     for i in $(seq 600); do
         sleep 0.1
         [ -s "$scratch/text" ] || continue
-        for rank in $(pgrep -x moraine); do
-            if grep -qz "^XDG_CACHE_HOME=$scratch\$" "/proc/$rank/environ" && grep -qz '^OMPI_COMM_WORLD_RANK=1$' "/proc/$rank/environ"; then
-                kill -STOP "$rank"
-                break 2
-            fi
-        done 2>/dev/null
+        rank=$(rank_of_ours 1)
+        [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
     ! wait $! && cat "$scratch/said" && grep -q 'rank 1 has not been heard of for 2.0 s' "$scratch/said"
 }
@@ -157,6 +190,7 @@ check "ranks use devices that are named, with the logits of one" devices_are_use
 check "experts are divided beside a device in rank 0, with the logits of one" device_with_experts
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
+check "a server whose rank is killed is started again, and goes on with what it kept" server_goes_on
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "the network between ranks is measured, and plans find it" network_is_measured
 check "devices compute layers, whatever the network is" devices_are_used

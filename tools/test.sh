@@ -129,7 +129,7 @@ test_server_prefix:sixteen_clients_hold_what_they_share_once test_snapshot:threa
 # Programs that make sense under the emulator: bits and formats; the rest is the same code. The program and the library
 # are built as well.
 portable="test_product test_synth test_text test_engine:together test_math test_format test_engine:fixed_fingerprints test_pool
-test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_core"
+test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_core socket_module"
 
 # Debian's static jansson cannot be part of a shared library on x86-64.
 [ "$(tools/cross.sh name)" = x86_64 ] && portable=${portable/moraine-shared/}
@@ -179,6 +179,7 @@ all)
     start lint "$lint_log" timeout -s KILL 1500 tools/lint.sh
     launch fuzz fuzz.sh tools/fuzz.sh 16
     stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
+    launch mixed test_mixed.sh tests/test_mixed.sh build "${cross[0]}"
     finish
     collect lint lint.sh "$lint_log"
     rm -f "$lint_log"
