@@ -11,7 +11,7 @@ program=$(realpath "$1")
 directory=$(realpath -m "${2:-build/models}")
 rounds=${3:-3}
 rates=${NETWORK_RATES:-1 10 25}
-later=${NETWORK_LATER:-0 20 200}
+later=${NETWORK_LATER-0 20 200}
 name=${NETWORK_MODEL:-qwen3-30b-a3b}
 layers=${NETWORK_LAYERS:-4}
 threads=${NETWORK_THREADS:-$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))}
@@ -107,7 +107,7 @@ alone=$(field decode_best_tps "$scratch/one.json")
 echo "one rank: $(calc "round($alone, 2)") tokens/s; $load_one s to load and read 16 tokens"
 
 # What the plan says of the network that `probe` measures, and what is measured with a model.
-printf '%-10s %8s %10s %8s %8s %22s %10s %6s %10s\n' rate later 'tokens/s' 'of one' 'load s' 'messages us (least)' 'plan us' ratio 'same bits'
+printf '%-10s %8s %10s %8s %8s %30s %10s %8s %10s\n' rate later 'tokens/s' 'of one' 'load s' 'messages us (middle, least)' 'plan us' 'middle/plan' 'same bits'
 for rate in $rates; do
     set_rate "$rate"
     late=0
@@ -123,10 +123,27 @@ for rate in $rates; do
         steps=$(field traffic.steps "$scratch/two.json")
         mean=$(calc "($(field traffic.wait_ns "$scratch/two.json") - $(field traffic.work_ns "$scratch/two.json")) / $steps / 1e3")
         least=$(calc "$(field traffic.least_ns "$scratch/two.json") / 1e3")
+        middle=$(calc "$(field traffic.middle_ns "$scratch/two.json") / 1e3")
         plan=$(calc "($(field by_layers.token.latency_seconds "$scratch/plan.json") + $(field by_layers.token.wire_seconds "$scratch/plan.json")) * 1e6")
-        printf '%-10s %8s %10.2f %8.3f %8s %22s %10.1f %6.2f %10s\n' "$rate Gbit/s" "$late us" "$tps" "$(calc "$tps / $alone")" "$load" \
-            "$(printf '%.1f (%.1f)' "$mean" "$least")" "$plan" "$(calc "$mean / $plan")" "$same"
+        printf '%-10s %8s %10.2f %8.3f %8s %30s %10.1f %8.2f %10s\n' "$rate Gbit/s" "$late us" "$tps" "$(calc "$tps / $alone")" "$load" \
+            "$(printf '%.1f (%.1f, %.1f)' "$mean" "$middle" "$least")" "$plan" "$(calc "$middle / $plan")" "$same"
     done
+done
+late=0
+
+# A prompt: its pieces are on their way while both ranks compute others. Without that two ranks of one thread each would take as long as one, and the wire's time.
+prompt=(bench "$model" --device none --profile off --threads "$threads" --ctx 1100 --batch 128 --prefill 1024 --decode 1 --rounds 2 --json)
+one "${prompt[@]}" >"$scratch/one.json"
+alone_s=$(calc "1024 / $(field prefill_best_tps "$scratch/one.json")")
+late=200
+for rate in $rates; do
+    set_rate "$rate"
+    two "${prompt[@]}" --divide layers >"$scratch/two.json"
+    two probe --network --output "$scratch/hosts" >/dev/null 2>&1
+    one plan "$model" --hosts "$scratch/hosts" --ctx 512 --json >"$scratch/plan.json"
+    wire_s=$(calc "1024 * $(field by_layers.token.bytes "$scratch/plan.json") / 2 * 8 / $rate / 1e9") # half of a token's go there
+    printf 'prompt of 1024 tokens, %s Gbit/s, %s us: %.2f s by two ranks, %.2f s by one; its streams need %.3f s of the wire\n' "$rate" "$late" \
+        "$(calc "1024 / $(field prefill_best_tps "$scratch/two.json")")" "$alone_s" "$wire_s"
 done
 late=0
 

@@ -313,9 +313,10 @@ typedef struct mo_traffic_report {
     int ranks; /* 1: the model is not divided, and the rest is 0 */
     uint64_t steps, tokens;
     uint64_t sent_bytes, received_bytes; /* by rank 0 */
-    uint64_t wait_ns;  /* from the end of rank 0's layers until the last rank's answer was there */
-    uint64_t work_ns;  /* of it the others computed */
-    uint64_t least_ns; /* wait_ns - work_ns of the step where it was the least */
+    uint64_t wait_ns;   /* from the end of rank 0's layers until the last rank's answer was there */
+    uint64_t work_ns;   /* of it the others computed */
+    uint64_t least_ns;  /* wait_ns - work_ns of the step where it was the least */
+    uint64_t middle_ns; /* the same of the middle one of the last 256 steps, by this time */
 } mo_traffic_report;
 
 MO_API void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);

@@ -24,6 +24,8 @@ typedef struct outgoing {
     uint64_t begun;  /* sends, when all of it was on its way */
 } outgoing;
 
+enum { RECENT = 256 };
+
 struct mo_leader {
     mo_relay relay;
     mo_link *link;
@@ -35,6 +37,7 @@ struct mo_leader {
     int64_t numbers;
     bool untold; /* memory was out: others hold what nobody can name any more */
     mo_traffic_report traffic;
+    uint64_t recent_ns[RECENT]; /* what messages of the last steps took, in turn */
 
     /* Under the engine's lock: */
     outgoing out[2]; /* in turn: one is made while the other is on its way */
@@ -226,23 +229,35 @@ static void count_traffic(mo_leader *l, const mo_forward *f, int64_t rows, int64
     const size_t row = sizeof(float) * (size_t)f->spec->width;
     pthread_mutex_lock(&l->lock);
     mo_traffic_report *t = &l->traffic;
-    t->steps++;
     t->tokens += (uint64_t)f->tokens;
     t->sent_bytes += sizeof(mo_wire_head) + sizeof(mo_wire_slice) * (size_t)f->slice_count +
                      (sizeof(int32_t) + row) * (size_t)f->tokens;
     t->received_bytes += sizeof l->result + row * (size_t)rows;
     const uint64_t messages_ns = wait_ns > l->result.work_ns ? (uint64_t)(wait_ns - l->result.work_ns) : 0;
+    l->recent_ns[t->steps % RECENT] = messages_ns;
     t->least_ns = t->least_ns && t->least_ns < messages_ns ? t->least_ns : messages_ns;
     t->wait_ns += (uint64_t)wait_ns;
     t->work_ns += (uint64_t)l->result.work_ns;
+    t->steps++;
     pthread_mutex_unlock(&l->lock);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
 }
 
 void mo_leader_traffic(mo_leader *l, mo_traffic_report *out)
 {
+    uint64_t recent[RECENT];
     pthread_mutex_lock(&l->lock);
     *out = l->traffic;
+    memcpy(recent, l->recent_ns, sizeof recent);
     pthread_mutex_unlock(&l->lock);
+    const size_t count = out->steps < RECENT ? (size_t)out->steps : RECENT;
+    qsort(recent, count, sizeof *recent, by_size);
+    out->middle_ns = count ? recent[count / 2] : 0;
     out->ranks = mo_link_ranks(l->link);
 }
 

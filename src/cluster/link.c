@@ -160,19 +160,22 @@ static void learn_wait(habit *h, int64_t waited_ns)
     h->off_ns += (off - h->off_ns) / 4;
 }
 
-/* Is it about the time when a message usually comes? While these times vary too much, nobody can say. */
+/* Is it about the time when a message usually comes? */
 static bool is_due(const habit *h, int64_t waited_ns)
 {
-    enum { MARGIN_NS = 50000, DUE_MOST_NS = 2000000 };
-    const int64_t around = 2 * h->off_ns + MARGIN_NS;
-    return around < DUE_MOST_NS && waited_ns > h->mean_ns - around && waited_ns < h->mean_ns + around;
+    enum { MARGIN_NS = 50000, AROUND_MOST_NS = 2000000 };
+    const int64_t wanted = 2 * h->off_ns + MARGIN_NS;
+    const int64_t around = wanted < AROUND_MOST_NS ? wanted : AROUND_MOST_NS;
+    return waited_ns > h->mean_ns - around && waited_ns < h->mean_ns + around;
 }
 
 /* Spins a little, since an answer often comes soon, and again when it is due; else it sleeps for longer and longer: at most a
- * sixty-fourth of what was waited is lost so. The kernel would add 50 us to every sleep otherwise. */
+ * sixty-fourth of what was waited is lost so, and little of a token while one may be computed. The kernel would add 50 us to every sleep
+ * otherwise. */
 static void pause_a_bit(int64_t began_ns, const habit *usual)
 {
-    enum { SPIN_NS = 50000, SHARE = 64, SLEEP_MOST_NS = 200000, SLACK_NS = 1000 };
+    enum { SPIN_NS = 50000, SHARE = 64, SLEEP_NS = 40000, TOKEN_NS = 300000000, SLEEP_MOST_NS = 200000 };
+    enum { SLACK_NS = 1000 };
     static _Thread_local bool exact;
     const int64_t waited = mo_clock_ns() - began_ns;
     if (waited < SPIN_NS || is_due(usual, waited)) {
@@ -183,7 +186,8 @@ static void pause_a_bit(int64_t began_ns, const habit *usual)
         exact = true;
         prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0);
     }
-    const int64_t sleep = waited / SHARE < SLEEP_MOST_NS ? waited / SHARE : SLEEP_MOST_NS;
+    const int64_t most = waited < TOKEN_NS ? SLEEP_NS : SLEEP_MOST_NS;
+    const int64_t sleep = waited / SHARE < most ? waited / SHARE : most;
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
 }
 

@@ -8,12 +8,11 @@
 
 enum {
     SMALL_BYTES = 64,
-    ROUNDS = 31, /* round trips, of which the middle one counts */
-    WARM_UP = 8, /* rounds before: it is learnt how long is waited */
-    WORK_US = 4000,
-    WORK_BYTES = 1 << 26, /* which no cache of a core holds, nor a processor's share of the last one */
-    ROW = 64,             /* small messages behind each other */
-    ROW_ROUNDS = 5,
+    ROUNDS = 15, /* round trips, of which the middle one counts */
+    WARM_UP = 4, /* rounds before: it is learnt how long is waited */
+    WORK_US = 12000,
+    WORK_BYTES = 1 << 27, /* more than most caches hold */
+    ROW = 4,              /* small messages behind each other, as in a step */
     LARGE_BYTES = 1 << 20,
     LARGE_LEAST = 4, /* large messages, and more as long as they take less than PATIENCE_NS together */
     LARGE_MOST = 64,
@@ -115,14 +114,11 @@ static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip
 static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *out, mo_error *err)
 {
     const meter_part end = {0};
-    int64_t rested = 0, one = 0, row = 0;
+    int64_t one = 0, row = 0;
     *out = (mo_meter_wire){0};
-    mo_status status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, WORK_US}, &rested, err);
+    mo_status status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, WORK_US}, &one, err);
     if (status == MO_OK) {
-        status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, 0}, &one, err);
-    }
-    if (status == MO_OK) {
-        status = middle(l, peer, buffer, (meter_part){ROW_ROUNDS, ROW, SMALL_BYTES, 0}, &row, err);
+        status = middle(l, peer, buffer, (meter_part){ROUNDS, ROW, SMALL_BYTES, WORK_US}, &row, err);
     }
     if (status == MO_OK) {
         status = large(l, peer, buffer, one, &out->bytes_s, err);
@@ -130,7 +126,7 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
-    out->latency_s = (double)(rested > one ? rested : one) * 0.5e-9;
+    out->latency_s = one > 1000 ? (double)one * 0.5e-9 : 0.5e-6;
     out->message_s = row > one ? (double)(row - one) * 1e-9 / (ROW - 1) : 0;
     return status;
 }
