@@ -332,6 +332,22 @@ static void test_slab_cuts(void **state)
     assert_int_equal(mo_slab_threads(&oss, MO_SLAB_TILE_THREADS), 384);
 }
 
+/* Formats that most files have are decoded by kernels that know few others; one matrix of another format is enough for those that know all. */
+static void test_common_formats(void **state)
+{
+    (void)state;
+    mo_cuda_launch out[MO_CUDA_KERNELS_PER_OP];
+    mo_error err;
+    mo_op op = {.kind = MO_OP_PRODUCT, .product = {.in = {.cols = 256}, .tokens = 1, .count = 2}};
+    op.product.matrix[0] = (mo_dmatrix){.data = 256, .type = MO_Q4_K, .rows = 64, .cols = 256};
+    op.product.matrix[1] = (mo_dmatrix){.data = 512, .type = MO_Q6_K, .rows = 64, .cols = 256};
+    assert_int_equal(mo_cuda_launch_product(&op, 90, 132, out, &err), 1);
+    assert_string_equal(out->kernel, "mo_slab_product");
+    op.product.matrix[1].type = MO_IQ4_NL;
+    assert_int_equal(mo_cuda_launch_product(&op, 90, 132, out, &err), 1);
+    assert_string_equal(out->kernel, "mo_slab_product_all");
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -511,6 +527,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_cuts, free_blocks),
         cmocka_unit_test_teardown(test_slab_cuts, free_blocks),
+        cmocka_unit_test_teardown(test_common_formats, free_blocks),
         cmocka_unit_test_teardown(test_refusals, free_blocks),
         cmocka_unit_test_teardown(test_every_format_and_number_of_tokens, free_blocks),
         cmocka_unit_test_teardown(test_hostile_values, free_blocks),

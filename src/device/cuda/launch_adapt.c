@@ -89,8 +89,11 @@ int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo
     }
     const mo_op_product *p = &ops->product;
     const int taken = lowers(ops + 1, count - 1, p->in.x, p->in.cols);
-    if (taken == 0 || mo_cuda_launch_op(ops, compute, sms, alone, &err) != 1 ||
-        strcmp(alone->kernel, "mo_slab_product") != 0) {
+    if (taken == 0 || mo_cuda_launch_op(ops, compute, sms, alone, &err) != 1) {
+        return 0;
+    }
+    const bool all = strcmp(alone->kernel, "mo_slab_product_all") == 0;
+    if (!all && strcmp(alone->kernel, "mo_slab_product") != 0) {
         return 0;
     }
     int64_t rows = 0;
@@ -105,7 +108,7 @@ int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo
     const uint32_t blocks = pieces(rows, alone->block[0] / 32);
     lowered->blocks = (int32_t)(blocks < LOWER_MOST ? blocks : LOWER_MOST);
     *out = *alone;
-    out->kernel = "mo_slab_lowered";
+    out->kernel = all ? "mo_slab_lowered_all" : "mo_slab_lowered";
     out->grid[0] += (uint32_t)lowered->blocks;
     return 1 + taken;
 }

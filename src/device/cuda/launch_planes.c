@@ -22,7 +22,7 @@ static const char *chunk_kernel(const mo_op_attend *o)
     return "mo_planes_chunk";
 }
 
-/* NULL: none. Worth it where blocks have several chunks each. */
+/* NULL: none. Worth it where blocks have several chunks each, or there are many. */
 static const char *stream_kernel(const mo_op_attend *o, int compute)
 {
     if (compute != 90 || o->k_len != o->v_len) {
@@ -72,7 +72,7 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
     const uint32_t side =
         places / (rows * (uint32_t)o->tokens); /* blocks of a token and head that run at once */
     const char *stream = stream_kernel(o, compute);
-    if (stream && o->chunks > 1 && (uint32_t)o->chunks > side) {
+    if (stream && o->chunks > 1 && ((uint32_t)o->chunks > side || o->chunks > MO_PLANES_MERGED)) {
         out[0] = (mo_cuda_launch){.kernel = stream,
                                   .prelaunch = true,
                                   .grid = {side < 1 ? 1 : side, rows, (uint32_t)o->tokens},

@@ -11,6 +11,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
 {
     int64_t slabs = 0, most = 0;
     int shared = 0, threads = 0;
+    bool common = true;
     for (int i = 0; i < op->count; i++) {
         const mo_dmatrix *m = &op->matrix[i];
         const mo_slab_shape s = mo_slab_cut(m->type, m->cols);
@@ -21,6 +22,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
             continue;
         }
         const int64_t bytes = (int64_t)m->rows * s.row_bytes;
+        common &= mo_slab_common(m->type);
         slabs += mo_slab_count(&s, m->rows);
         shared = s.shared > shared ? s.shared : shared;
         threads = bytes > most ? mo_slab_threads(&s, MO_SLAB_THREADS) : threads;
@@ -29,7 +31,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
     if (op->tokens != 1 || slabs == 0 || slabs > INT32_MAX) {
         return 0;
     }
-    out[0] = (mo_cuda_launch){.kernel = "mo_slab_product",
+    out[0] = (mo_cuda_launch){.kernel = common ? "mo_slab_product" : "mo_slab_product_all",
                               .prelaunch = true,
                               .grid = {(uint32_t)slabs, 1, 1},
                               .block = {(uint32_t)threads, 1, 1},
@@ -46,7 +48,7 @@ int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
         return 0;
     }
     const int most = tiles <= MO_SLAB_FEW ? MO_SLAB_FEW_THREADS : MO_SLAB_TILE_THREADS;
-    out[0] = (mo_cuda_launch){.kernel = "mo_slab_in",
+    out[0] = (mo_cuda_launch){.kernel = mo_slab_common(op->gate.type) ? "mo_slab_in" : "mo_slab_in_all",
                               .prelaunch = true,
                               .grid = {(uint32_t)op->gate.rows / MO_SLAB_TILE, (uint32_t)op->most, 1},
                               .block = {(uint32_t)mo_slab_threads(&s, most), 1, 1},
@@ -60,7 +62,7 @@ int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
     if (!fits(&op->down, &s) || op->down.rows <= 0) {
         return 0;
     }
-    out[0] = (mo_cuda_launch){.kernel = "mo_slab_down",
+    out[0] = (mo_cuda_launch){.kernel = mo_slab_common(op->down.type) ? "mo_slab_down" : "mo_slab_down_all",
                               .prelaunch = true,
                               .grid = {(uint32_t)mo_slab_count(&s, op->down.rows), (uint32_t)op->most, 1},
                               .block = {(uint32_t)mo_slab_threads(&s, MO_SLAB_THREADS), 1, 1},

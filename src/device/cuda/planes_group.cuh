@@ -4,6 +4,7 @@
 #define MO_DEVICE_CUDA_PLANES_GROUP_CUH
 
 #include "device/cuda/codes.cuh"
+#include "device/cuda/once.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(MO_CUDA_EMULATED)
 #define MO_PLANES_GROUP 1
@@ -40,7 +41,8 @@ static __device__ __forceinline__ planes_gate planes_gate_at(uint64_t *barrier)
     return gate;
 }
 
-/* Sends two arrays on their way, multiples of 16 bytes. */
+/* Sends two arrays on their way, multiples of 16 bytes. ONCE: no other block reads the first. */
+template <bool ONCE = false>
 static __device__ __forceinline__ void planes_bring(const planes_gate &gate, void *to, const void *from,
                                                     int bytes, void *to2, const void *from2, int bytes2)
 {
@@ -50,11 +52,15 @@ static __device__ __forceinline__ void planes_bring(const planes_gate &gate, voi
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
                      "r"(bytes + bytes2)
                      : "memory");
-        asm volatile(
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                (uint32_t)__cvta_generic_to_shared(to)),
-            "l"(from), "r"(bytes), "r"(barrier)
-            : "memory");
+        if (ONCE) {
+            mo_once_copy(to, from, (uint32_t)bytes, gate.barrier);
+        } else {
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+                    "r"((uint32_t)__cvta_generic_to_shared(to)),
+                "l"(from), "r"(bytes), "r"(barrier)
+                : "memory");
+        }
         asm volatile(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                 (uint32_t)__cvta_generic_to_shared(to2)),

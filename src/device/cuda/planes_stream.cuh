@@ -43,9 +43,9 @@ static __device__ __forceinline__ void stream_bring(const mo_op_attend &op, cons
         mo_planes_block(op, s.state, s.kv_head, s.begin + (int64_t)(i / 2) * MO_KV_BLOCK);
     const int slot = i % SLOTS;
     uint8_t *to = stream_slot(s, slot);
-    planes_bring(planes_gate{s.gates + slot, 0}, to, i % 2 ? span.values : span.keys,
-                 span.planes * MO_KV_BLOCK * D, to + planes_stream<D, SLOTS>::CODES,
-                 i % 2 ? span.value_scales : span.key_scales, 4 * MO_KV_BLOCK);
+    planes_bring<true>(planes_gate{s.gates + slot, 0}, to, i % 2 ? span.values : span.keys,
+                       span.planes * MO_KV_BLOCK * D, to + planes_stream<D, SLOTS>::CODES,
+                       i % 2 ? span.value_scales : span.key_scales, 4 * MO_KV_BLOCK);
 }
 
 /* Item i is there for everybody; LEFT: how many younger ones have been sent. */

@@ -4,6 +4,15 @@
 #include "device/cuda/row.cuh"
 #include "device/cuda/slab.cuh"
 
+/* ---- Which formats ---- */
+
+/* Kernels are there twice: for the formats that most files have, and for all. A kernel that can decode everything finds its way by a table in
+ * memory, which is cold whenever a layer comes to it. */
+template <bool ALL> MO_CONSTANT bool has(int type)
+{
+    return ALL || mo_slab_common(type);
+}
+
 /* ---- Several matrices, one token ---- */
 
 template <int TYPE>
@@ -24,6 +33,7 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
                       [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); });
 }
 
+template <bool ALL>
 static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op, uint8_t *memory, int slab)
 {
     int which = 0;
@@ -42,7 +52,11 @@ static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op,
     }
     switch (op.matrix[which].type) {
 #define MO_CASE(NAME, ...)                                                                                   \
-    case MO_##NAME: mo_slab_product_of<MO_##NAME>(op, memory, which, slab); break;
+    case MO_##NAME:                                                                                          \
+        if constexpr (has<ALL>(MO_##NAME)) {                                                                 \
+            mo_slab_product_of<MO_##NAME>(op, memory, which, slab);                                          \
+        }                                                                                                    \
+        break;
         MO_QUANTIZED_FORMATS(MO_CASE)
 #undef MO_CASE
     default: break; /* not launched */
@@ -54,7 +68,14 @@ MO_BOUNDED(mo_slab_product, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_product, mo_op_product)
 {
     MO_DYNAMIC_SHARED(memory);
-    mo_slab_products(op, memory, blockIdx.x);
+    mo_slab_products<false>(op, memory, blockIdx.x);
+}
+
+MO_BOUNDED(mo_slab_product_all, mo_op_product, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_product_all, mo_op_product)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_products<true>(op, memory, blockIdx.x);
 }
 
 /* ---- The same, and what adapters make of the input ---- */
@@ -82,10 +103,9 @@ static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_parts &parts,
 }
 
 /* Grid: blocks of those, slabs. */
-MO_BOUNDED(mo_slab_lowered, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
-MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
+template <bool ALL>
+static __device__ __forceinline__ void mo_slab_lowered_products(const mo_cuda_lowered &op, uint8_t *memory)
 {
-    MO_DYNAMIC_SHARED(memory);
     const int warps = (int)blockDim.x / 32;
     if ((int)blockIdx.x < op.blocks) {
         const int warp = (int)threadIdx.x / 32;
@@ -94,7 +114,21 @@ MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
         }
         return;
     }
-    mo_slab_products(op.product, memory, (int)blockIdx.x - op.blocks);
+    mo_slab_products<ALL>(op.product, memory, (int)blockIdx.x - op.blocks);
+}
+
+MO_BOUNDED(mo_slab_lowered, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_lowered_products<false>(op, memory);
+}
+
+MO_BOUNDED(mo_slab_lowered_all, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_lowered_all, mo_cuda_lowered)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_lowered_products<true>(op, memory);
 }
 
 /* ---- Experts ---- */
@@ -136,15 +170,17 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     return true;
 }
 
-/* Grid: tiles of 32 rows, items. */
-MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_BOUND, MO_SLAB_TILE_BOUND_BLOCKS);
-MO_KERNEL(mo_slab_in, mo_op_experts)
+template <bool ALL>
+static __device__ __forceinline__ void mo_slab_experts_in(const mo_op_experts &op, uint8_t *memory)
 {
-    MO_DYNAMIC_SHARED(memory);
     bool mine = false;
     switch (op.gate.type) {
 #define MO_CASE(NAME, ...)                                                                                   \
-    case MO_##NAME: mine = mo_slab_in_of<MO_##NAME>(op, memory); break;
+    case MO_##NAME:                                                                                          \
+        if constexpr (has<ALL>(MO_##NAME)) {                                                                 \
+            mine = mo_slab_in_of<MO_##NAME>(op, memory);                                                     \
+        }                                                                                                    \
+        break;
         MO_QUANTIZED_FORMATS(MO_CASE)
 #undef MO_CASE
     default: break; /* not launched */
@@ -163,6 +199,21 @@ MO_KERNEL(mo_slab_in, mo_op_experts)
         __syncwarp();
         mo_quantize_block(op.hidden, row, blockIdx.x, hidden);
     }
+}
+
+/* Grid: tiles of 32 rows, items. */
+MO_BOUNDED(mo_slab_in, mo_op_experts, MO_SLAB_TILE_BOUND, MO_SLAB_TILE_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_in, mo_op_experts)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_experts_in<false>(op, memory);
+}
+
+MO_BOUNDED(mo_slab_in_all, mo_op_experts, MO_SLAB_TILE_BOUND, MO_SLAB_TILE_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_in_all, mo_op_experts)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_experts_in<true>(op, memory);
 }
 
 /* The block's item of a worklist that may have been made a moment ago: past this multiprocessor's own cache, which nobody
@@ -212,16 +263,33 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
         [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, op.down, row, value); });
 }
 
+template <bool ALL>
+static __device__ __forceinline__ void mo_slab_experts_down(const mo_op_experts &op, uint8_t *memory)
+{
+    switch (op.down.type) {
+#define MO_CASE(NAME, ...)                                                                                   \
+    case MO_##NAME:                                                                                          \
+        if constexpr (has<ALL>(MO_##NAME)) {                                                                 \
+            mo_slab_down_of<MO_##NAME>(op, memory);                                                          \
+        }                                                                                                    \
+        break;
+        MO_QUANTIZED_FORMATS(MO_CASE)
+#undef MO_CASE
+    default: break; /* not launched */
+    }
+}
+
 /* Grid: slabs, items. */
 MO_BOUNDED(mo_slab_down, mo_op_experts, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
 MO_KERNEL(mo_slab_down, mo_op_experts)
 {
     MO_DYNAMIC_SHARED(memory);
-    switch (op.down.type) {
-#define MO_CASE(NAME, ...)                                                                                   \
-    case MO_##NAME: mo_slab_down_of<MO_##NAME>(op, memory); break;
-        MO_QUANTIZED_FORMATS(MO_CASE)
-#undef MO_CASE
-    default: break; /* not launched */
-    }
+    mo_slab_experts_down<false>(op, memory);
+}
+
+MO_BOUNDED(mo_slab_down_all, mo_op_experts, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_KERNEL(mo_slab_down_all, mo_op_experts)
+{
+    MO_DYNAMIC_SHARED(memory);
+    mo_slab_experts_down<true>(op, memory);
 }

@@ -2,6 +2,7 @@
 #ifndef MO_DEVICE_CUDA_SLAB_CUH
 #define MO_DEVICE_CUDA_SLAB_CUH
 
+#include "device/cuda/once.cuh"
 #include "device/cuda/rows.cuh"
 #include "device/cuda/slab.h"
 
@@ -161,7 +162,7 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_pipeline &pipeline
     mo_pipeline_run run;
     run.from = from;
     run.bytes = (uint32_t)bytes;
-    mo_pipeline_bring(pipeline, slot, run, limit);
+    mo_once_bring(pipeline, slot, run, limit);
 }
 
 /* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */

@@ -82,6 +82,12 @@ MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols)
     return s;
 }
 
+/* Formats for which there are kernels that know few others. */
+MO_CONSTANT bool mo_slab_common(int type)
+{
+    return type == MO_Q8_0 || type == MO_Q4_K || type == MO_Q5_K || type == MO_Q6_K || type == MO_MXFP4;
+}
+
 /* Slabs of a matrix of so many rows. */
 MO_CONSTANT int mo_slab_count(const mo_slab_shape *s, int rows)
 {
