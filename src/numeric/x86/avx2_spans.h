@@ -4,7 +4,7 @@
  * that a lane is a row and the fold goes on from block to block.
  *
  * Included by the products of AVX2, of AVX-VNNI and of AVX-512, which says so by SPAN_DPBUSD, its name for the instruction of 256 bits, and
- * takes IQ1 with one token alone (SPAN_EACH, SPAN_TOKENS). */
+ * takes IQ1 with one token alone (SPAN_EACH, SPAN_TOKENS), whose entries it gathers: those of a group of all eight blocks into one vector (SPAN_GATHERS). */
 #ifndef MO_NUMERIC_X86_AVX2_SPANS_H
 #define MO_NUMERIC_X86_AVX2_SPANS_H
 
@@ -48,10 +48,14 @@ MO_INLINE bool span_in_fours(mo_type type)
 }
 
 /* Place i of part 2 g + s, of eight values: group g of this block. Pairs of blocks are in the order in which sums of neighbours leave them
- * ascending. */
+ * ascending; gathered entries of both parts are one vector. */
 MO_INLINE int span_block(int s, int i)
 {
+#ifdef SPAN_GATHERS
+    return 4 * s + i;
+#else
     return 2 * s + i % 2 + 4 * (i / 2);
+#endif
 }
 
 static void span_lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
@@ -90,6 +94,7 @@ MO_INLINE __m256i span_load(const void *from)
  * general registers in one instruction. */
 typedef struct span_row {
     _Alignas(32) uint16_t index[64]; /* [block][8], or groups 0 and 2 of each block, then groups 1 and 3 */
+    __m256i low, high;               /* IQ1: a word for each block, of its indices' bits */
     __m256i signs;                   /* a byte for each group of a block */
     __m256i scale[2];                /* of the blocks, or of their halves */
     __m256i minus[2];                /* IQ1: what is added in the blocks, or in their halves */
@@ -153,10 +158,17 @@ MO_INLINE __m256i span_shorts(const uint8_t *eight)
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)eight));
 }
 
+/* IQ1: bits from the upper part of one index to that of the next. */
+MO_INLINE int span_step(mo_type type)
+{
+    return type == MO_IQ1_S ? 3 : 4;
+}
+
 MO_INLINE void span_open_iq1_s(const uint8_t *p, span_row *r)
 {
     const __m256i w = span_shorts(p + 34);
-    span_join(span_load(p + 2), w, 3, 7, r);
+    r->low = span_load(p + 2);
+    r->high = w;
     r->scale[0] = span_odd(w, 12, 7);
     r->minus[0] = _mm256_srai_epi32(_mm256_slli_epi32(w, 16), 31);
 }
@@ -169,7 +181,8 @@ MO_INLINE void span_open_iq1_m(const uint8_t *p, span_row *r)
     const __m256i scales =
         _mm256_srlv_epi32(_mm256_shuffle_epi8(_mm256_set1_epi64x((long long)load64(p + 48)), spread),
                           _mm256_setr_epi32(0, 6, 0, 6, 0, 6, 0, 6));
-    span_join(span_load(p), span_shorts(p + 32), 4, 7, r);
+    r->low = span_load(p);
+    r->high = span_shorts(p + 32);
     r->scale[0] = span_odd(scales, 0, 7);
     r->scale[1] = span_odd(scales, 3, 7);
     /* A nibble for each group, one byte for each half: its upper bit says minus. */
@@ -232,7 +245,12 @@ MO_INLINE void span_open(mo_type type, const uint8_t *p, span_row *r)
     case MO_IQ3_XXS: span_open_words(span_load(p + 66), r); break;
     default: span_open_iq3_s(p, r); break;
     }
+#ifndef SPAN_GATHERS
+    if (mo_span_is_iq1(type)) {
+        span_join(r->low, r->high, span_step(type), 7, r);
+    }
     __asm__("" : "+m"(r->index)); /* or they would be taken out of the vectors one by one */
+#endif
 }
 
 /* --- entries ----------------------------------------------------------------------------------------- */
@@ -335,6 +353,24 @@ MO_INLINE __m256i span_sum(mo_type type, const uint8_t *p, const span_row *r, co
     return sum;
 }
 
+#ifdef SPAN_GATHERS
+/* The same with the entries of one group of all eight blocks in a vector of 512 bits. */
+MO_INLINE __m256i span_blocks(mo_type type, const uint8_t *p, const span_row *r, const span_x *x, int h,
+                              int groups)
+{
+    (void)p;
+    __m512i sum = _mm512_setzero_si512();
+    MO_UNROLL
+    for (int g = 2 * h; g < 2 * h + groups; g++) {
+        const int left = 8 - span_step(type) * g;
+        const __m256i low = span_bits(r->low, -8 * g, 0xFF), high = span_bits(r->high, left, 0x700);
+        const __m512i codes =
+            _mm512_i32gather_epi64(_mm256_or_si256(low, high), (const void *)mo_grid_iq1s_levels, 8);
+        sum = _mm512_dpbusd_epi32(sum, codes, _mm512_load_si512(x->part[2 * g]));
+    }
+    return _mm512_cvtepi64_epi32(_mm512_add_epi64(sum, _mm512_srli_epi64(sum, 32)));
+}
+#else
 /* Parts of eight values: half h of the blocks, or all of them. */
 MO_INLINE __m256i span_blocks(mo_type type, const uint8_t *p, const span_row *r, const span_x *x, int h,
                               int groups)
@@ -342,6 +378,7 @@ MO_INLINE __m256i span_blocks(mo_type type, const uint8_t *p, const span_row *r,
     const __m256i first = span_sum(type, p, r, x, 4 * h, 2, groups);
     return _mm256_hadd_epi32(first, span_sum(type, p, r, x, 4 * h + 1, 2, groups));
 }
+#endif
 
 /* IQ1: codes are eight times the grid's values, plus or minus 1. Here `sum` is of these values plus 1, and `all` of the activations. */
 MO_INLINE __m256i span_eighths(__m256i sum, __m256i all)

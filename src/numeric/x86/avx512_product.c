@@ -10,6 +10,7 @@
 #define SPAN_DPBUSD  _mm256_dpbusd_epi32
 #define SPAN_EACH(X) X(IQ1_S) X(IQ1_M)
 #define SPAN_TOKENS  1
+#define SPAN_GATHERS
 #include "numeric/x86/avx2_spans.h"
 
 MO_PRODUCT(mo_avx512_product)
