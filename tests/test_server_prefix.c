@@ -239,6 +239,40 @@ static void sixteen_clients_hold_what_they_share_once(void **state)
     sixteen_hold_what_they_share_once("sim", NOT_SO_LONG);
 }
 
+/* Conversations with the same beginning that take turns in the only sequence, each as long as the other: none is lost although the next
+ * one's beginning is found elsewhere. */
+static void conversations_that_take_turns_are_all_kept(void **state)
+{
+    (void)state;
+    enum { TALKS = 3, LENGTH = 200, SAID = 50 };
+    int32_t tokens[TALKS][LENGTH + 3 * SAID];
+    int count[TALKS];
+    mo_model *model = open_model(families[0], "none", 1);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < TALKS; i++) {
+            if (turn == 0) {
+                prompt_of(vocab_of(model), 3, 0, 3, LENGTH, tokens[i]);
+                tokens[i][LENGTH] = i + 1; /* what each says by itself */
+                count[i] = LENGTH + 1;
+            }
+            client *c = new_client();
+            srv_job_options job = job_of(c, tokens[i], count[i], SAID);
+            job.ignore_eos = true;
+            submit(e, c, &job);
+            wait_last(c);
+            /* The last token that was said had not been fed. */
+            assert_int_equal(c->usage.cached_tokens, turn ? LENGTH + SAID : i ? LENGTH : 0);
+            memcpy(tokens[i] + count[i], c->tokens[0], SAID * sizeof(int32_t));
+            tokens[i][count[i] + SAID] = 1;
+            count[i] += SAID + 1;
+            free_client(c);
+        }
+    }
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
 /* A common beginning, as a system prompt: the third client finds it whatever the family. */
 static void a_common_beginning_is_kept(void **state)
 {
@@ -464,6 +498,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_changed_answer_costs_only_itself),
         cmocka_unit_test(prompts_that_come_together_are_computed_once),
         cmocka_unit_test(sixteen_clients_hold_what_they_share_once),
+        cmocka_unit_test(conversations_that_take_turns_are_all_kept),
         cmocka_unit_test(a_common_beginning_is_kept),
         cmocka_unit_test(kept_sessions_outlive_the_process),
         cmocka_unit_test(a_killed_process_loses_no_kept_session),

@@ -117,8 +117,8 @@ void srv_sequence_restore(srv_engine *e, srv_sequence *s, const mo_snapshot *sna
                (snapshot == e->empty || mo_session_restore(s->session, e->empty, NULL) != MO_OK);
 }
 
-/* Brings the sequence to what the source has; how many tokens of the prompt that saves. */
-static void begin_from(srv_engine *e, srv_sequence *s, const source *from)
+/* Brings the sequence to what the source has. Where that fails nothing of it is usable. */
+static void begin_from(srv_engine *e, srv_sequence *s, source *from)
 {
     mo_snapshot *copy = NULL;
     if (from->busy >= 0 && mo_snapshot_open(e->sequences[from->busy].session, &copy, NULL) == MO_OK) {
@@ -128,6 +128,9 @@ static void begin_from(srv_engine *e, srv_sequence *s, const source *from)
         srv_sequence_restore(e, s, from->snapshot);
     } else if (from->slot < 0 && (s->held > 0 || s->dirty)) {
         srv_sequence_restore(e, s, e->empty);
+    }
+    if (from->usable && (s->dirty || mo_session_length(s->session) < from->usable)) {
+        *from = (source){.slot = -1, .busy = -1};
     }
 }
 
@@ -209,13 +212,16 @@ static void begin_task(srv_engine *e, srv_task *task)
     source from = find_source(e, task);
     const int first = from.slot >= 0 ? from.slot : choose_slot(e);
     srv_sequence *s = &e->sequences[first];
-    const int64_t same = mo_session_adapters(s->session) == task->adapters ? from.usable : 0;
+    const int64_t same = usable(e, s, task); /* wherever it comes from, this much is held again */
     if (!s->kept && s->held > same + SRV_WORTHWHILE / 2) {
         srv_memory_keep(e, s, s->held);                     /* what it held is about to be lost */
         from = from.snapshot ? find_source(e, task) : from; /* which may have been dropped for it */
     }
     mo_status status = adapt(s, task, &err);
-    begin_from(e, s, from.slot >= 0 && from.slot != first ? &(source){.slot = -1, .busy = -1} : &from);
+    if (from.slot >= 0 && from.slot != first) {
+        from = (source){.slot = -1, .busy = -1};
+    }
+    begin_from(e, s, &from);
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
