@@ -34,6 +34,7 @@ check granite-3.1-3b-a800m 4
 check ling-mini-2.0 2
 check dots.llm1 2
 check hunyuan-a13b 1
+check hunyuan-7b 2
 check phi-3.5-moe 1
 check phi-3.5-mini 2
 check qwen2.5-7b 2
