@@ -661,6 +661,45 @@ static void useless_options_are_told(void **state)
     assert_non_null(strstr(errors, "--predict on changes nothing: the whole model is in RAM"));
     assert_non_null(strstr(errors, "--streaming is not needed"));
     assert_non_null(strstr(errors, "--moe-hot-cache-weighting changes nothing: there is no hot cache"));
+    assert_int_equal(
+        run("run -q -p x -n 1 --device sim --policy lru --readers 2 --predict on --io cached "
+            "--postfetch down --moe-hot-cache-layer-curve 0.2 --moe-hot-cache-auto-reserve-mib 5"),
+        0);
+    assert_non_null(strstr(errors, "--policy changes nothing: the whole model is in RAM and VRAM"));
+    assert_non_null(strstr(errors, "--readers changes nothing: the whole"));
+    assert_non_null(strstr(errors, "--predict on changes nothing: the whole"));
+    assert_non_null(strstr(errors, "--io changes nothing: the whole"));
+    assert_non_null(strstr(errors, "--postfetch changes nothing: no expert is missing in VRAM"));
+    assert_non_null(strstr(errors, "--moe-hot-cache-layer-curve changes nothing: there is no hot cache"));
+    assert_non_null(
+        strstr(errors, "--moe-hot-cache-auto-reserve-mib changes nothing: there is no hot cache"));
+    const char *first = strstr(errors, "--policy changes");
+    assert_null(strstr(first + 1, "--policy changes")); /* once */
+    assert_int_equal(
+        run("run -q -p x -n 1 --device sim --vram 10M --ram 36M --ctx 2048 --policy lru --readers 2 "
+            "--predict on --io cached"),
+        0);
+    assert_int_equal(strlen(errors), 0); /* there they do something, and nothing else was set */
+    assert_int_equal(run("plan --device none --postfetch down --streaming --moe-hot-cache-layer-curve 0.2"),
+                     0);
+    assert_non_null(strstr(errors, "plan: note: --postfetch changes nothing: no device is used"));
+    assert_non_null(strstr(errors, "plan: note: --streaming is not needed"));
+    assert_non_null(strstr(errors, "plan: note: --moe-hot-cache-layer-curve changes nothing"));
+    assert_int_equal(run("plan --device sim --postfetch down"), 0);
+    assert_non_null(strstr(errors, "--postfetch changes nothing: no expert is missing in VRAM"));
+    setenv("LLAMA_SET_ROWS", "1", 1);
+    setenv("LLAMA_CACHE", "/nowhere", 1);
+    setenv("GGML_CUDA_ENABLE_UNIFIED_MEMORY", "1", 1);
+    assert_int_equal(run("run -q -p x -n 1"), 0);
+    const char *unread = strstr(errors, "LLAMA_SET_ROWS");
+    assert_non_null(unread);
+    assert_null(strstr(unread + 1, "LLAMA_SET_ROWS")); /* once */
+    assert_non_null(strstr(errors, "LLAMA_CACHE"));
+    assert_non_null(strstr(errors, "GGML_CUDA_ENABLE_UNIFIED_MEMORY"));
+    assert_non_null(strstr(errors, "not read"));
+    unsetenv("LLAMA_SET_ROWS");
+    unsetenv("LLAMA_CACHE");
+    unsetenv("GGML_CUDA_ENABLE_UNIFIED_MEMORY");
     setenv("LLAMA_ARG_CTX_SIZE", "512", 1);
     setenv("LLAMA_ARG_MOE_HOT_CACHE", "x", 1);
     assert_int_equal(run("run -q -p x -n 1"), 0);
@@ -676,6 +715,82 @@ static void useless_options_are_told(void **state)
     assert_int_equal(run("chat --vram 1G"), 1);
     assert_non_null(strstr(errors, "needs a device, and there is none: "));
     unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+/* RAM and VRAM are one capacity, of which a run tells the sum that the plan shows. */
+static void runs_show_the_sum_of_the_tiers(void **state)
+{
+    (void)state;
+    static const char where[] = "--device sim --vram 18M --ram 36M --ctx 2048";
+    char command[256];
+    snprintf(command, sizeof command, "plan %s", where);
+    assert_int_equal(run(command), 0);
+    const char *sum = strstr(output, "with VRAM's ");
+    assert_non_null(sum);
+    const int held = atoi(sum + strlen("with VRAM's "));
+    snprintf(command, sizeof command, "run -p x -n 2 %s", where);
+    assert_int_equal(run(command), 0);
+    const char *line = strstr(errors, "tiers: RAM ");
+    assert_non_null(line);
+    assert_non_null(strstr(line, " + VRAM "));
+    assert_non_null(strstr(line, "of 448 experts"));
+    assert_int_equal(atoi(strstr(line, " hold ") + strlen(" hold ")), held);
+    snprintf(command, sizeof command, "run -p x -n 2 --json %s", where);
+    assert_int_equal(run(command), 0);
+    const char *json = strstr(output, "\"experts_held\": ");
+    assert_non_null(json);
+    assert_int_equal(atoi(json + strlen("\"experts_held\": ")), held);
+    assert_int_equal(run("run -p x -n 2 --device none"), 0);
+    assert_null(strstr(errors, "tiers:")); /* one tier that holds everything is no sum */
+    assert_int_equal(run("run -p x -n 2 --device none --ram 32M --ctx 2048"), 0);
+    assert_non_null(strstr(errors, "the rest is read from disk"));
+}
+
+/* The number that a refusal gives runs, and one byte less does not: whichever ceiling it names, with keys and values in either tier. */
+static void refusals_name_the_least_that_runs(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "--device sim --vram 2M --ctx 2048",
+        "--device sim --vram 2M --ctx 8192 --ram 60M",
+        "--device sim --vram 3M --ctx 2048 --ram 32M",
+        "--device none --ram 20M --ctx 2048",
+        "--device sim --vram 64M --ctx 2048 --ram 20M",
+        "--device sim --vram 8M --ctx 2048 --ram 20M",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[256];
+        snprintf(command, sizeof command, "run -q -p x -n 1 %s", cases[i]);
+        assert_int_equal(run(command), 1);
+        const char *at = strchr(strstr(errors, "at least "), '('),
+                   *what = strstr(errors, "of VRAM (") ? "vram" : "ram";
+        const long long least = atoll(at + 1);
+        assert_null(strstr(errors, "and --vram to"));
+        for (int less = 0; less < 2; less++) { /* of an option that is given twice the last counts */
+            snprintf(command, sizeof command, "run -q -p x -n 1 %s --%s %lld", cases[i], what, least - less);
+            const int code = run(command);
+            if (code != less) {
+                fail_msg("%s: %d, %s", command, code, errors);
+            }
+        }
+    }
+    /* Both are too small. */
+    assert_int_equal(run("run -q -p x -n 1 --device sim --vram 2M --ram 20M --ctx 2048"), 1);
+    const char *ram = strchr(strstr(errors, "at least "), '('), *vram = strstr(errors, "and --vram to");
+    assert_non_null(vram);
+    char command[256];
+    const long long ram_bytes = atoll(ram + 1), vram_bytes = atoll(strchr(vram, '(') + 1);
+    for (int less = 0; less < 3; less++) {
+        snprintf(command, sizeof command, "run -q -p x -n 1 --device sim --ctx 2048 --ram %lld --vram %lld",
+                 ram_bytes - (less == 1), vram_bytes - (less == 2));
+        assert_int_equal(run(command), less > 0);
+    }
+    /* What the device does not have is not asked for. */
+    setenv("MORAINE_SIM", "memory=3M", 1);
+    assert_int_equal(run("run -q -p x -n 1 --device sim --ctx 2048"), 1);
+    assert_non_null(strstr(errors, "the device has only 3.00 MiB free: "));
+    assert_null(strstr(errors, "raise --vram"));
+    unsetenv("MORAINE_SIM");
 }
 
 static void messages(void **state)
@@ -738,6 +853,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(compared_rows_are_counted),
         cmocka_unit_test(ids_have_no_zero_bytes),
         cmocka_unit_test(useless_options_are_told),
+        cmocka_unit_test(runs_show_the_sum_of_the_tiers),
+        cmocka_unit_test(refusals_name_the_least_that_runs),
         cmocka_unit_test(messages),
         cmocka_unit_test(eval_takes_a_lone_text),
     };

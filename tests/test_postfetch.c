@@ -237,7 +237,31 @@ static void scratch_is_sized(void **state)
     assert_int_equal(capacity.transfers, 2);
     assert_true(capacity.scratch_bytes <= f.vram_free_bytes / 10);
     assert_int_equal(notes.count, 1);
+    s.mode = MO_POSTFETCH_AUTO; /* nobody asked for anything: rates decide, and there is nothing to tell */
+    assert_int_equal(sized(&s, &f, &notes).transfers, 2);
+    assert_int_equal(notes.count, 0);
     f.vram_free_bytes = 15 * MIB;
+    assert_int_equal(sized(&s, &f, &notes).transfers, 0);
+    assert_int_equal(notes.count, 0);
+    s.mode = MO_POSTFETCH_EXPERT;
+    f.vram_free_bytes = 50 * MIB;
+    f.expert_bytes = MIB / 8;
+    s.scratch_mb = 1;
+    f.used = 10;
+    s.max_transfers = 10;
+    sized(&s, &f, &notes);
+    assert_int_equal(notes.count, 1);
+    assert_non_null(strstr(notes.line[0], "scratch of 1 MiB holds 8 transfers at once instead of 10"));
+    s.scratch_mb = 0;
+    s.max_transfers = 8;
+    f.vram_free_bytes = MIB; /* less than a MiB is not none */
+    f.expert_bytes = MIB / 20;
+    sized(&s, &f, &notes);
+    assert_int_equal(notes.count, 1);
+    assert_non_null(strstr(notes.line[0], "KiB holds 2 transfers"));
+    f.expert_bytes = 2 * MIB;
+    f.vram_free_bytes = 15 * MIB;
+    f.used = 4;
     capacity = sized(&s, &f, &notes);
     assert_true(capacity.scratch_bytes == 0 && capacity.transfers == 0);
     assert_int_equal(notes.count, 1);

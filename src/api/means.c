@@ -205,6 +205,7 @@ static void share_limits(const mo_means *m, mo_plan_card *cards)
         all.vram_bytes = own->vram_bytes;
         all.vram_held = own->vram_held;
         all.vram_lacking = own->vram_lacking;
+        all.vram_there = own->vram_there;
         all.vram_margin = own->vram_margin;
         all.vram_place = own->vram_place;
         memcpy(all.vram_why, own->vram_why, sizeof all.vram_why);

@@ -13,6 +13,7 @@
 #include "hotcache/budget.h"
 #include "hotcache/plan.h"
 #include "numeric/kernels.h"
+#include "plan/least.h"
 #include "plan/make.h"
 #include "plan/text.h"
 
@@ -232,6 +233,20 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
     return MO_OK;
 }
 
+/* The lowest ceilings that run, each with the other as it is. Several devices have theirs from the division. */
+static void find_least(const mo_plan_model *model, const mo_means *m, mo_plan *plan)
+{
+    if (m->card_count > 1) {
+        return;
+    }
+    const int64_t ram = mo_plan_least_ram(model, &m->limits);
+    plan->least = ram > 0 ? ram : plan->least;
+    if (plan->device.ceiling) {
+        const int64_t vram = mo_plan_least_vram(model, &m->limits);
+        plan->device.least = vram > 0 ? vram : plan->device.least;
+    }
+}
+
 static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan_report *out, mo_error *err)
 {
     mo_means m;
@@ -250,6 +265,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     }
     const mo_plan_model *model = &placed.needs.model;
     const mo_plan *plan = &placed.plan;
+    find_least(model, &m, &placed.plan);
     *out = (mo_plan_report){
         .mode = mo_plan_mode_text(plan->mode),
         .available_bytes = m.limits.available_bytes,

@@ -13,25 +13,6 @@ void cli_learning_set(const cli_learning *l, mo_model_options *out)
     out->cpu_moe = l->cpu_moe;
 }
 
-void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model)
-{
-    mo_device_report device;
-    mo_model_device(model, &device, sizeof device);
-    if (l->cpu_moe && !device.name) {
-        fprintf(
-            stderr,
-            "moraine %s: note: --cpu-moe changes nothing: experts are computed from RAM, and those that do "
-            "not fit come from disk\n",
-            command);
-    }
-    const mo_hot_cache_options *hot = &l->options.hot_cache;
-    if (hot->weighting && (!hot->file || hot->max_mib == 0)) {
-        fprintf(stderr,
-                "moraine %s: note: --moe-hot-cache-weighting changes nothing: there is no hot cache\n",
-                command);
-    }
-}
-
 static bool failed; /* once, in the main thread */
 
 void cli_learning_done(const char *command, mo_model *model)

@@ -102,9 +102,6 @@ typedef struct cli_learning {
 /* Puts the options where they belong; the environment may name the mode of counting. */
 void cli_learning_set(const cli_learning *l, mo_model_options *out);
 
-/* Says which of them change nothing with the model as it was opened. */
-void cli_learning_opened(const char *command, const cli_learning *l, mo_model *model);
-
 /* A request is done: updates. What goes wrong is said, once; results are printed all the same, and the program fails at its
  * end. */
 void cli_learning_done(const char *command, mo_model *model);

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "cluster.h"
+#include "idle.h"
 #include "messages.h"
 #include "signals.h"
 #include "terminal.h"
@@ -171,96 +172,6 @@ static bool set_tiers(const char *command, const cli_loading *l, mo_model_option
     return true;
 }
 
-/* Does the chat format know a difference? */
-static bool can_think(const mo_model *model)
-{
-    const mo_message message = {.role = "user", .content = "?"};
-    mo_chat_options options = mo_chat_options_default();
-    char *without = NULL, *with = NULL;
-    options.thinking = MO_THINKING_OFF;
-    mo_model_chat(model, &message, 1, &options, &without, NULL);
-    options.thinking = MO_THINKING_ON;
-    mo_model_chat(model, &message, 1, &options, &with, NULL);
-    const bool differ = with && without && strcmp(with, without) != 0;
-    mo_free(with);
-    mo_free(without);
-    return differ;
-}
-
-/* Of the options about experts that come and go, those that were given to a model that is all in RAM. */
-static void tell_resident(const char *command, const cli_loading *l)
-{
-    const struct {
-        bool given;
-        const char *name;
-    } options[] = {
-        {l->policy && strcmp(l->policy, "auto") != 0, "--policy"},
-        {l->predict && strcmp(l->predict, "off") == 0, "--predict off"},
-        {l->predict && strcmp(l->predict, "on") == 0, "--predict on"},
-        {l->readers > 0, "--readers"},
-        {strcmp(l->io, "auto") != 0, "--io"},
-        {l->skip_missing, "--skip-missing"},
-        {l->discovers, "--discover"},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        if (options[i].given) {
-            fprintf(stderr, "moraine %s: note: %s changes nothing: the whole model is in RAM\n", command,
-                    options[i].name);
-        }
-    }
-}
-
-/* llama.cpp's variables for options: `serve` reads them, and says itself which it does not know. */
-static void tell_variables(const char *command)
-{
-    extern char **environ;
-    static const char prefix[] = "LLAMA_ARG_";
-    char names[256] = "";
-    for (char **entry = environ; *entry; entry++) {
-        const size_t used = strlen(names), length = strcspn(*entry, "=");
-        if (strncmp(*entry, prefix, sizeof prefix - 1) == 0 && used + length + 8 < sizeof names) {
-            snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", (int)length, *entry);
-        }
-    }
-    if (names[0]) {
-        fprintf(stderr,
-                "moraine %s: note: %s: not read; moraine serve takes options from the environment, here they "
-                "are given\n",
-                command, names);
-    }
-}
-
-/* Options that change nothing with this model on this machine are not passed over in silence. */
-static void tell_useless(const char *command, const cli_loading *l, mo_model *model)
-{
-    mo_tier_report tiers;
-    mo_device_report device;
-    mo_model_tiers(model, &tiers, sizeof tiers);
-    mo_model_device(model, &device, sizeof device);
-    if (!device.name && strcmp(tiers.mode, "resident") == 0) {
-        tell_resident(command, l);
-    }
-    if (l->streaming) {
-        fprintf(stderr,
-                "moraine %s: note: --streaming is not needed: VRAM, RAM and disk are used as the plan says\n",
-                command);
-    }
-    if ((l->divide || l->rank_timeout > 0) && !cli_cluster()) {
-        fprintf(stderr,
-                "moraine %s: note: --%s changes nothing: there is one rank; mpirun -n N starts several\n",
-                command, l->divide ? "divide" : "rank-timeout");
-    }
-    tell_variables(command);
-    if (l->postfetch && !device.name) {
-        fprintf(stderr, "moraine %s: note: --postfetch changes nothing: no device is used\n", command);
-    }
-    if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
-        fprintf(stderr,
-                "moraine %s: note: --%s changes nothing: this model's chat format has no switch for it\n",
-                command, l->thinking == MO_THINKING_ON ? "think" : "no-think");
-    }
-}
-
 bool cli_loading_set(const char *command, const cli_loading *l, mo_model_options *out)
 {
     out->threads = (int)l->threads;
@@ -313,7 +224,6 @@ mo_model *cli_loading_load(const char *command, const char *path, const cli_load
         return NULL;
     }
     *code = CLI_FAILED; /* until the command has done its work */
-    cli_learning_opened(command, &l->learning, model);
-    tell_useless(command, l, model);
+    cli_idle_tell(command, l, model);
     return model;
 }

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "commands.h"
 #include "default_model.h"
+#include "idle.h"
 #include "json.h"
 #include "learning.h"
 #include "loading.h"
@@ -304,8 +305,10 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 
 /* ---- Command ---- */
 
-static int make_plan(const char *path, const mo_plan_options *ask, const char *kv, const char *svg, bool json)
+static int make_plan(const char *path, const cli_loading *l, const mo_plan_options *ask, const char *svg,
+                     bool json)
 {
+    const char *kv = cli_kv_name(ask->kv);
     mo_error err;
     mo_plan_report report;
     const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
@@ -313,6 +316,7 @@ static int make_plan(const char *path, const mo_plan_options *ask, const char *k
         cli_say_error("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
+    cli_idle_tell_plan(l, ask, &report);
     cli_name_options(report.why, sizeof report.why);
     cli_name_options(report.device.why, sizeof report.device.why);
     cli_name_options(report.device.lane, sizeof report.device.lane);
@@ -375,6 +379,7 @@ int cli_plan(int argc, char **argv)
         {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
          &ask.cpu_moe, 0, 0},
         CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
+        {"streaming", 0, CLI_FLAG, NULL, "a note alone: tiers are planned by themselves", &l.streaming, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
         {"svg", 0, CLI_TEXT, "FILE", "draw what is where", &svg, 0, 0},
     };
@@ -418,6 +423,7 @@ int cli_plan(int argc, char **argv)
     if (!cli_check_writable("plan", "--svg", svg)) {
         return CLI_FAILED;
     }
+    cli_idle_streaming("plan", &l);
     const char *path = cli_model_path("plan", argv[first], json, &code);
     if (!path) {
         return code;
@@ -430,5 +436,5 @@ int cli_plan(int argc, char **argv)
     ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
     ask.context = l.context;
     ask.batch = l.batch;
-    return make_plan(path, &ask, cli_kv_name(ask.kv), svg, json);
+    return make_plan(path, &l, &ask, svg, json);
 }

@@ -104,6 +104,8 @@ static void print_speed(const cli_generation *g)
             (long long)g->prompt_tokens, rate(g->prompt_tokens, g->prompt_seconds),
             (long long)g->answer_tokens, rate(g->answer_tokens, g->answer_seconds),
             cli_bytes_text(info.bytes_per_token, bytes), info.isa, info.threads);
+    const cli_tiers_sum sum = cli_tiers_add_up(g->model);
+    cli_tiers_print_sum(&sum);
 }
 
 static int print_json(const request *r, const cli_generation *g)
@@ -121,12 +123,14 @@ static int print_json(const request *r, const cli_generation *g)
         json_pack("{s:f, s:f, s:f, s:f, s:f}", "load_s", r->load_seconds, "prompt_s", g->prompt_seconds,
                   "prompt_tps", rate(g->prompt_tokens, g->prompt_seconds), "answer_s", g->answer_seconds,
                   "answer_tps", rate(g->answer_tokens, g->answer_seconds));
+    const cli_tiers_sum sum = cli_tiers_add_up(g->model);
     return cli_json_print(json_pack(
-        "{s:o, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "model", cli_json_string(info.path),
+        "{s:o, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "model", cli_json_string(info.path),
         "text", cli_json_text(g->answer.data ? g->answer.data : "", g->answer.length), "reasoning", reasoning,
         "finish", cli_finish_text(g->finish), "stop", stop, "tokens", ids, "prompt_tokens",
         (json_int_t)(g->count - g->answer_tokens), "computed_tokens", (json_int_t)g->prompt_tokens,
-        "answer_tokens", (json_int_t)g->answer_tokens, "seed", (json_int_t)g->seed, "timings", timings));
+        "answer_tokens", (json_int_t)g->answer_tokens, "seed", (json_int_t)g->seed, "timings", timings,
+        "tiers", cli_tiers_sum_json(&sum)));
 }
 
 static int print_end(const request *r, const cli_generation *g)

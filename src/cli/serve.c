@@ -13,6 +13,7 @@
 #include "cluster.h"
 #include "commands.h"
 #include "default_model.h"
+#include "idle.h"
 #include "infile.h"
 #include "loading.h"
 #include "messages.h"
@@ -536,6 +537,7 @@ int cli_serve(int argc, char **argv)
     if (code != CLI_OK) {
         return code;
     }
+    cli_idle_variables("serve", true);
     cli_serve_log_library();
     srv_fault_name_settings(cli_name_options);
     raise_file_limit();

@@ -114,6 +114,53 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
     }
 }
 
+cli_tiers_sum cli_tiers_add_up(mo_model *model)
+{
+    mo_tier_report t;
+    mo_device_report d;
+    mo_model_info info;
+    mo_model_tiers(model, &t, sizeof t);
+    mo_model_device(model, &d, sizeof d);
+    mo_model_describe(model, &info, sizeof info);
+    const bool device = d.name && !d.lost;
+    cli_tiers_sum s = {.ram_bytes = t.planned_bytes,
+                       .vram_bytes = device ? d.peak_bytes : 0,
+                       .layers = info.layers,
+                       .kept = info.layers - t.streamed_layers};
+    for (int i = 0; i < info.layers; i++) {
+        s.experts += mo_model_layer_experts(model, i);
+    }
+    const int64_t places = t.slots ? t.slots + (device ? d.slots : 0) : s.experts; /* or RAM has them all */
+    s.held = places < s.experts ? places : s.experts;
+    return s;
+}
+
+void cli_tiers_print_sum(const cli_tiers_sum *s)
+{
+    char ram[32], vram[32];
+    if (s->vram_bytes == 0 && s->held == s->experts && s->kept == s->layers) {
+        return;
+    }
+    fprintf(stderr, "tiers: RAM %s", cli_bytes_text((uint64_t)s->ram_bytes, ram));
+    if (s->vram_bytes) {
+        fprintf(stderr, " + VRAM %s", cli_bytes_text((uint64_t)s->vram_bytes, vram));
+    }
+    fprintf(stderr, " hold");
+    if (s->experts) {
+        fprintf(stderr, " %" PRId64 " of %" PRId64 " experts (%.0f %%) and", s->held, s->experts,
+                percent((uint64_t)s->held, (uint64_t)s->experts));
+    }
+    fprintf(stderr, " %d of %d layers%s\n", s->kept, s->layers,
+            s->held < s->experts || s->kept < s->layers ? "; the rest is read from disk" : "");
+}
+
+json_t *cli_tiers_sum_json(const cli_tiers_sum *s)
+{
+    return json_pack("{s:I,s:I,s:I,s:I,s:i,s:i}", "ram_bytes", (json_int_t)s->ram_bytes, "vram_bytes",
+                     (json_int_t)s->vram_bytes, "experts", (json_int_t)s->experts, "experts_held",
+                     (json_int_t)s->held, "layers", s->layers, "layers_held", s->kept);
+}
+
 void cli_tiers_left_out(const char *command, mo_model *model)
 {
     mo_tier_report r = {0};

@@ -12,6 +12,18 @@ void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);
  * token; seconds is how long generating them took. */
 void cli_tiers_print(const mo_tier_report *report, uint64_t generated, double seconds);
 
+/* What RAM and a device's memory hold together. */
+typedef struct cli_tiers_sum {
+    int64_t ram_bytes, vram_bytes; /* that are taken; VRAM 0: no device */
+    int64_t experts, held;         /* of the model; places for them, each counted once */
+    int layers, kept;              /* of the model; whose core is in one of the two */
+} cli_tiers_sum;
+
+cli_tiers_sum cli_tiers_add_up(mo_model *model);
+/* One line on stderr; nothing where there is RAM alone and it holds everything. */
+void cli_tiers_print_sum(const cli_tiers_sum *sum);
+json_t *cli_tiers_sum_json(const cli_tiers_sum *sum);
+
 /* Says on stderr how many experts --skip-missing has left out, if any. NULL is allowed. */
 void cli_tiers_left_out(const char *command, mo_model *model);
 

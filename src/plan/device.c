@@ -203,10 +203,15 @@ static int64_t choose_upload(const mo_plan_device *d, int64_t ceiling, int64_t g
     return group_bytes == 0 ? 0 : wanted > group_bytes ? wanted / MO_PLAN_GRAIN * MO_PLAN_GRAIN : group_bytes;
 }
 
+int64_t mo_plan_vram_held(const mo_plan_limits *l)
+{
+    return l->vram_held > l->vram_lacking ? l->vram_held - l->vram_lacking : 0;
+}
+
 /* The smaller of what a ceiling leaves beside other models and what is free, which already lacks what these hold. */
 static int64_t ceiling_of(const mo_plan_limits *l)
 {
-    const int64_t held = l->vram_held > l->vram_lacking ? l->vram_held - l->vram_lacking : 0;
+    const int64_t held = mo_plan_vram_held(l);
     return l->vram_bytes > held ? l->vram_bytes - held : 1;
 }
 

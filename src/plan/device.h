@@ -17,6 +17,9 @@
  * the slower of the two counts. Seconds of one layer by each; *seconds of all. */
 int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s, double *seconds);
 
+/* Of the ceiling, by other models. */
+int64_t mo_plan_vram_held(const mo_plan_limits *limits);
+
 /* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
  * (vectors, output matrix, keys and values, working memory, staging for experts on their way), then the core of layers,
  * which every token reads, then experts. ram: the plan of RAM, which keeps everything; NULL: RAM will have the rest. False:

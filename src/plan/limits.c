@@ -127,6 +127,7 @@ void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mi
                  reserve);
     }
     l->vram_lacking = asked > free_bytes ? asked - free_bytes : 0;
+    l->vram_there = free_bytes;
     l->vram_margin = asked > 0 ? 0 : free_bytes - l->vram_bytes;
     l->vram_bytes =
         l->vram_bytes > 0 ? l->vram_bytes : 1; /* a device without memory is refused, not overlooked */

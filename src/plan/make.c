@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "plan/arrange.h"
 #include "plan/device.h"
+#include "plan/least.h"
 #include "plan/placement.h"
 #include "plan/share.h"
 #include "plan/text.h"
@@ -124,180 +126,6 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
     return MO_OK;
 }
 
-/* ---- Slots ---- */
-
-/* The fewest slots a class works with: what a token uses in one layer, and what is on its way. */
-static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
-{
-    const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
-    const int64_t slots = mo_plan_sum(c->used ? c->used : m->used, in_flight);
-    return slots < c->bricks ? slots : c->bricks;
-}
-
-/* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
-static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_share *s)
-{
-    for (int i = 0; i < m->class_count; i++) {
-        const mo_plan_class *c = &m->classes[i];
-        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
-        const int64_t most = c->bricks - held > least ? c->bricks - held : least;
-        s[i] = (mo_plan_share){.slot_bytes = c->slot_bytes,
-                               .weight = c->used_per_token * (double)c->bytes,
-                               .least = least,
-                               .most = most,
-                               .held = held};
-    }
-}
-
-/* ---- Places ---- */
-
-static int64_t expert_bytes(const mo_plan_model *m)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < m->class_count; i++) {
-        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].bricks, m->classes[i].bytes));
-    }
-    return bytes;
-}
-
-static int64_t total(const mo_plan *p)
-{
-    const int64_t parts[] = {p->core, p->vectors, p->table, p->kv, p->work, p->other, p->staging, p->slots};
-    int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        bytes = mo_plan_sum(bytes, parts[i]);
-    }
-    return bytes;
-}
-
-/* What is the same in every mode; the core and the slots are still to come. */
-static mo_plan fixed_parts(const mo_plan_model *m)
-{
-    return (mo_plan){
-        .vectors = m->vector_bytes,
-        .table = m->tied ? m->table_bytes : 0,
-        .kv = m->kv_bytes,
-        .work = m->work_bytes,
-        .other = m->other_bytes,
-        .staging = m->staging_bytes,
-        .expert_bytes = expert_bytes(m),
-        .dense_resident = m->dense_layers,
-    };
-}
-
-/* What there is to place: a model, and the slots its classes want. */
-typedef struct wanted {
-    mo_plan_model model;
-    mo_plan_share shares[MO_PLAN_CLASSES];
-    const mo_plan_model *whole;
-    mo_placement_counts counts; /* of layers, as far as they are decided */
-    bool beside; /* a device, which has the rest: experts here are in slots, even all of them */
-} wanted;
-
-/* Rows of the embedding may still be fetched and staged, nothing else. */
-static mo_plan resident_parts(const wanted *w)
-{
-    const mo_plan_model *m = &w->model;
-    mo_plan p = fixed_parts(m);
-    p.mode = MO_PLAN_RESIDENT;
-    p.core = m->core_bytes;
-    p.staging = m->tied ? 0 : m->staging_bytes;
-    p.slots = m->resident_bytes ? m->resident_bytes : p.expert_bytes;
-    p.expert_resident = p.expert_bytes;
-    if (w->beside) {
-        p.slots = mo_plan_share_most(w->shares, m->class_count);
-        p.expert_resident = 0; /* counted with the slots */
-        p.mode = p.slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
-        for (int i = 0; i < m->class_count; i++) {
-            p.class_slots[i] = (int32_t)w->shares[i].most;
-        }
-    }
-    p.used = total(&p);
-    return p;
-}
-
-static mo_plan slotted_parts(const wanted *w)
-{
-    mo_plan p = fixed_parts(&w->model);
-    p.mode = MO_PLAN_SLOTS;
-    p.core = w->model.core_bytes;
-    p.slots = mo_plan_share_least(w->shares, w->model.class_count);
-    p.used = total(&p);
-    return p;
-}
-
-/* No layer stays; there are the fewest buffers. */
-static mo_plan streamed_parts(const wanted *w)
-{
-    const mo_plan_model *m = &w->model;
-    mo_plan p = fixed_parts(m);
-    mo_placement_counts counts = w->counts;
-    counts.on_disk = m->dense_layers;
-    p.mode = MO_PLAN_STREAMED;
-    p.core = m->core_bytes - m->dense_bytes;
-    p.layer_buffers = MO_PLAN_LAYER_BUFFERS_LEAST;
-    p.dense_resident = 0;
-    p.staging = mo_plan_sum(
-        p.staging, mo_plan_times(p.layer_buffers, mo_placement_sum(w->whole, counts).ram_buffer_bytes));
-    p.slots = mo_plan_share_least(w->shares, m->class_count);
-    p.used = total(&p);
-    return p;
-}
-
-static void fill_slots(const wanted *w, int64_t ceiling, mo_plan *p)
-{
-    p->slots =
-        mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
-    p->used = total(p);
-}
-
-/* A third buffer comes before layers that stay: it is what keeps the disk busy. */
-static void fill_layers(const wanted *w, int64_t ceiling, mo_plan *p)
-{
-    const mo_plan_model *m = &w->model;
-    /* The fewest slots: core bytes are read by every token. */
-    mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
-    const int64_t buffers = p->staging - m->staging_bytes;
-    const int stay =
-        mo_placement_fill_ram(w->whole, w->counts, MO_PLAN_LAYER_BUFFERS, ceiling - p->used + buffers);
-    if (stay >= 0) {
-        mo_placement_counts counts = w->counts;
-        counts.on_disk = m->dense_layers - stay;
-        const mo_placement_sums s = mo_placement_sum(w->whole, counts);
-        p->layer_buffers = MO_PLAN_LAYER_BUFFERS;
-        p->staging = mo_plan_sum(m->staging_bytes, mo_plan_times(p->layer_buffers, s.ram_buffer_bytes));
-        p->dense_resident = stay;
-        p->core = mo_plan_sum(p->core, s.ram_bytes);
-        p->used = total(p);
-    }
-}
-
-/* Places everything; on refusal *p is the smallest arrangement. */
-static bool place(const wanted *w, int64_t ceiling, mo_plan *p)
-{
-    const mo_plan_model *m = &w->model;
-    const mo_plan whole = resident_parts(w);
-    const mo_plan slotted = m->class_count ? slotted_parts(w) : whole;
-    const mo_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
-    mo_plan least = slotted.used < whole.used ? slotted : whole;
-    least = streamed.used < least.used ? streamed : least;
-    if (whole.used <= ceiling) {
-        *p = whole;
-    } else if (m->class_count && slotted.used <= ceiling) {
-        *p = slotted;
-        fill_slots(w, ceiling, p);
-    } else if (m->dense_layers && streamed.used <= ceiling) {
-        *p = streamed;
-        fill_layers(w, ceiling, p);
-    } else {
-        *p = least;
-    }
-    p->ceiling = ceiling;
-    p->least = least.used;
-    p->whole = whole.used;
-    return p->used <= ceiling;
-}
-
 /* ---- Speed ---- */
 
 static int64_t rounded(double bytes)
@@ -391,8 +219,8 @@ static double crossing_bytes(const mo_plan_model *m, const mo_plan_device *d, in
 /* The device beside RAM, which is placed already. Where it does not fit, or layers have to be streamed, keys and values of some
  * layers may be in RAM instead, which then is placed again: as many as let least cross the link. False: it does not fit either,
  * and *d is the smallest arrangement. */
-static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
-                         mo_plan_device *d)
+static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
+                         mo_plan *p, mo_plan_device *d)
 {
     bool fits = mo_plan_device_place(w->whole, l, p, d);
     const int most = mo_plan_device_coolable(w->whole, d);
@@ -400,13 +228,13 @@ static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceili
     double best = fits ? crossing_bytes(w->whole, d, 0) : INFINITY;
     int64_t least = d->least;
     for (int n = 1; n <= most; n++) {
-        wanted more = *w;
+        mo_wanted more = *w;
         mo_plan_model model;
         mo_plan ram;
         mo_plan_device device = {0};
         const int64_t bytes = mo_plan_device_cool(w->whole, n, &model);
         more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, bytes);
-        if (!place(&more, ceiling, &ram)) {
+        if (!mo_plan_arrange(&more, how, ceiling, &ram)) {
             break; /* nor for more of them */
         }
         const bool good = mo_plan_device_place(&model, l, &ram, &device);
@@ -423,8 +251,33 @@ static bool place_beside(const wanted *w, const mo_plan_limits *l, int64_t ceili
     return fits;
 }
 
+/* The same, with experts in slots where the device has no space beside all of them: RAM that rises must not take a plan away. */
+static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
+                              mo_plan_device *d)
+{
+    if (place_beside(w, l, MO_ARRANGE_AS_FITS, ceiling, p, d)) {
+        return true;
+    }
+    mo_plan other;
+    mo_plan_device beside = {0};
+    if (!mo_plan_slots_take_less(w) || !mo_plan_arrange(w, MO_ARRANGE_SLOTS, ceiling, &other)) {
+        return false;
+    }
+    other.alone = p->alone;
+    other.place_count = p->place_count;
+    memcpy(other.place, p->place, sizeof other.place);
+    memcpy(other.why, p->why, sizeof other.why);
+    const bool fits = place_beside(w, l, MO_ARRANGE_SLOTS, ceiling, &other, &beside);
+    if (fits || beside.least < d->least) {
+        beside.whole = d->whole;
+        *p = other;
+        *d = beside;
+    }
+    return fits;
+}
+
 /* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
-static void compare(const wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
+static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
                     mo_plan *p)
 {
     const bool filled = q.mode == MO_PLAN_STREAMED;
@@ -452,22 +305,50 @@ static void compare(const wanted *w, const mo_plan_limits *limits, const mo_rate
  * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead:
  * buffers for layers stay, so that a device that is lost costs reads. The best of all, each of which gains by more
  * memory, gains by it as well, but for what a change has to be worth. */
-static void prefer(const wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan *p)
+static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan *p)
 {
     const int64_t ceiling = p->ceiling;
     if (w->model.class_count == 0 || p->device.cold_layers > 0) { /* there is not even a place for states */
         return;
     }
-    mo_plan q = slotted_parts(w);
-    if (q.used <= ceiling && p->mode != MO_PLAN_SLOTS) {
-        fill_slots(w, ceiling, &q);
-        compare(w, limits, rates, q, p);
+    for (mo_arrangement how = MO_ARRANGE_SLOTS; how < MO_ARRANGEMENTS; how++) {
+        mo_plan q;
+        if ((how != MO_ARRANGE_SLOTS || p->mode != MO_PLAN_SLOTS) && mo_plan_arrange(w, how, ceiling, &q)) {
+            compare(w, limits, rates, q, p);
+        }
     }
-    q = w->model.dense_layers ? streamed_parts(w) : q;
-    if (q.used <= ceiling && q.mode == MO_PLAN_STREAMED) {
-        fill_slots(w, ceiling, &q);
-        compare(w, limits, rates, q, p);
+}
+
+/* ---- Refusals ---- */
+
+/* The lowest ceilings that would do, each with the other as it is. */
+static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *plan,
+                        mo_error *err)
+{
+    mo_plan_advice a = {.ram = plan->used};
+    if (err && limits->vram_bytes > 0 && limits->ram_keeps) {
+        const int64_t ram = mo_plan_least_ram(model, limits);
+        a.ram = ram > 0 ? ram : a.ram;
+        if (ram == 0) { /* VRAM lacks as well */
+            mo_plan_limits enough = *limits;
+            enough.ram_bytes = mo_plan_sum(a.ram, limits->ram_held);
+            a.vram = mo_plan_sum(mo_plan_least_vram(model, &enough), mo_plan_vram_held(limits));
+        }
     }
+    a.ram = mo_plan_sum(a.ram, limits->ram_held);
+    return mo_plan_refuse(plan, &a, err);
+}
+
+static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits *limits,
+                               const mo_plan_device *d, mo_error *err)
+{
+    mo_plan_advice a = {.vram = d->least, .vram_there = limits->vram_there};
+    if (err) {
+        const int64_t vram = mo_plan_least_vram(model, limits), ram = mo_plan_least_ram(model, limits);
+        a.vram = mo_plan_sum(vram > 0 ? vram : a.vram, mo_plan_vram_held(limits));
+        a.ram = ram > 0 ? mo_plan_sum(ram, limits->ram_held) : 0;
+    }
+    return mo_plan_refuse_device(d, &a, err);
 }
 
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
@@ -483,34 +364,26 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     }
     const bool device = limits->vram_bytes > 0, rest = device && !limits->ram_keeps;
     mo_plan_device on_device = {0};
-    wanted w = {.model = *model, .whole = model, .counts = {.streamed = model->dense_layers}};
-    if (rest) { /* the device first, and RAM has what is left */
-        if (!mo_plan_device_place(model, limits, NULL, &on_device)) {
-            return mo_plan_refuse_device(&on_device, err);
-        }
-        w.model = mo_plan_device_rest(model, &on_device);
-        w.beside = w.counts.alone = true;
-        w.counts.streamed = on_device.streamed;
+    if (rest && !mo_plan_device_place(model, limits, NULL, &on_device)) {
+        return mo_plan_refuse_device(&on_device, &(mo_plan_advice){.vram = on_device.least}, err);
     }
-    if (device) {
-        w.model.work_bytes = mo_plan_sum(w.model.work_bytes, model->device_host_bytes);
-    }
-    want_slots(model, rest ? &on_device : NULL, w.shares);
+    const mo_wanted w =
+        mo_plan_want(model, device, rest ? &on_device : NULL); /* the device first: RAM has what is left */
     const int64_t left = limits->ram_bytes - limits->ram_held;
-    const bool fits = place(&w, left > 0 ? left : 0, &plan);
+    const bool fits = mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, left > 0 ? left : 0, &plan);
     list_places(limits, &plan);
     explain(limits, &plan);
     if (!fits) {
-        return mo_plan_refuse(&plan, err);
+        return refuse(model, limits, &plan, err);
     }
     plan.alone = rest;
-    if (device && !rest && !place_beside(&w, limits, left > 0 ? left : 0, &plan, &on_device)) {
-        return mo_plan_refuse_device(&on_device, err);
+    if (device && !rest && !place_with_device(&w, limits, left > 0 ? left : 0, &plan, &on_device)) {
+        return refuse_device(model, limits, &on_device, err);
     }
     plan.device = on_device;
     if (device) {
         mo_plan_device_estimate(model, limits, rates, NULL, &plan);
-        if (!rest) {
+        if (!rest && !limits->plain) {
             prefer(&w, limits, rates, &plan);
         }
     } else {

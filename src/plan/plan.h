@@ -76,6 +76,7 @@ typedef struct mo_plan_model {
     int64_t context, batch;     /* as they came out of what was asked for */
     mo_plan_batch batches[MO_PLAN_BATCHES]; /* of which mo_plan_choose() takes one; growing */
     int batch_count;                        /* 0: the batch is decided */
+    mo_plan_batch smallest; /* of them, kept when one is taken; its batch is 0 where there was no list */
     /* In VRAM, with the padding that is between matrices there; 0: as in RAM. */
     int64_t device_core_bytes;  /* all matrices and vectors of the core, the output matrix included */
     int64_t device_group_bytes; /* as a layer's group_bytes, of what is not streamed */
@@ -99,6 +100,7 @@ typedef struct mo_plan_limits {
     int64_t ram_held;            /* of the ceiling, by other models of the process */
     int64_t vram_held;           /* likewise */
     int64_t vram_lacking;        /* so much more than vram_bytes was given, but is not free */
+    int64_t vram_there;          /* free on the device, whatever the ceiling; 0: not known */
     mo_place_id vram_place;      /* whose memory vram_bytes is */
     int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
     char why[192];               /* what decided the ceiling; may be empty */
@@ -113,6 +115,7 @@ typedef struct mo_plan_limits {
      * VRAM may be on disk otherwise. Opening a model always asks for that; false is the seam for models whose layers have
      * no other place, and until there are any, tests alone reach it. */
     bool ram_keeps;
+    bool plain; /* the first arrangement of RAM that fits is taken, though another may give faster tokens */
 } mo_plan_limits;
 
 /* Numbers of the places in a plan's list. */

@@ -217,10 +217,12 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
             return status;
         }
     } else if (one > most) {
-        note(notes,
-             "Post-Fetch is off: one transfer takes %" PRId64
-             " MiB, more than a tenth of the free device memory",
-             mib_of(one));
+        if (s->mode != MO_POSTFETCH_AUTO) {
+            note(notes,
+                 "Post-Fetch is off: one transfer takes %" PRId64
+                 " MiB, more than a tenth of the free device memory",
+                 mib_of(one));
+        }
         *out = capacity;
         return MO_OK;
     } else {
@@ -228,9 +230,11 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
     }
     const int64_t fit = capacity.scratch_bytes / one;
     capacity.transfers = (int)(fit < wanted ? fit : wanted);
-    if (capacity.transfers < wanted) {
-        note(notes, "scratch of %" PRId64 " MiB holds %d transfers at once instead of %d; the others queue",
-             capacity.scratch_bytes >> 20, capacity.transfers, wanted);
+    if (capacity.transfers < wanted && s->mode != MO_POSTFETCH_AUTO) {
+        const bool small = capacity.scratch_bytes < (int64_t)1 << 20;
+        note(notes, "scratch of %" PRId64 " %s holds %d transfer%s at once instead of %d; the others queue",
+             capacity.scratch_bytes >> (small ? 10 : 20), small ? "KiB" : "MiB", capacity.transfers,
+             capacity.transfers == 1 ? "" : "s", wanted);
     }
     *out = capacity;
     return MO_OK;

@@ -54,7 +54,7 @@ typedef struct mo_postfetch_capacity {
 
 /* Sizes the scratch for one mode (auto: as for expert, which needs more). MO_EINVAL when _SCRATCHPAD_MB holds not one
  * transfer of a mode that needs one: err says which value would do. Where nothing is given and even one transfer is more than a
- * tenth of the free memory, the capacity is 0 and a note says so. Fewer transfers than asked for are noted. */
+ * tenth of the free memory, the capacity is 0 and a note says so. Fewer transfers than asked for are noted. Of auto nothing is noted: rates decide there. */
 mo_status mo_postfetch_size(const mo_postfetch *settings, const mo_postfetch_facts *facts,
                             mo_postfetch_capacity *out, mo_postfetch_notes *notes, mo_error *err);
 

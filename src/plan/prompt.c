@@ -98,12 +98,27 @@ double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const m
 
 /* ---- The choice ---- */
 
+/* What keeps a batch from being larger. */
+typedef enum limit { LIMIT_NONE, LIMIT_MEMORY, LIMIT_TOKENS } limit;
+
+/* Every batch, with either arrangement of RAM. */
+enum { WAYS = 2, CANDIDATES = WAYS * MO_PLAN_BATCHES };
+
+/* What they come to. */
+typedef struct trial {
+    double seconds[CANDIDATES]; /* of a request */
+    double speed[CANDIDATES];   /* tokens of an answer in a second */
+    bool fits[CANDIDATES];
+    double best_speed;
+    int count;
+} trial;
+
 static int64_t prompt_of(const mo_plan_model *m)
 {
     return m->context > 0 && m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
 }
 
-static mo_plan_model with_batch(const mo_plan_model *m, const mo_plan_batch *b)
+mo_plan_model mo_plan_with_batch(const mo_plan_model *m, const mo_plan_batch *b)
 {
     mo_plan_model one = *m;
     one.batch = b->batch;
@@ -130,7 +145,7 @@ static double request_seconds(const mo_plan *p)
 }
 
 /* What the batch was chosen for. */
-static void explain(const mo_plan_model *m, const mo_plan *p, bool smallest, char *text, size_t size)
+static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *text, size_t size)
 {
     const batch_bytes b =
         count_bytes(m, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
@@ -138,9 +153,11 @@ static void explain(const mo_plan_model *m, const mo_plan *p, bool smallest, cha
     char bytes[32], work[32];
     mo_plan_size_text((int64_t)fmin(fmax(b.disk, b.link), 1e18), bytes);
     mo_plan_size_text(p->device.ceiling ? p->device.work : p->work, work);
-    if (smallest) {
-        snprintf(text, size, "the smallest: %s leaves no memory for more",
+    if (why == LIMIT_MEMORY) {
+        snprintf(text, size, "%s leaves no memory for more",
                  p->device.ceiling ? "`vram_bytes`" : "`ram_bytes`");
+    } else if (why == LIMIT_TOKENS) {
+        snprintf(text, size, "a larger one would cost an answer's tokens more than a tenth of their speed");
     } else if (b.disk > 0 || b.link > 0) {
         snprintf(text, size,
                  "a prompt of %lld tokens brings %s %s %lld time%s; working memory of %s is worth that",
@@ -151,45 +168,74 @@ static void explain(const mo_plan_model *m, const mo_plan *p, bool smallest, cha
     }
 }
 
+/* Does a batch leave tokens nearly as fast as the best for them does? */
+static bool allowed(const trial *t, int i)
+{
+    return t->fits[i] && t->speed[i] * MO_PLAN_TOKEN_WORTH >= t->best_speed;
+}
+
+/* Of those with which the request is done nearly first, the smallest. */
+static int choose(const trial *t)
+{
+    double best = INFINITY;
+    for (int i = 0; i < t->count; i++) {
+        best = allowed(t, i) ? fmin(best, t->seconds[i]) : best;
+    }
+    for (int i = 0; i < t->count; i++) {
+        if (allowed(t, i) && t->seconds[i] <= best * NEARLY) {
+            return i;
+        }
+    }
+    return 0; /* not a number: nothing to compare */
+}
+
+/* Why none that is larger than the chosen one was taken. */
+static limit limit_of(const trial *t, int chosen)
+{
+    const int next = (chosen / WAYS + 1) * WAYS;
+    limit why = next < t->count && !t->fits[next] ? LIMIT_MEMORY : LIMIT_NONE;
+    for (int i = next; i < t->count; i++) {
+        why = t->fits[i] && !allowed(t, i) && t->seconds[i] < t->seconds[chosen] ? LIMIT_TOKENS : why;
+    }
+    return why;
+}
+
 mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo_rates *r, mo_plan *out,
                          mo_error *err)
 {
-    double seconds[MO_PLAN_BATCHES], best = INFINITY;
-    const int count = model->batch_count;
-    int chosen = -1, first = -1;
-    if (count == 0) {
-        const mo_status status = mo_plan_make(model, l, r, out, err);
-        if (status == MO_OK) {
-            estimate(model, r, out);
-            snprintf(out->batch_why, sizeof out->batch_why, "as asked for");
-        }
-        return status;
-    }
-    for (int i = 0; i < count; i++) {
-        const mo_plan_model one = with_batch(model, &model->batches[i]);
-        const mo_status status = mo_plan_make(&one, l, r, out, i == 0 ? err : NULL);
+    const int batches = model->batch_count;
+    const mo_plan_batch none = {0};
+    mo_plan_limits limits = *l;
+    trial t = {.count = WAYS * (batches ? batches : 1)};
+    for (int i = 0; i < t.count; i++) {
+        const mo_plan_model one = batches ? mo_plan_with_batch(model, &model->batches[i / WAYS]) : *model;
+        limits.plain = i % WAYS == 1;
+        const mo_status status = mo_plan_make(&one, &limits, r, out, i == 0 ? err : NULL);
         if (status != MO_OK && i == 0) {
             return status; /* larger ones need more */
         }
-        seconds[i] = INFINITY;
-        if (status == MO_OK) {
+        t.fits[i] = status == MO_OK;
+        if (t.fits[i]) {
             estimate(&one, r, out);
-            seconds[i] = request_seconds(out);
-            best = fmin(best, seconds[i]);
+            t.seconds[i] = request_seconds(out);
+            t.speed[i] = out->tokens_per_second;
+            t.best_speed = fmax(t.best_speed, t.speed[i]);
         }
     }
-    for (int i = 0; i < count && chosen < 0; i++) {
-        chosen = seconds[i] <= best * NEARLY ? i : -1;
-    }
-    chosen = chosen < 0 ? 0 : chosen; /* not a number: nothing to compare */
-    first = chosen == 0 && count > 1 && isinf(seconds[1]);
-    *model = with_batch(model, &model->batches[chosen]);
-    const mo_status status =
-        mo_plan_make(model, l, r, out, err); /* again: all of them at once are too much for small stacks */
+    const int chosen = choose(&t);
+    model->smallest = batches ? model->batches[0] : none;
+    *model = batches ? mo_plan_with_batch(model, &model->batches[chosen / WAYS]) : *model;
+    limits.plain = chosen % WAYS == 1;
+    const mo_status status = mo_plan_make(model, &limits, r, out,
+                                          err); /* again: all of them at once are too much for small stacks */
     if (status != MO_OK) {
         return status;
     }
     estimate(model, r, out);
-    explain(model, out, first > 0, out->batch_why, sizeof out->batch_why);
+    if (batches) {
+        explain(model, out, limit_of(&t, chosen), out->batch_why, sizeof out->batch_why);
+    } else {
+        snprintf(out->batch_why, sizeof out->batch_why, "as asked for");
+    }
     return MO_OK;
 }

@@ -48,11 +48,16 @@ static const char *remedy(const mo_plan *p)
 }
 
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
-mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
+mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *err)
 {
-    char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "";
+    char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "",
+                                                                                    vram[96] = "", more[32];
     const bool countless = p->used == INT64_MAX;
-    mo_plan_size_text(p->used, need);
+    mo_plan_size_text(a->ram, need);
+    if (a->vram > 0) {
+        snprintf(vram, sizeof vram, " and `vram_bytes` to %s (%" PRId64 " bytes)",
+                 mo_plan_size_text(a->vram, more), a->vram);
+    }
     mo_plan_size_text(p->ceiling, ceiling);
     mo_plan_size_text(countless ? INT64_MAX : p->core + p->vectors + p->table, weights);
     mo_plan_size_text(p->kv, kv);
@@ -63,30 +68,41 @@ mo_status mo_plan_refuse(const mo_plan *p, mo_error *err)
         snprintf(experts, sizeof experts, "%s %s, ",
                  p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots);
     }
-    return mo_fail(err, MO_ENOMEM,
-                   "at least %s of memory (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
-                   "to that or %s (needed: core %s, keys and values %s, working memory %s, %sstaging and the "
-                   "program %s; ceiling: %s)",
-                   need, p->used, ceiling, remedy(p), weights, kv, work, experts, rest, p->why);
+    return mo_fail(
+        err, MO_ENOMEM,
+        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
+        "to that%s or %s (needed: core %s, keys and values %s, working memory %s, %sstaging and the "
+        "program %s; ceiling: %s)",
+        need, a->ram, ceiling, vram, remedy(p), weights, kv, work, experts, rest, p->why);
 }
 
-mo_status mo_plan_refuse_device(const mo_plan_device *d, mo_error *err)
+mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a, mo_error *err)
 {
-    char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], buffers[32];
-    const bool countless = d->used == INT64_MAX, context = d->kv > d->used - d->ceiling;
-    mo_plan_size_text(d->used, need);
+    char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], buffers[32], there[96] = "",
+                                                                                      ram[128] = "", more[32];
+    const bool countless = d->used == INT64_MAX, context = d->kv > a->vram - d->ceiling;
+    const bool possible = a->vram_there == 0 || a->vram <= a->vram_there;
+    mo_plan_size_text(a->vram, need);
     mo_plan_size_text(d->ceiling, ceiling);
     mo_plan_size_text(countless ? INT64_MAX : d->core + d->vectors, core);
     mo_plan_size_text(d->kv, kv);
     mo_plan_size_text(d->work, work);
     mo_plan_size_text(d->staging, staging);
     mo_plan_size_text(d->layer_buffer_bytes, buffers);
+    if (!possible) {
+        snprintf(there, sizeof there,
+                 "the device has only %s free: ", mo_plan_size_text(a->vram_there, more));
+    }
+    if (a->ram > 0) {
+        snprintf(ram, sizeof ram, "raise `ram_bytes` to %s (%" PRId64 " bytes) for keys and values, ",
+                 mo_plan_size_text(a->ram, more), a->ram);
+    }
     return mo_fail(err, MO_EDEVICE,
                    "at least %s of VRAM (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; raise `vram_bytes` "
-                   "to that, %sor run with `device` none (needed: output matrix and vectors %s, keys "
-                   "and values %s, working memory %s, staging %s, layer buffers %s%s%s)",
-                   need, d->used, ceiling, context ? "make `context` smaller, " : "", core, kv, work, staging,
-                   buffers, d->why[0] ? "; ceiling: " : "", d->why);
+                   " bytes) are needed, but the ceiling is %s; %s%s%s%sor run with `device` none (needed: "
+                   "output matrix and vectors %s, keys and values %s, working memory %s, staging %s, layer "
+                   "buffers %s%s%s)",
+                   need, a->vram, ceiling, there, possible ? "raise `vram_bytes` to that, " : "", ram,
+                   context ? "make `context` smaller, " : "", core, kv, work, staging, buffers,
+                   d->why[0] ? "; ceiling: " : "", d->why);
 }

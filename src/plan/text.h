@@ -10,11 +10,17 @@ const char *mo_plan_size_text(int64_t bytes, char *text);
 /* "resident", "slots" or "streamed". A constant. */
 const char *mo_plan_mode_text(mo_plan_mode mode);
 
-/* Why a model does not fit: plan holds the parts of the smallest arrangement, `used` their sum. Always
- * MO_ENOMEM. */
-mo_status mo_plan_refuse(const mo_plan *plan, mo_error *err);
+/* Ceilings that would do. */
+typedef struct mo_plan_advice {
+    int64_t ram, vram;  /* of RAM; of a device's memory; 0: no such ceiling helps alone */
+    int64_t vram_there; /* what is free on the device; 0: not known */
+} mo_plan_advice;
 
-/* The same for the part on a device. Always MO_EDEVICE. */
-mo_status mo_plan_refuse_device(const mo_plan_device *device, mo_error *err);
+/* Why a model does not fit: plan holds the parts of the smallest arrangement. Where the advice has VRAM too, that is needed as
+ * well. Always MO_ENOMEM. */
+mo_status mo_plan_refuse(const mo_plan *plan, const mo_plan_advice *advice, mo_error *err);
+
+/* The same for the part on a device; either ceiling of the advice would do. Always MO_EDEVICE. */
+mo_status mo_plan_refuse_device(const mo_plan_device *device, const mo_plan_advice *advice, mo_error *err);
 
 #endif

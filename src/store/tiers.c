@@ -13,7 +13,9 @@ static mo_status open_parts(mo_tiers *t, const mo_checkpoint *model, const mo_ti
         status = mo_store_open(model, t->bricks, &o->store, &t->store, err);
     }
     if (status == MO_OK && t->bricks->count > t->bricks->expert_count) {
-        status = mo_layer_buffer_open(model, t->bricks, o->layer_slots, &o->store.disk, &t->layers, err);
+        mo_disk_options disk = o->store.disk;
+        disk.told = t->store != NULL;
+        status = mo_layer_buffer_open(model, t->bricks, o->layer_slots, &disk, &t->layers, err);
     }
     if (status == MO_OK && count > 0 && homes[count - 1].layer < 0) {
         status = mo_rows_open(model, &t->rows, err);

@@ -63,6 +63,7 @@ typedef struct mo_disk_options {
     int readers;   /* threads, or the depth of io_uring; 0: chosen; at most MO_DISK_READERS */
     bool plain;    /* never io_uring */
     bool uring;    /* io_uring or failure: for tests and the probe */
+    bool told;     /* the same files are open elsewhere: what is chosen for them was told there */
     int64_t piece; /* bytes of one physical read; 0: chosen */
     /* Memory that reads will go to, for registering with the kernel (io_uring only); may be NULL. Registering pins
      * it: all of its pages are taken at once. Where that is refused, reads go on without. The lists may go

@@ -1,0 +1,223 @@
+#include "idle.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cluster.h"
+
+static void note(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void note(const char *command, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "moraine %s: note: ", command);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+/* ---- Experts that come and go ---- */
+
+/* Where a model that was opened is. */
+typedef struct standing {
+    const char *no_reads;   /* why nothing is read while it runs; NULL: something is */
+    const char *no_choice;  /* why no expert has to leave for another; NULL: some have to */
+    const char *no_missing; /* why none has to cross to the device; NULL: some have to */
+    bool device, routed;
+} standing;
+
+static standing find_standing(mo_model *model)
+{
+    mo_tier_report t;
+    mo_device_report d;
+    mo_model_info info;
+    int64_t experts = 0;
+    mo_model_tiers(model, &t, sizeof t);
+    mo_model_device(model, &d, sizeof d);
+    mo_model_describe(model, &info, sizeof info);
+    for (int i = 0; i < info.layers; i++) {
+        experts += mo_model_layer_experts(model, i);
+    }
+    standing s = {.device = d.name != NULL, .routed = experts > 0};
+    const int64_t on_device = d.name ? d.slots : 0;
+    if (strcmp(t.mode, "mapped") == 0) {
+        s.no_reads = s.no_choice = "--mmap leaves reading to the system";
+    } else if (strcmp(t.mode, "resident") == 0) {
+        s.no_reads = s.no_choice =
+            d.name ? "the whole model is in RAM and VRAM" : "the whole model is in RAM";
+    } else if (experts == 0) {
+        s.no_choice = "the model has no experts";
+    } else if (t.slots + on_device >= t.experts) {
+        s.no_choice = "every expert has a place in RAM or VRAM";
+    }
+    s.no_missing = !d.name                ? "no device is used"
+                   : experts == 0         ? "the model has no experts"
+                   : on_device >= experts ? "no expert is missing in VRAM"
+                                          : NULL;
+    return s;
+}
+
+static void tell_tiers(const char *command, const cli_loading *l, const standing *s)
+{
+    const struct {
+        bool given;
+        const char *name, *why;
+    } options[] = {
+        {l->policy && strcmp(l->policy, "auto") != 0, "--policy", s->no_choice},
+        {l->predict && strcmp(l->predict, "off") == 0, "--predict off", s->no_choice},
+        {l->predict && strcmp(l->predict, "on") == 0, "--predict on", s->no_choice},
+        {l->readers > 0, "--readers", s->no_reads},
+        {strcmp(l->io, "auto") != 0, "--io", s->no_reads},
+        {l->skip_missing, "--skip-missing", s->no_choice},
+        {l->discovers, "--discover", s->no_choice},
+        {l->postfetch != NULL, "--postfetch", s->no_missing},
+        {l->learning.cpu_moe && s->device && !s->routed, "--cpu-moe", "the model has no experts"},
+        {l->learning.cpu_moe && !s->device, "--cpu-moe",
+         "experts are computed from RAM, and those that do not fit come from disk"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].given && options[i].why) {
+            note(command, "%s changes nothing: %s", options[i].name, options[i].why);
+        }
+    }
+}
+
+/* ---- The hot cache ---- */
+
+/* One whose value is the default has nothing to tell. */
+static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
+{
+    static const char none[] = "there is no hot cache";
+    const bool off = !h->file || h->max_mib == 0;
+    const bool level =
+        !h->weighting || strcmp(h->weighting, "flat") == 0 || strcmp(h->weighting, "balanced") == 0;
+    const struct {
+        bool given;
+        const char *name, *why;
+    } options[] = {
+        {h->weighting != NULL, "weighting", off ? none : NULL},
+        {h->layer_curve != 0.5, "layer-curve",
+         off     ? none
+         : level ? "it belongs to the weightings pressure, smooth and time"
+                 : NULL},
+        {h->auto_reserve_mib != 1024, "auto-reserve-mib",
+         off                ? none
+         : h->max_mib != -1 ? "it belongs to --moe-hot-cache-max-mib -1"
+                            : NULL},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].given && options[i].why) {
+            note(command, "--moe-hot-cache-%s changes nothing: %s", options[i].name, options[i].why);
+        }
+    }
+}
+
+/* ---- The environment ---- */
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is(const char *entry, const char *name)
+{
+    return begins(entry, name) && entry[strlen(name)] == '=';
+}
+
+static void add_name(char *names, size_t size, const char *entry)
+{
+    const size_t used = strlen(names), length = strcspn(entry, "=");
+    if (used + length + 8 < size) {
+        snprintf(names + used, size - used, "%s%.*s", used ? ", " : "", (int)length, entry);
+    }
+}
+
+void cli_idle_variables(const char *command, bool serve)
+{
+    extern char **environ;
+    static bool told;
+    char options[256] = "", others[256] = "";
+    for (char **entry = environ; *entry && !told; entry++) {
+        if (begins(*entry, "LLAMA_ARG_")) {
+            add_name(options, serve ? 0 : sizeof options, *entry);
+        } else if (begins(*entry, "GGML_") ||
+                   (begins(*entry, "LLAMA_") && !begins(*entry, "LLAMA_POSTFETCH_") &&
+                    !begins(*entry, "LLAMA_MOE_HOT_CACHE_") && !is(*entry, "LLAMA_MOE_LAYER_PERF") &&
+                    !is(*entry, "LLAMA_FP4_PREFILL_M") && !is(*entry, "LLAMA_API_KEY") &&
+                    !(serve && is(*entry, "LLAMA_CHAT_TEMPLATE_KWARGS")))) {
+            add_name(others, sizeof others, *entry);
+        }
+    }
+    told = true;
+    if (options[0]) {
+        note(command, "%s: not read; moraine serve takes options from the environment, here they are given",
+             options);
+    }
+    if (others[0]) {
+        note(command, "%s: of llama.cpp or ggml, and not read: nothing follows from it", others);
+    }
+}
+
+/* ---- Together ---- */
+
+void cli_idle_streaming(const char *command, const cli_loading *l)
+{
+    if (l->streaming) {
+        note(command, "--streaming is not needed: VRAM, RAM and disk are used as the plan says");
+    }
+}
+
+/* Does the chat format know a difference? */
+static bool can_think(const mo_model *model)
+{
+    const mo_message message = {.role = "user", .content = "?"};
+    mo_chat_options options = mo_chat_options_default();
+    char *without = NULL, *with = NULL;
+    options.thinking = MO_THINKING_OFF;
+    mo_model_chat(model, &message, 1, &options, &without, NULL);
+    options.thinking = MO_THINKING_ON;
+    mo_model_chat(model, &message, 1, &options, &with, NULL);
+    const bool differ = with && without && strcmp(with, without) != 0;
+    mo_free(with);
+    mo_free(without);
+    return differ;
+}
+
+void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model)
+{
+    const standing s = find_standing(model);
+    tell_tiers(command, l, &s);
+    tell_hot_cache(command, &l->learning.options.hot_cache);
+    cli_idle_streaming(command, l);
+    if ((l->divide || l->rank_timeout > 0) && !cli_cluster()) {
+        note(command, "--%s changes nothing: there is one rank; mpirun -n N starts several",
+             l->divide ? "divide" : "rank-timeout");
+    }
+    cli_idle_variables(command, false);
+    if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
+        note(command, "--%s changes nothing: this model's chat format has no switch for it",
+             l->thinking == MO_THINKING_ON ? "think" : "no-think");
+    }
+}
+
+void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const mo_plan_report *r)
+{
+    int64_t experts = 0;
+    for (int i = 0; i < r->class_count; i++) {
+        experts += r->classes[i].experts;
+    }
+    const bool device = r->device.ceiling_bytes > 0;
+    const char *why = !device                      ? "no device is used"
+                      : experts == 0               ? "the model has no experts"
+                      : r->device.slots >= experts ? "no expert is missing in VRAM"
+                                                   : NULL;
+    if (l->postfetch && why) {
+        note("plan", "--postfetch changes nothing: %s", why);
+    }
+    if (ask->cpu_moe && (!device || experts == 0)) {
+        note("plan", "--cpu-moe changes nothing: %s", why);
+    }
+    tell_hot_cache("plan", &ask->hot_cache);
+    cli_idle_variables("plan", false);
+}

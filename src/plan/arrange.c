@@ -1,0 +1,223 @@
+#include "plan/arrange.h"
+
+#include "plan/device.h"
+
+/* ---- Slots ---- */
+
+/* The fewest slots a class works with: what a token uses in one layer, and what is on its way. */
+static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
+{
+    const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
+    const int64_t slots = mo_plan_sum(c->used ? c->used : m->used, in_flight);
+    return slots < c->bricks ? slots : c->bricks;
+}
+
+/* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
+static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_share *s)
+{
+    for (int i = 0; i < m->class_count; i++) {
+        const mo_plan_class *c = &m->classes[i];
+        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
+        const int64_t most = c->bricks - held > least ? c->bricks - held : least;
+        s[i] = (mo_plan_share){.slot_bytes = c->slot_bytes,
+                               .weight = c->used_per_token * (double)c->bytes,
+                               .least = least,
+                               .most = most,
+                               .held = held};
+    }
+}
+
+mo_wanted mo_plan_want(const mo_plan_model *model, bool device, const mo_plan_device *first)
+{
+    mo_wanted w = {.model = *model, .whole = model, .counts = {.streamed = model->dense_layers}};
+    if (first) {
+        w.model = mo_plan_device_rest(model, first);
+        w.beside = w.counts.alone = true;
+        w.counts.streamed = first->streamed;
+    }
+    if (device) {
+        w.model.work_bytes = mo_plan_sum(w.model.work_bytes, model->device_host_bytes);
+    }
+    want_slots(model, first, w.shares);
+    return w;
+}
+
+/* ---- Places ---- */
+
+static int64_t expert_bytes(const mo_plan_model *m)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < m->class_count; i++) {
+        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].bricks, m->classes[i].bytes));
+    }
+    return bytes;
+}
+
+static int64_t total(const mo_plan *p)
+{
+    const int64_t parts[] = {p->core, p->vectors, p->table, p->kv, p->work, p->other, p->staging, p->slots};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        bytes = mo_plan_sum(bytes, parts[i]);
+    }
+    return bytes;
+}
+
+/* What is the same in every mode; the core and the slots are still to come. */
+static mo_plan fixed_parts(const mo_plan_model *m)
+{
+    return (mo_plan){
+        .vectors = m->vector_bytes,
+        .table = m->tied ? m->table_bytes : 0,
+        .kv = m->kv_bytes,
+        .work = m->work_bytes,
+        .other = m->other_bytes,
+        .staging = m->staging_bytes,
+        .expert_bytes = expert_bytes(m),
+        .dense_resident = m->dense_layers,
+    };
+}
+
+/* Rows of the embedding may still be fetched and staged, nothing else. */
+static mo_plan resident_parts(const mo_wanted *w)
+{
+    const mo_plan_model *m = &w->model;
+    mo_plan p = fixed_parts(m);
+    p.mode = MO_PLAN_RESIDENT;
+    p.core = m->core_bytes;
+    p.staging = m->tied ? 0 : m->staging_bytes;
+    p.slots = m->resident_bytes ? m->resident_bytes : p.expert_bytes;
+    p.expert_resident = p.expert_bytes;
+    if (w->beside) {
+        p.slots = mo_plan_share_most(w->shares, m->class_count);
+        p.expert_resident = 0; /* counted with the slots */
+        p.mode = p.slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
+        for (int i = 0; i < m->class_count; i++) {
+            p.class_slots[i] = (int32_t)w->shares[i].most;
+        }
+    }
+    p.used = total(&p);
+    return p;
+}
+
+static mo_plan slotted_parts(const mo_wanted *w)
+{
+    mo_plan p = fixed_parts(&w->model);
+    p.mode = MO_PLAN_SLOTS;
+    p.core = w->model.core_bytes;
+    p.slots = mo_plan_share_least(w->shares, w->model.class_count);
+    p.used = total(&p);
+    return p;
+}
+
+/* No layer stays; there are the fewest buffers. */
+static mo_plan streamed_parts(const mo_wanted *w)
+{
+    const mo_plan_model *m = &w->model;
+    mo_plan p = fixed_parts(m);
+    mo_placement_counts counts = w->counts;
+    counts.on_disk = m->dense_layers;
+    p.mode = MO_PLAN_STREAMED;
+    p.core = m->core_bytes - m->dense_bytes;
+    p.layer_buffers = MO_PLAN_LAYER_BUFFERS_LEAST;
+    p.dense_resident = 0;
+    p.staging = mo_plan_sum(
+        p.staging, mo_plan_times(p.layer_buffers, mo_placement_sum(w->whole, counts).ram_buffer_bytes));
+    p.slots = mo_plan_share_least(w->shares, m->class_count);
+    p.used = total(&p);
+    return p;
+}
+
+static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+{
+    p->slots =
+        mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
+    p->used = total(p);
+}
+
+/* A third buffer comes before layers that stay: it is what keeps the disk busy. */
+static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+{
+    const mo_plan_model *m = &w->model;
+    /* The fewest slots: core bytes are read by every token. */
+    mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
+    const int64_t buffers = p->staging - m->staging_bytes;
+    const int stay =
+        mo_placement_fill_ram(w->whole, w->counts, MO_PLAN_LAYER_BUFFERS, ceiling - p->used + buffers);
+    if (stay >= 0) {
+        mo_placement_counts counts = w->counts;
+        counts.on_disk = m->dense_layers - stay;
+        const mo_placement_sums s = mo_placement_sum(w->whole, counts);
+        p->layer_buffers = MO_PLAN_LAYER_BUFFERS;
+        p->staging = mo_plan_sum(m->staging_bytes, mo_plan_times(p->layer_buffers, s.ram_buffer_bytes));
+        p->dense_resident = stay;
+        p->core = mo_plan_sum(p->core, s.ram_bytes);
+        p->used = total(p);
+    }
+}
+
+bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_plan *p)
+{
+    switch (mode) {
+    case MO_PLAN_RESIDENT: *p = resident_parts(w); return true;
+    case MO_PLAN_SLOTS: *p = slotted_parts(w); return w->model.class_count > 0;
+    case MO_PLAN_STREAMED: break;
+    }
+    if (w->model.dense_layers == 0) {
+        return false;
+    }
+    *p = streamed_parts(w);
+    return true;
+}
+
+/* Places everything; on refusal *p is the smallest arrangement. */
+static bool place(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+{
+    const mo_plan_model *m = &w->model;
+    const mo_plan whole = resident_parts(w);
+    const mo_plan slotted = m->class_count ? slotted_parts(w) : whole;
+    const mo_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
+    mo_plan least = slotted.used < whole.used ? slotted : whole;
+    least = streamed.used < least.used ? streamed : least;
+    if (whole.used <= ceiling) {
+        *p = whole;
+    } else if (m->class_count && slotted.used <= ceiling) {
+        *p = slotted;
+        fill_slots(w, ceiling, p);
+    } else if (m->dense_layers && streamed.used <= ceiling) {
+        *p = streamed;
+        fill_layers(w, ceiling, p);
+    } else {
+        *p = least;
+    }
+    p->ceiling = ceiling;
+    p->least = least.used;
+    p->whole = whole.used;
+    return p->used <= ceiling;
+}
+
+bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo_plan *p)
+{
+    mo_plan first, other;
+    if (how == MO_ARRANGE_AS_FITS) {
+        return place(w, ceiling, p);
+    }
+    if (!mo_plan_arrange_least(w, how == MO_ARRANGE_SLOTS ? MO_PLAN_SLOTS : MO_PLAN_STREAMED, &other) ||
+        other.used > ceiling) {
+        return false;
+    }
+    place(w, ceiling, &first);
+    fill_slots(w, ceiling, &other);
+    other.ceiling = first.ceiling;
+    other.least = first.least;
+    other.whole = first.whole;
+    *p = other;
+    return true;
+}
+
+bool mo_plan_slots_take_less(const mo_wanted *w)
+{
+    mo_plan slots, all;
+    return mo_plan_arrange_least(w, MO_PLAN_SLOTS, &slots) &&
+           mo_plan_arrange_least(w, MO_PLAN_RESIDENT, &all) && slots.used <= all.used;
+}

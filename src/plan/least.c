@@ -1,0 +1,112 @@
+#include "plan/least.h"
+
+#include "plan/arrange.h"
+#include "plan/device.h"
+#include "plan/prompt.h"
+
+static mo_plan_model smallest(const mo_plan_model *m)
+{
+    return m->smallest.batch > 0 ? mo_plan_with_batch(m, &m->smallest)
+           : m->batch_count > 0  ? mo_plan_with_batch(m, &m->batches[0])
+                                 : *m;
+}
+
+/* Layers whose keys and values may be in RAM beside such a plan of it. */
+static int coolable(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram)
+{
+    mo_plan_device hot;
+    mo_plan_device_place(m, l, ram, &hot);
+    return mo_plan_device_coolable(m, &hot);
+}
+
+/* The lowest ceiling of VRAM beside such a plan of RAM, when so many layers' keys and values are in RAM. */
+static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int cold, const mo_plan *ram)
+{
+    mo_plan_model model;
+    mo_plan_device d;
+    mo_plan_device_cool(m, cold, &model);
+    mo_plan_device_place(&model, l, ram, &d);
+    return d.least;
+}
+
+/* So many more layers' keys and values RAM gets. */
+static mo_wanted with_cold(const mo_wanted *w, int cold)
+{
+    mo_wanted more = *w;
+    mo_plan_model ignored;
+    more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, mo_plan_device_cool(w->whole, cold, &ignored));
+    return more;
+}
+
+/* The fewest layers whose keys and values have to be in RAM; -1: even all of them are too few. VRAM needs less with each. */
+static int fewest_cold(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram, const mo_plan *ram)
+{
+    int low = 0, high = coolable(m, l, ram);
+    if (needed_beside(m, l, high, ram) > vram) {
+        return -1;
+    }
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (needed_beside(m, l, middle, ram) <= vram) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+int64_t mo_plan_least_ram(const mo_plan_model *model, const mo_plan_limits *limits)
+{
+    const mo_plan_model m = smallest(model);
+    const bool device = limits->vram_bytes > 0;
+    const mo_wanted w = mo_plan_want(&m, device, NULL);
+    const int64_t vram = limits->vram_bytes - mo_plan_vram_held(limits);
+    int64_t best = 0;
+    for (mo_plan_mode mode = MO_PLAN_RESIDENT; mode <= MO_PLAN_STREAMED; mode++) {
+        mo_plan p;
+        if (!mo_plan_arrange_least(&w, mode, &p)) {
+            continue;
+        }
+        const int cold = device ? fewest_cold(&m, limits, vram, &p) : 0;
+        if (cold >= 0) {
+            const mo_wanted more = with_cold(&w, cold);
+            mo_plan_arrange_least(&more, mode, &p);
+            best = best == 0 || p.used < best ? p.used : best;
+        }
+    }
+    return best;
+}
+
+/* With RAM arranged so; 0: it cannot be. */
+static int64_t least_vram_as(const mo_wanted *w, mo_arrangement how, const mo_plan_limits *limits,
+                             int64_t ram)
+{
+    mo_plan p;
+    if (!mo_plan_arrange(w, how, ram, &p)) {
+        return 0;
+    }
+    int low = 0, high = coolable(w->whole, limits, &p); /* most for which RAM has space */
+    while (low < high) {
+        const int middle = low + (high - low + 1) / 2;
+        const mo_wanted more = with_cold(w, middle);
+        if (mo_plan_arrange(&more, how, ram, &p)) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    const mo_wanted more = with_cold(w, low);
+    mo_plan_arrange(&more, how, ram, &p);
+    return needed_beside(w->whole, limits, low, &p);
+}
+
+int64_t mo_plan_least_vram(const mo_plan_model *model, const mo_plan_limits *limits)
+{
+    const mo_plan_model m = smallest(model);
+    const mo_wanted w = mo_plan_want(&m, true, NULL);
+    const int64_t ram = limits->ram_bytes - limits->ram_held;
+    const int64_t first = least_vram_as(&w, MO_ARRANGE_AS_FITS, limits, ram);
+    const int64_t slots = mo_plan_slots_take_less(&w) ? least_vram_as(&w, MO_ARRANGE_SLOTS, limits, ram) : 0;
+    return slots > 0 && slots < first ? slots : first;
+}
