@@ -68,14 +68,18 @@ static void every_item_once(void **state)
         assert_int_equal(mo_pool_threads(pool), thread_counts[n]);
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             for (size_t g = 0; g < sizeof grains / sizeof grains[0]; g++) {
-                memset(&t, 0, sizeof t);
-                t.count = counts[c];
-                t.grain = grains[g];
-                t.threads = thread_counts[n];
-                mo_pool_run(pool, t.count, t.grain, count_items, &t);
-                assert_int_equal(t.faults, 0);
-                for (int64_t i = 0; i < MAX_ITEMS; i++) {
-                    assert_int_equal(t.hits[i], i < t.count);
+                for (int shares = 0; shares < 2; shares++) {
+                    memset(&t, 0, sizeof t);
+                    t.count = counts[c];
+                    t.grain = grains[g];
+                    t.threads = thread_counts[n];
+                    const mo_phase phase = {
+                        .fn = count_items, .ctx = &t, .count = t.count, .grain = t.grain, .shares = shares};
+                    mo_pool_region(pool, &phase, 1);
+                    assert_int_equal(t.faults, 0);
+                    for (int64_t i = 0; i < MAX_ITEMS; i++) {
+                        assert_int_equal(t.hits[i], i < t.count);
+                    }
                 }
             }
         }
@@ -115,8 +119,8 @@ static void mix_rows(mo_pool *pool, uint64_t seed, uint64_t *last)
     for (int p = 0; p < ROWS; p++) {
         static const int64_t grains[] = {1, 5, ROW_ITEMS, 16, 95, 32};
         rows[p] = (row){.from = data[p], .to = data[p + 1], .count = ROW_ITEMS};
-        phases[2 * p] =
-            (mo_phase){.fn = mix_row, .ctx = &rows[p], .count = ROW_ITEMS, .grain = grains[p % 6]};
+        phases[2 * p] = (mo_phase){
+            .fn = mix_row, .ctx = &rows[p], .count = ROW_ITEMS, .grain = grains[p % 6], .shares = p % 5 > 1};
         phases[2 * p + 1] = (mo_phase){.fn = mix_row, .ctx = NULL, .count = 0, .grain = 1};
     }
     mo_pool_region(pool, phases, 2 * ROWS);
@@ -167,8 +171,9 @@ static void run_tiny_regions(mo_pool *pool, int rounds)
         a->round = r;
         b->round = -r;
         int items = 2 + r % 15;
-        mo_phase phases[2] = {{.fn = put_stamp, .ctx = a, .count = items, .grain = 1},
-                              {.fn = put_stamp, .ctx = b, .count = items, .grain = 1 + r % 3}};
+        mo_phase phases[2] = {
+            {.fn = put_stamp, .ctx = a, .count = items, .grain = 1, .shares = r % 4 < 2},
+            {.fn = put_stamp, .ctx = b, .count = items, .grain = 1 + r % 3, .shares = r % 5 < 3}};
         mo_pool_region(pool, phases, 1 + r % 2);
         for (int i = 0; i < 16; i++) {
             assert_int_equal(a->seen[i], i < items ? r : 0);
@@ -217,8 +222,9 @@ static void a_region_ends_early(void **state)
         mo_pool *pool = create(thread_counts[n]);
         for (int64_t enough = 0; enough <= 300; enough += 50) {
             unwanted u = {.enough = enough}, whole = {.enough = INT64_MAX};
-            const mo_phase phases[] = {
-                {count_run, &u, 100, 1, 0}, {count_run, &u, 1, 1, 0}, {count_run, &u, 200, 1, 0}};
+            const mo_phase phases[] = {{.fn = count_run, .ctx = &u, .count = 100, .grain = 1},
+                                       {.fn = count_run, .ctx = &u, .count = 1, .grain = 1},
+                                       {.fn = count_run, .ctx = &u, .count = 200, .grain = 1}};
             mo_pool_region_until(pool, phases, 3, had_enough, &u);
             assert_in_range(u.ran, enough, enough + thread_counts[n] - (enough < 301));
             mo_pool_run(pool, 500, 3, count_run, &whole);

@@ -7,6 +7,11 @@
  * never run a chunk with another phase's function. Decrements that found nothing leave a small negative
  * number behind, which the next phase overwrites.
  *
+ * Shares. A phase may give every thread a share of its own: then each worker's `left` counts what nobody has taken of it, under
+ * the same rule, and `unclaimed` stays as it is. A thread that finds nothing in its own share takes from the one with the
+ * most left; when all are empty they stay so until the next phase, which `opened` counts, so a thread looks through them
+ * once.
+ *
  * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
  * opens the next phase, or closes the region, so no phase waits for the calling thread in particular.
  *
@@ -51,14 +56,17 @@ typedef struct worker {
     mo_pool *pool;
     pthread_t thread; /* worker 0 is the caller's and has none */
     int index;
+    uint64_t emptied;                         /* the phase whose shares it has found empty */
+    alignas(LINE_BYTES) _Atomic int64_t left; /* chunks of its share that nobody has taken */
 } worker;
 
 struct mo_pool {
     /* One line: the decrement that takes a chunk brings along what the chunk needs. phase and chunks are
      * written by who opens a phase and read by who holds a chunk of it. */
     alignas(LINE_BYTES) _Atomic int64_t unclaimed;
-    int64_t chunks; /* of the open phase, at least 2 */
-    mo_phase phase; /* a copy of the open phase */
+    _Atomic uint64_t opened; /* phases with shares so far */
+    int64_t chunks;          /* of the open phase, at least 2 */
+    mo_phase phase;          /* a copy of the open phase */
     /* Of the region: NULL, or whether its work is still wanted. Beside what a chunk needs anyway, so that asking
      * nobody costs a comparison. */
     mo_pool_asked asked;
@@ -122,6 +130,77 @@ static void run_items(const mo_pool *pool, const mo_phase *p, int64_t begin, int
     }
 }
 
+/* ---- Shares ----------------------------------------------------------------------------------- */
+
+/* The first chunk of a thread's share; that of the next thread is its end. */
+static int64_t share_of(const mo_pool *pool, int64_t chunks, int thread)
+{
+    return chunks * thread / pool->threads;
+}
+
+static void open_shares(mo_pool *pool, int64_t chunks)
+{
+    for (int i = 0; i < pool->threads; i++) {
+        const int64_t share = share_of(pool, chunks, i + 1) - share_of(pool, chunks, i);
+        if (share > 0) {
+            atomic_store_explicit(&pool->workers[i].left, share, memory_order_release);
+        }
+    }
+    atomic_fetch_add(&pool->opened, 1);
+}
+
+/* Takes a chunk of a worker's share: its number, or -1. */
+static int64_t take_of(mo_pool *pool, int owner)
+{
+    worker *s = &pool->workers[owner];
+    if (atomic_load_explicit(&s->left, memory_order_relaxed) <= 0) {
+        return -1;
+    }
+    const int64_t left = atomic_fetch_sub_explicit(&s->left, 1, memory_order_acq_rel);
+    return left > 0 ? share_of(pool, pool->chunks, owner + 1) - left : -1;
+}
+
+/* Whoever has most left; -1: nobody has anything. */
+static int most_left(mo_pool *pool, int thread)
+{
+    int64_t most = 0;
+    int owner = -1;
+    for (int i = 1; i < pool->threads; i++) {
+        const int other = (thread + i) % pool->threads;
+        const int64_t left = atomic_load_explicit(&pool->workers[other].left, memory_order_relaxed);
+        if (left > most) {
+            most = left;
+            owner = other;
+        }
+    }
+    return owner;
+}
+
+/* A chunk of a phase with shares: its own first, then others'. -1: there is none. */
+static int64_t take_share(mo_pool *pool, int thread)
+{
+    worker *s = &pool->workers[thread];
+    int64_t chunk = take_of(pool, thread);
+    if (chunk >= 0) {
+        return chunk;
+    }
+    const uint64_t opened = atomic_load(&pool->opened);
+    while (s->emptied != opened) {
+        const int owner = most_left(pool, thread);
+        if (owner < 0) {
+            s->emptied = opened;
+            break;
+        }
+        chunk = take_of(pool, owner);
+        if (chunk >= 0) {
+            return chunk;
+        }
+    }
+    return -1;
+}
+
+/* ---- Phases ----------------------------------------------------------------------------------- */
+
 /* Opens the next phase that has chunks to share, or closes the region. Only the caller before the first
  * phase and the thread that finished the last chunk of a phase get here, one at a time. A phase of one
  * chunk is run on the spot: handing it over would cost more than it could win. */
@@ -142,7 +221,11 @@ static void advance(mo_pool *pool, int thread)
         pool->phase.grain = grain;
         pool->chunks = chunks;
         atomic_store_explicit(&pool->unfinished, chunks, memory_order_relaxed);
-        atomic_store(&pool->unclaimed, chunks);
+        if (p->shares) {
+            open_shares(pool, chunks);
+        } else {
+            atomic_store(&pool->unclaimed, chunks);
+        }
         wake_some(pool, chunks - 1);
         return;
     }
@@ -153,18 +236,26 @@ static void advance(mo_pool *pool, int thread)
     }
 }
 
+/* A chunk of a phase without shares; -1: there is none. */
+static int64_t take_next(mo_pool *pool)
+{
+    if (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) <= 0) {
+        return -1;
+    }
+    const int64_t left = atomic_fetch_sub_explicit(&pool->unclaimed, 1, memory_order_acq_rel);
+    return left > 0 ? pool->chunks - left : -1;
+}
+
 /* Takes one chunk of the open phase and runs it; false when there is none to take. */
 static bool run_chunk(mo_pool *pool, int thread)
 {
-    if (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) <= 0) {
-        return false;
-    }
-    int64_t left = atomic_fetch_sub_explicit(&pool->unclaimed, 1, memory_order_acq_rel);
-    if (left <= 0) {
+    int64_t chunk = take_share(pool, thread);
+    chunk = chunk < 0 ? take_next(pool) : chunk;
+    if (chunk < 0) {
         return false;
     }
     const mo_phase *p = &pool->phase;
-    int64_t begin = (pool->chunks - left) * p->grain;
+    int64_t begin = chunk * p->grain;
     int64_t rest = p->count - begin;
     run_items(pool, p, begin, begin + (rest < p->grain ? rest : p->grain), thread);
     return true;
@@ -186,7 +277,9 @@ static void work(mo_pool *pool, int thread)
 
 static bool ready(mo_pool *pool, int thread)
 {
-    return atomic_load(&pool->unclaimed) > 0 ||
+    const worker *s = &pool->workers[thread];
+    return atomic_load(&pool->unclaimed) > 0 || atomic_load(&s->left) > 0 ||
+           atomic_load(&pool->opened) != s->emptied ||
            (thread == 0 ? !atomic_load(&pool->open) : atomic_load(&pool->stop));
 }
 
@@ -204,7 +297,9 @@ static void park(mo_pool *pool, int thread)
     while (atomic_load(&s->parked) == 1) {
         syscall(SYS_futex, &s->parked, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     }
-    wake_some(pool, atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) - 1);
+    const bool shares = atomic_load(&pool->opened) != s->emptied;
+    wake_some(pool,
+              atomic_load_explicit(shares ? &pool->unfinished : &pool->unclaimed, memory_order_relaxed) - 1);
 }
 
 /* ---- Places ----------------------------------------------------------------------------------- */

@@ -19,6 +19,9 @@ typedef struct mo_phase {
     int64_t count; /* items; 0 is allowed */
     int64_t grain; /* items per chunk, >= 1 */
     int part;      /* the owner's, to tell phases apart; the pool does not look at it */
+    /* Every thread begins with a share of its own, chunks that follow each other, and helps others after that: for chunks of
+     * equal work that read memory in order. */
+    bool shares;
 } mo_phase;
 
 /* threads >= 1 counts the calling thread, which works too; 0 means one per usable core. */

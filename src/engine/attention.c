@@ -423,13 +423,20 @@ static int add_attention(mo_forward *forward, mo_phase *phases, int count)
 {
     const int64_t n = forward->tokens, parts = parts_of(&forward->layer->attention);
     if (forward->chunked) {
-        phases[count++] =
-            (mo_phase){attend_chunks, forward, forward->w->chunk_first[n] * parts, 1, MO_PART_ATTENTION};
-        phases[count++] = (mo_phase){merge_chunks, forward, n * parts, 1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){.fn = attend_chunks,
+                                     .ctx = forward,
+                                     .count = forward->w->chunk_first[n] * parts,
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){
+            .fn = merge_chunks, .ctx = forward, .count = n * parts, .grain = 1, .part = MO_PART_ATTENTION};
     } else {
         forward->tile = MO_QUERY_TILE;
-        phases[count++] = (mo_phase){attend_tiles, forward, (n + forward->tile - 1) / forward->tile * parts,
-                                     1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){.fn = attend_tiles,
+                                     .ctx = forward,
+                                     .count = (n + forward->tile - 1) / forward->tile * parts,
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
     }
     return count;
 }
@@ -440,8 +447,11 @@ static int add_latent(mo_forward *forward, mo_phase *phases, int count)
     count = mo_forward_latent_in(forward, phases, count);
     forward->chunked = count_chunks(forward);
     if (forward->chunked) {
-        phases[count++] =
-            (mo_phase){code_parts, forward, forward->tokens * parts_of(a), 1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){.fn = code_parts,
+                                     .ctx = forward,
+                                     .count = forward->tokens * parts_of(a),
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
     }
     count = add_attention(forward, phases, count);
     return mo_forward_latent_out(forward, phases, count);
@@ -458,14 +468,20 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &a->v, &forward->in, NULL, n, w->v, a->kv_heads * a->v_len);
     count = mo_jobs_phases(&w->mixer_in, phases, count);
     if (a->norm_all) {
-        phases[count++] = (mo_phase){norm_all_heads, forward, n, 1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){
+            .fn = norm_all_heads, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
     }
     forward->chunked = count_chunks(forward);
     if (n == 1 && forward->chunked &&
         w->chunk_first[1] * mo_kv_chunk(w->state_of[0]->kv) <= POSITIONS_ALONE) {
-        phases[count++] = (mo_phase){attend_alone, forward, a->kv_heads, 1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){
+            .fn = attend_alone, .ctx = forward, .count = a->kv_heads, .grain = 1, .part = MO_PART_ATTENTION};
     } else {
-        phases[count++] = (mo_phase){prepare_heads, forward, n * a->kv_heads, 1, MO_PART_ATTENTION};
+        phases[count++] = (mo_phase){.fn = prepare_heads,
+                                     .ctx = forward,
+                                     .count = n * a->kv_heads,
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
         count = add_attention(forward, phases, count);
     }
     return count;

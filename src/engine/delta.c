@@ -97,10 +97,18 @@ int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &d->beta, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
     mo_jobs_add(&w->mixer_in, &d->alpha, &forward->in, NULL, n, w->v + d->v_heads, 2 * (int64_t)d->v_heads);
     count = mo_jobs_phases(&w->mixer_in, phases, count);
-    phases[count++] = (mo_phase){convolve, forward, n, 1, MO_PART_ATTENTION};
-    phases[count++] = (mo_phase){keep_inputs, forward, forward->slice_count, 1, MO_PART_ATTENTION};
     phases[count++] =
-        (mo_phase){recur, forward, (int64_t)forward->slice_count * d->v_heads, 1, MO_PART_ATTENTION};
+        (mo_phase){.fn = convolve, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
+    phases[count++] = (mo_phase){.fn = keep_inputs,
+                                 .ctx = forward,
+                                 .count = forward->slice_count,
+                                 .grain = 1,
+                                 .part = MO_PART_ATTENTION};
+    phases[count++] = (mo_phase){.fn = recur,
+                                 .ctx = forward,
+                                 .count = (int64_t)forward->slice_count * d->v_heads,
+                                 .grain = 1,
+                                 .part = MO_PART_ATTENTION};
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &d->out, &forward->mixed, NULL, n, w->y, forward->spec->width);

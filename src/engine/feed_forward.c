@@ -7,6 +7,8 @@
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
+enum { FEW_TOKENS = 8 };
+
 /* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
 static const mo_ffn *side_of(const mo_layer *l)
 {
@@ -90,14 +92,11 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Merge ------------------------------------------------------------------------------------ */
 
-static void merge(void *ctx, int64_t begin, int64_t end, int thread)
+static mo_merge merge_of(const mo_forward *forward)
 {
-    (void)thread;
-    mo_forward *forward = ctx;
     const mo_layer *l = forward->layer;
     const mo_workspace *w = forward->w;
-    const int64_t n = forward->spec->width;
-    mo_merge m = {.n = n,
+    mo_merge m = {.n = forward->spec->width,
                   .eps = forward->spec->eps,
                   .dense = l->dense ? w->side_down : NULL,
                   .dense_norm = l->post_ffn_norm_dense,
@@ -113,9 +112,43 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
         m.shared = mo_linear_present(&l->moe.shared.up) ? w->side_down : NULL;
         m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side_weight : NULL;
     }
+    return m;
+}
+
+static void merge(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    mo_forward *forward = ctx;
+    const mo_layer *l = forward->layer;
+    const mo_workspace *w = forward->w;
+    const mo_merge m = merge_of(forward);
     for (int64_t t = begin; t < end; t++) {
-        float *y = w->y + t * n;
-        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side_down + t * n : y, y, w->x + t * n)) {
+        float *y = w->y + t * m.n;
+        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side_down + t * m.n : y, y, w->x + t * m.n)) {
+            atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
+        }
+    }
+}
+
+/* Values of a piece of a token's row. What it adds lies in the caches of as many cores as there are: one alone would wait for
+ * it longer than the others for one another. */
+enum { MERGE_PIECE = 256 };
+
+static int64_t merge_pieces(int64_t n)
+{
+    return (n + MERGE_PIECE - 1) / MERGE_PIECE;
+}
+
+static void merge_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    mo_forward *forward = ctx;
+    const mo_workspace *w = forward->w;
+    const mo_merge m = merge_of(forward);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t t = i / merge_pieces(m.n), from = i % merge_pieces(m.n) * MERGE_PIECE;
+        const int64_t to = m.n - from < MERGE_PIECE ? m.n : from + MERGE_PIECE;
+        if (!mo_merge_columns(forward->k, &m, t, from, to, w->y + t * m.n, w->x + t * m.n)) {
             atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
         }
     }
@@ -123,8 +156,17 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
 
 static mo_phase merging(mo_forward *forward)
 {
-    return (mo_phase){merge, forward, forward->tokens, 1,
-                      forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS};
+    const mo_merge m = merge_of(forward);
+    const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
+    if (forward->tokens < FEW_TOKENS && mo_merge_divides(&m)) {
+        return (mo_phase){.fn = merge_some,
+                          .ctx = forward,
+                          .count = forward->tokens * merge_pieces(m.n),
+                          .grain = 1,
+                          .part = part,
+                          .shares = true};
+    }
+    return (mo_phase){.fn = merge, .ctx = forward, .count = forward->tokens, .grain = 1, .part = part};
 }
 
 /* Does the last round merge? Not where outputs of other ranks are waited for, or another rank waits for these. */
@@ -135,11 +177,27 @@ static bool merges(const mo_forward *forward)
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
+/* Do pieces of the first products go on to activations? With many tokens pieces are cut otherwise. */
+static bool goes_on(const mo_forward *forward, const mo_linear *gate, const mo_linear *up)
+{
+    return forward->tokens < FEW_TOKENS && forward->w->adapting.count == 0 && mo_linear_present(gate) &&
+           mo_linear_present(up) && up->w.rows % 32 == 0;
+}
+
 void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     const mo_brick *b = &moe->bricks[expert];
+    if (count > 0 && goes_on(forward, &b->gate, &b->up)) {
+        const mo_job_gated gated = {.up = &b->up,
+                                    .y = w->up + row * moe->width,
+                                    .activation = moe->activation,
+                                    .hidden = mo_acts_from(&forward->hidden, row)};
+        mo_jobs_add_gated(&w->ffn_in, &b->gate, &forward->in, w->by_expert + row, count,
+                          w->gate + row * moe->width, &gated);
+        return;
+    }
     mo_jobs_add(&w->ffn_in, &b->gate, &forward->in, w->by_expert + row, count, w->gate + row * moe->width,
                 moe->width);
     mo_jobs_add(&w->ffn_in, &b->up, &forward->in, w->by_expert + row, count, w->up + row * moe->width,
@@ -181,9 +239,15 @@ static void add_side(mo_forward *forward)
     const mo_acts *in = l->dense ? &forward->in_dense : &forward->in;
     const int64_t n = forward->tokens, width = side->up.w.rows;
     forward->side_hidden = mo_acts_lay(w->side_hidden, n, width);
-    forward->side_count = n;
-    mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
-    mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
+    if (goes_on(forward, &side->gate, &side->up)) {
+        const mo_job_gated gated = {
+            .up = &side->up, .y = w->side_up, .activation = side->activation, .hidden = forward->side_hidden};
+        mo_jobs_add_gated(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, &gated);
+    } else {
+        forward->side_count = n;
+        mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
+        mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
+    }
     mo_jobs_add(&w->ffn_out, &side->down, &forward->side_hidden, NULL, n, w->side_down, forward->spec->width);
     if (!l->dense) {
         mo_jobs_add(&w->ffn_in, &l->moe.shared_gate, in, NULL, n, w->side_weight, 1);
@@ -224,9 +288,14 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     accompanied in = {.phase = phases[count - 1], .side_task = forward->side_task};
     forward->side_task = (mo_side_task){0};
     if (in.side_task.fn) {
-        phases[count - 1] = (mo_phase){run_accompanied, &in, in.phase.count + 1, 1, part};
+        phases[count - 1] = (mo_phase){
+            .fn = run_accompanied, .ctx = &in, .count = in.phase.count + 1, .grain = 1, .part = part};
     }
-    phases[count++] = (mo_phase){activate_rows, forward, forward->row_count + forward->side_count, 1, part};
+    phases[count++] = (mo_phase){.fn = activate_rows,
+                                 .ctx = forward,
+                                 .count = forward->row_count + forward->side_count,
+                                 .grain = 1,
+                                 .part = part};
     count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
     const mo_phase at_last = merging(forward);
     const bool apart = last && forward->engine->timed; /* it has a time of its own */
@@ -359,7 +428,8 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         if (first && !forward->experts_only) {
             add_side(forward);
         }
-        const bool some = add_ready(forward, count, &left) || (first && forward->side_count > 0);
+        const bool beside = first && !forward->experts_only && side_of(forward->layer);
+        const bool some = add_ready(forward, count, &left) || beside;
         wait = !some && left > 0;
         if (left == 0) { /* everything has landed */
             watch.landed = tick(&watch);

@@ -16,7 +16,8 @@ static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
 
 mo_phase mo_forward_mixer_input(mo_forward *forward)
 {
-    return (mo_phase){norm_input, forward, forward->tokens, 1, MO_PART_OTHER};
+    return (mo_phase){
+        .fn = norm_input, .ctx = forward, .count = forward->tokens, .grain = 1, .part = MO_PART_OTHER};
 }
 
 static void quantize_mixed(void *ctx, int64_t begin, int64_t end, int thread)
@@ -30,7 +31,11 @@ static void quantize_mixed(void *ctx, int64_t begin, int64_t end, int thread)
 
 mo_phase mo_forward_mixed(mo_forward *forward)
 {
-    return (mo_phase){quantize_mixed, forward, forward->tokens, 1, MO_PART_ATTENTION};
+    return (mo_phase){.fn = quantize_mixed,
+                      .ctx = forward,
+                      .count = forward->tokens,
+                      .grain = 1,
+                      .part = MO_PART_ATTENTION};
 }
 
 static bool unwanted(const void *forward)

@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "engine/split.h"
-#include "numeric/merge.h"
 #include "numeric/ops.h"
 
 /* Tokens of a piece: a long prompt's products are cut in both directions, so that matrices of few rows keep
@@ -12,6 +11,7 @@ enum { PIECE_TOKENS = 256 };
 
 /* Where that makes few pieces, floats are cut more finely, for which nothing is laid out or decoded: a router of 128 experts would else keep
  * two threads busy. */
+enum { FEW_TOKENS = 8 }; /* below: pieces are cut by bytes (mo_ops_product_grain()) */
 enum { FEW_PIECES = 64, FINE_ROWS = 32, FINE_TOKENS = 24 };
 
 static int64_t pieces_of(int64_t count, int64_t grain)
@@ -48,6 +48,13 @@ void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t 
     mo_jobs_add(j, linear, acts, NULL, count, y, stride);
     j->list[j->count - 1].row = row;
     j->list[j->count - 1].rows = rows;
+}
+
+void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, const int32_t *pick,
+                       int64_t count, float *y, const mo_job_gated *gated)
+{
+    mo_jobs_add(j, gate, acts, pick, count, y, gate->w.rows);
+    j->list[j->count - 1].gated = *gated;
 }
 
 /* The job that holds a piece: the last one that begins at or before it. */
@@ -128,18 +135,44 @@ int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part)
 
 /* ---- Pieces ------------------------------------------------------------------------------------ */
 
+/* Rows from .. to-1 with tokens t .. t+count-1. */
+static void multiply(const mo_jobs *j, const mo_job *job, const mo_linear *linear, int64_t from, int64_t to,
+                     int64_t t, int64_t count, float *y, mo_scratch *scratch)
+{
+    const mo_acts acts = mo_acts_from(job->acts, job->pick ? 0 : t); /* kernels count rows from 0 */
+    j->kernels->product(&linear->w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride,
+                        scratch);
+    mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, to - from, count, y + from,
+                      job->stride);
+}
+
+/* From both products to codes, a few blocks of 32. */
+static void activate(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t t, int64_t count)
+{
+    const mo_acts *h = &job->gated.hidden;
+    const int64_t block = from / 32, blocks = h->cols / 32;
+    for (int64_t i = t; i < t + count; i++) {
+        const int64_t at = i * h->cols + from;
+        mo_activate_row(j->kernels, job->gated.activation, h->x + at, job->y + i * job->stride + from,
+                        job->gated.y + i * job->stride + from, to - from);
+        j->kernels->quantize(h->x + at, to - from, h->q + at, h->d + i * blocks + block,
+                             h->s + i * blocks + block, h->sum + i * blocks + block,
+                             h->half_sum + 2 * (i * blocks + block));
+    }
+}
+
 static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scratch *scratch)
 {
-    const mo_weights *w = &job->linear->w;
     const int64_t from = job->row + piece % job->row_pieces * job->grain, end = job->row + job->rows;
     const int64_t to = from + job->grain < end ? from + job->grain : end;
     const int64_t t = piece / job->row_pieces * job->token_grain;
     const int64_t count = job->count - t < job->token_grain ? job->count - t : job->token_grain;
     float *y = job->y + t * job->stride;
-    const mo_acts acts = mo_acts_from(job->acts, job->pick ? 0 : t); /* kernels count rows from 0 */
-    j->kernels->product(w, from, to, &acts, job->pick ? job->pick + t : NULL, count, y, job->stride, scratch);
-    const float *bias = job->linear->bias;
-    mo_finish_product(job->linear->scale, bias ? bias + from : NULL, to - from, count, y + from, job->stride);
+    multiply(j, job, job->linear, from, to, t, count, y, scratch);
+    if (job->gated.up) {
+        multiply(j, job, job->gated.up, from, to, t, count, job->gated.y + t * job->stride, scratch);
+        activate(j, job, from, to, t, count);
+    }
     mo_job_adapt(j, job, from, to, t, count, y + from, job->stride);
 }
 
@@ -152,10 +185,28 @@ static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static int64_t row_bytes_of(const mo_linear *linear)
+{
+    return linear ? mo_format_row_bytes(mo_format_of(linear->w.type), linear->w.cols) : 0;
+}
+
 static int64_t bytes_of(const mo_job *job)
 {
+    return job->rows * (row_bytes_of(job->linear) + row_bytes_of(job->gated.up));
+}
+
+/* Of a piece of floats with few tokens. */
+enum { FLOAT_BYTES = 64 * 1024 };
+
+/* Rows of a piece. Floats go in fours where tokens are few: a router has few rows, and long ones. */
+static int64_t grain_of(const mo_job *job, int64_t bytes)
+{
     const mo_weights *w = &job->linear->w;
-    return job->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    if (job->count < FEW_TOKENS && !job->gated.up && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        const int64_t rows = FLOAT_BYTES / row_bytes_of(job->linear) / 4 * 4;
+        return rows < 4 ? 4 : rows;
+    }
+    return mo_ops_product_grain(w, job->count, job->gated.up ? bytes / 2 : bytes);
 }
 
 static void cut(mo_jobs *j, int64_t bytes, bool finely)
@@ -164,7 +215,7 @@ static void cut(mo_jobs *j, int64_t bytes, bool finely)
     for (int i = 0; i < j->count; i++) {
         mo_job *job = &j->list[i];
         const bool fine = finely && mo_format_of(job->linear->w.type)->kind == MO_KIND_FLOAT;
-        job->grain = fine ? FINE_ROWS : mo_ops_product_grain(&job->linear->w, job->count, bytes);
+        job->grain = fine ? FINE_ROWS : grain_of(job, bytes);
         job->token_grain = fine ? FINE_TOKENS : PIECE_TOKENS;
         job->row_pieces = pieces_of(job->rows, job->grain);
         job->first = j->pieces;
@@ -183,5 +234,10 @@ mo_phase mo_jobs_phase(mo_jobs *j)
     if (j->pieces < FEW_PIECES && most > FINE_TOKENS) {
         cut(j, bytes, true);
     }
-    return (mo_phase){.fn = run_pieces, .ctx = j, .count = j->pieces, .grain = 1, .part = MO_PART_PRODUCTS};
+    return (mo_phase){.fn = run_pieces,
+                      .ctx = j,
+                      .count = j->pieces,
+                      .grain = 1,
+                      .part = MO_PART_PRODUCTS,
+                      .shares = most < FEW_TOKENS};
 }

@@ -6,6 +6,16 @@
 #include "base/pool.h"
 #include "engine/adapting.h"
 #include "numeric/kernels.h"
+#include "numeric/merge.h"
+
+/* A second matrix with the first one's rows, and what becomes of both products, row by row: each piece goes on to its part of the
+ * activations that the next product reads, so nobody waits in between. */
+typedef struct mo_job_gated {
+    const mo_linear *up; /* NULL: the job is one product */
+    float *y;            /* of up, as the job's; the job's own is the gate */
+    mo_activation activation;
+    mo_acts hidden; /* what comes of it, token by token from row 0 on */
+} mo_job_gated;
 
 typedef struct mo_job {
     const mo_linear *linear;
@@ -16,6 +26,7 @@ typedef struct mo_job {
     int64_t count;         /* tokens; 0 is allowed */
     float *y;              /* [count][stride]; row r of the matrix gives value r */
     int64_t stride;
+    mo_job_gated gated;
     /* Set by mo_jobs_phase(): pieces are row_pieces times token pieces, rows first. */
     int64_t first;              /* piece of the list */
     int64_t grain, token_grain; /* rows and tokens of a piece */
@@ -53,6 +64,10 @@ void mo_jobs_add_for(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, c
 /* Appends a product with `rows` rows of a matrix that is there, from `row` on; there are tokens. */
 void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t rows, const mo_acts *acts,
                       int64_t count, float *y, int64_t stride);
+
+/* Appends a gate's and an up's products with their activation. Both matrices are there, adapters change neither, the rows are a multiple of 32 and tokens are few. */
+void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, const int32_t *pick,
+                       int64_t count, float *y, const mo_job_gated *gated);
 
 /* Cuts the list as it is now into pieces; the phase that computes them: product, outer scale, bias, and what adapters add. */
 mo_phase mo_jobs_phase(mo_jobs *j);

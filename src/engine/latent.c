@@ -96,10 +96,15 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
                 a->q.w.rows);
     count = mo_jobs_phases(&w->mixer_in, phases, count);
     if (two) {
-        phases[count++] = (mo_phase){norm_queries, forward, n, 1, MO_PART_ATTENTION};
+        phases[count++] =
+            (mo_phase){.fn = norm_queries, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
         count = mo_jobs_phases(&w->latent_queries, phases, count);
     }
-    phases[count++] = (mo_phase){prepare, forward, n * ((a->heads + part - 1) / part), 1, MO_PART_ATTENTION};
+    phases[count++] = (mo_phase){.fn = prepare,
+                                 .ctx = forward,
+                                 .count = n * ((a->heads + part - 1) / part),
+                                 .grain = 1,
+                                 .part = MO_PART_ATTENTION};
     const by_head plain = plain_of(forward);
     add_heads(forward, &w->latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len, a->heads * a->k_len);
     count = mo_jobs_phases(&w->latent_absorb, phases, count);

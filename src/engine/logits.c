@@ -80,10 +80,13 @@ static mo_status emit_together(output *o, mo_error *err)
     mo_jobs *jobs = &forward->w->output;
     mo_jobs_clear(jobs);
     mo_jobs_add_for(jobs, &forward->spec->output, &o->in, NULL, o->token, o->count, o->row[0], vocab);
-    mo_phase phases[4] = {{norm, o, o->count, 1, MO_PART_OTHER}};
+    mo_phase phases[4] = {{.fn = norm, .ctx = o, .count = o->count, .grain = 1, .part = MO_PART_OTHER}};
     int count = mo_jobs_phases(jobs, phases, 1);
-    phases[count++] =
-        (mo_phase){finish_rows, o, o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE), 1, MO_PART_OTHER};
+    phases[count++] = (mo_phase){.fn = finish_rows,
+                                 .ctx = o,
+                                 .count = o->count * ((vocab + FINISH_PIECE - 1) / FINISH_PIECE),
+                                 .grain = 1,
+                                 .part = MO_PART_OTHER};
     return run(o, phases, count, err);
 }
 
@@ -119,10 +122,13 @@ static mo_status emit_apart(output *o, mo_error *err)
     mo_jobs *jobs = &o->forward->w->output; /* what adapters add to the product, which is not the list's */
     mo_jobs_clear(jobs);
     mo_jobs_add_for(jobs, &o->forward->spec->output, &o->in, NULL, o->token, o->count, NULL, MO_LOGITS_ROWS);
-    mo_phase phases[3] = {{norm, o, o->count, 1, MO_PART_OTHER}};
+    mo_phase phases[3] = {{.fn = norm, .ctx = o, .count = o->count, .grain = 1, .part = MO_PART_OTHER}};
     const int count = mo_jobs_phases(jobs, phases, 1);
-    phases[count - 1] =
-        (mo_phase){multiply_piece, o, (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS, 1, MO_PART_PRODUCTS};
+    phases[count - 1] = (mo_phase){.fn = multiply_piece,
+                                   .ctx = o,
+                                   .count = (rows + MO_LOGITS_ROWS - 1) / MO_LOGITS_ROWS,
+                                   .grain = 1,
+                                   .part = MO_PART_PRODUCTS};
     return run(o, phases, count, err);
 }
 

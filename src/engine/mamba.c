@@ -111,7 +111,8 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_clear(&w->mixer_parts);
     mo_jobs_add(&w->mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
     count = mo_jobs_phases(&w->mixer_parts, phases, count);
-    phases[count++] = (mo_phase){norm_parts, forward, n, 1, MO_PART_ATTENTION};
+    phases[count++] =
+        (mo_phase){.fn = norm_parts, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_dt);
     mo_jobs_add(&w->mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
     count = mo_jobs_phases(&w->mixer_dt, phases, count);
@@ -129,14 +130,21 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
     mo_jobs_add(&w->mixer_in, &m->dt_in, &forward->in, NULL, n, w->v, m->heads);
     count = mo_jobs_phases(&w->mixer_in, phases, count);
-    phases[count++] =
-        (mo_phase){convolve, forward, slices * mo_mamba_pieces(mo_mamba_channels(m)), 1, MO_PART_ATTENTION};
+    phases[count++] = (mo_phase){.fn = convolve,
+                                 .ctx = forward,
+                                 .count = slices * mo_mamba_pieces(mo_mamba_channels(m)),
+                                 .grain = 1,
+                                 .part = MO_PART_ATTENTION};
     if (!m->heads) {
         count = add_widths(forward, phases, count);
     }
+    phases[count++] = (mo_phase){.fn = scan,
+                                 .ctx = forward,
+                                 .count = slices * mo_mamba_scan_pieces(m->inner, m->heads),
+                                 .grain = 1,
+                                 .part = MO_PART_ATTENTION};
     phases[count++] =
-        (mo_phase){scan, forward, slices * mo_mamba_scan_pieces(m->inner, m->heads), 1, MO_PART_ATTENTION};
-    phases[count++] = (mo_phase){finish, forward, n, 1, MO_PART_ATTENTION};
+        (mo_phase){.fn = finish, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
     count = mo_jobs_phases(&w->mixer_out, phases, count);

@@ -75,13 +75,15 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = forward->tokens;
     const bool own = l->routed && l->moe.router.input_scale;
     forward->in_router = own ? mo_acts_lay(w->in_router, n, forward->spec->width) : forward->in;
-    phases[count++] = (mo_phase){add_mixers, forward, n, 1, MO_PART_OTHER};
+    phases[count++] =
+        (mo_phase){.fn = add_mixers, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_OTHER};
     if (l->routed) {
         mo_jobs_clear(&w->router);
         mo_jobs_add(&w->router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
                     l->moe.experts);
         count = mo_jobs_phases_of(&w->router, phases, count, MO_PART_ROUTING);
-        phases[count++] = (mo_phase){choose, forward, n, 1, MO_PART_ROUTING};
+        phases[count++] =
+            (mo_phase){.fn = choose, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ROUTING};
     }
     return count;
 }

@@ -25,14 +25,15 @@ void mo_finish_product(const float *scale, const float *bias, int64_t n, int64_t
     }
 }
 
-/* The experts' outputs in router order, then the shared expert. */
-static void merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, float *out)
+/* The experts' outputs in router order, then the shared expert: n values of a row from `from` on. */
+static void merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, int64_t from, int64_t n,
+                          float *out)
 {
-    memset(out, 0, sizeof(float) * (size_t)m->n);
+    memset(out, 0, sizeof(float) * (size_t)n);
     for (int r = 0; r < m->used; r++) {
         const int64_t i = t * m->used + r;
         if (m->ids[i] >= 0) {
-            k->axpy(out, m->weights[i], m->down + (m->row_of ? m->row_of[i] : i) * m->n, m->n);
+            k->axpy(out, m->weights[i], m->down + (m->row_of ? m->row_of[i] : i) * m->n + from, n);
         }
     }
     if (m->shared) {
@@ -40,7 +41,7 @@ static void merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, flo
         if (m->shared_gate) {
             k->sigmoid(&g, m->shared_gate + t, 1);
         }
-        k->axpy(out, g, m->shared + t * m->n, m->n);
+        k->axpy(out, g, m->shared + t * m->n + from, n);
     }
 }
 
@@ -57,7 +58,7 @@ bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *su
         k->rms_norm(sum, sum, m->dense_norm, n, m->eps);
     }
     if (routed) {
-        merge_experts(k, m, t, experts);
+        merge_experts(k, m, t, 0, n, experts);
         if (m->moe_norm) {
             k->rms_norm(experts, experts, m->moe_norm, n, m->eps);
         }
@@ -73,4 +74,15 @@ bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *su
         k->scale(x, *m->out_scale, n);
     }
     return k->finite(x, n);
+}
+
+bool mo_merge_columns(const mo_kernels *k, const mo_merge *m, int64_t t, int64_t from, int64_t to, float *sum,
+                      float *x)
+{
+    merge_experts(k, m, t, from, to - from, sum + from);
+    k->add(x + from, sum + from, to - from);
+    if (m->out_scale) {
+        k->scale(x + from, *m->out_scale, to - from);
+    }
+    return k->finite(x + from, to - from);
 }

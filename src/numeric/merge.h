@@ -35,4 +35,12 @@ typedef struct mo_merge {
  * row of dense, which is then lost, and part may be sum where there is no dense part. False when x is not finite. */
 bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum, float *part, float *x);
 
+/* Can values from .. to-1 of a row be merged without the others? Then this does so, with the bits of the whole. */
+static inline bool mo_merge_divides(const mo_merge *m)
+{
+    return !m->dense && !m->moe_norm && !m->post_norm;
+}
+bool mo_merge_columns(const mo_kernels *k, const mo_merge *m, int64_t t, int64_t from, int64_t to, float *sum,
+                      float *x);
+
 #endif
