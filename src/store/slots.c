@@ -10,6 +10,15 @@
 
 enum { NONE = -1 };
 
+/* Touches that a policy which learns has not been told yet: those of a layer, or some of a large one. */
+enum { UNTOLD_MOST = 64 };
+
+typedef struct untold {
+    int32_t brick;
+    uint32_t picks;
+    uint64_t now;
+} untold;
+
 struct mo_slots {
     const mo_policy *policy;
     mo_arena *memory; /* holds everything, this struct too */
@@ -22,6 +31,10 @@ struct mo_slots {
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
     int32_t evictable;     /* bricks that are resident and neither pinned nor kept */
+    /* What was touched waits until somebody is let go or asked for: a layer's experts are chosen before they are computed, and learning
+     * would keep whoever computes them. */
+    untold untold[UNTOLD_MOST];
+    int untold_count;
     mo_adaptive *adaptive; /* of a policy that learns: knows who goes; NULL: */
     /* the evictable bricks in a binary heap with the next victim on top. */
     int32_t *heap;    /* [slots] bricks */
@@ -86,11 +99,22 @@ static void settle(mo_slots *s, int32_t at)
 
 /* ---- The evictable, by a heap or by a policy that learns ---- */
 
+/* In the order in which they came, before anything that hangs on them. A brick that was pinned meanwhile is in no list; it is
+ * told before it comes back to one. */
+static void tell(mo_slots *s)
+{
+    for (int i = 0; i < s->untold_count; i++) {
+        mo_adaptive_touch(s->adaptive, s->untold[i].brick, s->untold[i].now, s->untold[i].picks);
+    }
+    s->untold_count = 0;
+}
+
 static void enter(mo_slots *s, int32_t slot)
 {
     s->listed[slot] = true;
     s->evictable++;
     if (s->adaptive) {
+        tell(s);
         mo_adaptive_enter(s->adaptive, s->brick_of[slot]);
     } else {
         put(s, s->evictable - 1, s->brick_of[slot]);
@@ -122,8 +146,9 @@ static void review(mo_slots *s, int32_t slot)
     }
 }
 
-static int32_t next_victim(const mo_slots *s)
+static int32_t next_victim(mo_slots *s)
 {
+    tell(s);
     return s->evictable == 0 ? NONE : s->adaptive ? mo_adaptive_victim(s->adaptive) : s->heap[0];
 }
 
@@ -225,7 +250,10 @@ void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks)
 {
     assert(brick >= 0 && brick < s->brick_count);
     if (s->adaptive) {
-        mo_adaptive_touch(s->adaptive, brick, now, picks);
+        if (s->untold_count == UNTOLD_MOST) {
+            tell(s);
+        }
+        s->untold[s->untold_count++] = (untold){.brick = brick, .picks = picks, .now = now};
     } else {
         s->policy->touch(&s->entry[brick], now, picks);
         resettle(s, brick);
@@ -235,6 +263,7 @@ void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks)
 void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most)
 {
     assert(brick >= 0 && brick < s->brick_count);
+    tell(s);
     if (s->entry[brick].last) {
         return;
     }
@@ -324,13 +353,14 @@ void mo_slots_abandon(mo_slots *s, int32_t brick)
     vacate(s, slot_held(s, brick));
 }
 
-int32_t mo_slots_victim(const mo_slots *s)
+int32_t mo_slots_victim(mo_slots *s)
 {
     return next_victim(s);
 }
 
-double mo_slots_chance(const mo_slots *s, int32_t brick)
+double mo_slots_chance(mo_slots *s, int32_t brick)
 {
     assert(brick >= 0 && brick < s->brick_count);
+    tell(s);
     return s->adaptive ? mo_adaptive_chance(s->adaptive, brick) : -1.0;
 }

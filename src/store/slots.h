@@ -53,9 +53,9 @@ void mo_slots_drop(mo_slots *s, int32_t brick);
 void mo_slots_abandon(mo_slots *s, int32_t brick);
 
 /* How probably a token that passes the brick's layer uses it, as far as the policy learns that; -1: it does not. */
-double mo_slots_chance(const mo_slots *s, int32_t brick);
+double mo_slots_chance(mo_slots *s, int32_t brick);
 
 /* Who would be evicted now if no slot were free, or -1. */
-int32_t mo_slots_victim(const mo_slots *s);
+int32_t mo_slots_victim(mo_slots *s);
 
 #endif
