@@ -118,6 +118,7 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
     }
 }
 
+/* After the reply: the device need not wait for it. */
 static void tally(const mo_forward *forward, int layer, int count)
 {
     mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
@@ -169,7 +170,6 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     const bool by_document = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
     out->apart = forward->tokens == 1 || by_document;
     out->count = sort_choice(lanes, forward, layer, out->apart);
-    tally(forward, layer, out->count);
     mo_store *const store = out->count > 0 && forward->engine->tiers ? forward->engine->tiers->store : NULL;
     out->stored = store != NULL;
     if (store) {
@@ -206,11 +206,35 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
 
 /* ---- The reply -------------------------------------------------------------------------------- */
 
+/* Rows of a reply that are put where the device looks for them, by all threads: eight tokens have up to half a megabyte of them. */
+typedef struct reply_rows {
+    const mo_gpu_lanes *lanes;
+    const mo_forward *forward;
+    const mo_dreply *reply;
+} reply_rows;
+
+enum { ROWS_AT_ONCE = 2 };
+
+static void put_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const reply_rows *r = ctx;
+    const mo_workspace *w = r->forward->w;
+    const int64_t n = r->lanes->core->spec->width;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = r->reply->row[i];
+        if (w->row_of[at] >= 0) {
+            memcpy(r->lanes->scratch->pinned.rows + at * n, w->down + w->row_of[at] * n,
+                   sizeof(float) * (size_t)n);
+        }
+    }
+}
+
 /* Which rows the CPU or another rank made, and for several tokens the rows themselves. False: the device makes none. */
 static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                         const bool *fetched)
 {
-    const int64_t n = lanes->core->spec->width, rows = forward->tokens * forward->layer->moe.used;
+    const int64_t rows = forward->tokens * forward->layer->moe.used;
     mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, s->layer);
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -219,12 +243,12 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
             continue;
         }
         reply->row[count++] = (int32_t)i;
-        if (!s->apart && row >= 0) {
-            memcpy(lanes->scratch->pinned.rows + i * n, forward->w->down + forward->w->row_of[i] * n,
-                   sizeof(float) * (size_t)n);
-        }
     }
     reply->count = count;
+    if (!s->apart) {
+        reply_rows put = {.lanes = lanes, .forward = forward, .reply = reply};
+        mo_pool_run(forward->engine->pool, count, ROWS_AT_ONCE, put_rows, &put);
+    }
     __atomic_store_n(&reply->flag, lanes->scratch->sequence, __ATOMIC_RELEASE);
     return count < rows;
 }
@@ -404,6 +428,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
             crossed += fetched[w->needs[i].expert];
         }
         mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
+        tally(forward, s->layer, s->count);
         /* A round that waited for the side_task says nothing about products. */
         const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
         if (!s->sent && products) {

@@ -66,14 +66,29 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
 
 /* ---- The CPU's ---------------------------------------------------------------------------------- */
 
+/* The experts' input of tokens, by all threads. */
+typedef struct inputs {
+    const float *from;
+    const mo_forward *forward;
+} inputs;
+
+static void take_inputs(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const inputs *i = ctx;
+    const mo_acts *in = &i->forward->in;
+    memcpy(in->x + begin * in->cols, i->from + begin * in->cols,
+           sizeof(float) * (size_t)((end - begin) * in->cols));
+    for (int64_t t = begin; t < end; t++) {
+        mo_forward_quantize(i->forward->k, in, t);
+    }
+}
+
 void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward)
 {
-    const int64_t n = gpu->core.spec->width;
     const mo_moe *moe = &forward->layer->moe;
-    memcpy(forward->in.x, gpu->scratch.pinned.shared_in, sizeof(float) * (size_t)(forward->tokens * n));
-    for (int64_t t = 0; t < forward->tokens; t++) {
-        mo_forward_quantize(forward->k, &forward->in, t);
-    }
+    inputs all = {.from = gpu->scratch.pinned.shared_in, .forward = forward};
+    mo_pool_run(forward->engine->pool, forward->tokens, 1, take_inputs, &all);
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * moe->used, moe->width);
 }
 

@@ -30,7 +30,7 @@ struct mo_slots {
     bool *kept;             /* [slots] */
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
-    int32_t evictable;     /* bricks that are resident and neither pinned nor kept */
+    int32_t evictable; /* bricks that are resident and neither pinned nor kept */
     /* What was touched waits until somebody is let go or asked for: a layer's experts are chosen before they are computed, and learning
      * would keep whoever computes them. */
     untold untold[UNTOLD_MOST];
