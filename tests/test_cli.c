@@ -465,6 +465,15 @@ static void test_bench(void **state)
     expect_failure("bench " TINY " --depth 40 --prefill 0 --decode 0", 2, "nothing to measure");
     expect_failure("bench " TINY " --depth 40 --parallel 2", 2, "--depth");
     expect_failure("bench --synthetic nothing", 2, "nothing");
+    /* Beyond the 4096 positions of this model speeds are measured too, and bench says so. */
+#define OLMOE MO_TEST_DATA "/oracle/olmoe.gguf"
+    assert_int_equal(run("bench " OLMOE " --depth 4080 --prefill 16 --decode 0 --rounds 1"), 0);
+    assert_null(strstr(errors, "was made for"));
+    assert_int_equal(run("bench " OLMOE " --depth 4080 --prefill 17 --decode 0 --rounds 1"), 0);
+    assert_non_null(
+        strstr(errors, "4097 positions are measured, more than the 4096 this model was made for"));
+    assert_int_equal(run("bench " OLMOE " --parallel 1 --prefill 4093 --decode 4 --rounds 1"), 0);
+    assert_non_null(strstr(errors, "4097 positions are measured"));
 }
 
 static void test_run(void **state)

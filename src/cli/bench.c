@@ -334,7 +334,7 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
     }
     if (!settings.context) {
         settings.context = longest;
-        settings.own_context = true;
+        settings.own_context = settings.measures = true;
     }
     settings.vocabulary = text != NULL;
     if (!cli_check_readable("bench", "--text", text)) {
@@ -383,7 +383,7 @@ static int bench_parallel(const char *path, const char *text, const cli_loading 
     }
     if (!settings.context) {
         settings.context = length;
-        settings.own_context = true;
+        settings.own_context = settings.measures = true;
     }
     settings.sessions = p->sequences;
     settings.vocabulary = text != NULL;

@@ -121,6 +121,26 @@ static int64_t positions(const mo_file_info *info, const cli_loading *l)
     return info->context_length < usual ? info->context_length : usual;
 }
 
+/* Says so where positions are asked for that the model was not made for. */
+static void warn_of_length(const char *command, const mo_file_info *info, const cli_loading *l)
+{
+    if (info->context_length <= 0 || l->context <= info->context_length) {
+        return;
+    }
+    if (!l->own_context) {
+        fprintf(stderr,
+                "moraine %s: warning: --ctx %" PRId64 " is more than the %" PRId64
+                " positions this model was made for; text beyond them may make no sense\n",
+                command, l->context, info->context_length);
+    } else if (l->measures) {
+        fprintf(stderr,
+                "moraine %s: warning: %" PRId64 " positions are measured, more than the %" PRId64
+                " this model was made for: the speed is what so many cost, but text beyond them may make no "
+                "sense\n",
+                command, l->context, info->context_length);
+    }
+}
+
 static bool check_header(const char *command, const char *path, const mo_file *file, const cli_loading *l)
 {
     mo_file_info info;
@@ -139,12 +159,7 @@ static bool check_header(const char *command, const char *path, const mo_file *f
     if (mo_file_summarize(file, &info, sizeof info, &err) != MO_OK) {
         return true; /* opening the model says why */
     }
-    if (!l->own_context && info.context_length > 0 && l->context > info.context_length) {
-        fprintf(stderr,
-                "moraine %s: warning: --ctx %" PRId64 " is more than the %" PRId64
-                " positions this model was made for; text beyond them may make no sense\n",
-                command, l->context, info.context_length);
-    }
+    warn_of_length(command, &info, l);
     return true;
 }
 

@@ -15,6 +15,7 @@ typedef struct cli_loading {
     bool map;
     bool all_logits;      /* the command will ask for the logits of every position */
     bool own_context;     /* `context` is the command's choice, not the user's */
+    bool measures;        /* all of it, and no more */
     bool vocabulary;      /* it needs one */
     mo_thinking thinking; /* what was asked for */
     const char *bias;     /* pairs of tokens, which must be in its vocabulary, and numbers; NULL: none */
