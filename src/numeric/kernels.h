@@ -26,7 +26,7 @@ typedef struct mo_scan_head {
 /* Where a product or a chunk of attention lays out what it works on: one for each thread that computes, given by the
  * caller. What is in it means nothing before and after. As large as the largest of all instruction sets needs. */
 typedef struct mo_scratch {
-    _Alignas(64) uint8_t bytes[224 * 1024];
+    _Alignas(64) uint8_t bytes[384 * 1024];
 } mo_scratch;
 
 typedef struct mo_kernels {

@@ -134,7 +134,7 @@ MO_INLINE void unpack_run(mo_type type, bool interleaved, const mo_rows *rows, i
 
 /* How panels meet tokens: up to `tokens` of them at a time. */
 typedef struct tiler {
-    mo_tile_function *run;
+    mo_tile_function *run; /* NULL: the panel is only decoded */
     int tokens;
 } tiler;
 
@@ -169,7 +169,7 @@ MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, con
     for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
         unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
-        for (int t = 0; k.panel && t < j->tokens; t += j->tile.tokens) {
+        for (int t = 0; k.panel && j->tile.run && t < j->tokens; t += j->tile.tokens) {
             const int left = j->tokens - t;
             j->tile.run(type, panel, blocks, k.slot + t, left < j->tile.tokens ? left : j->tile.tokens,
                         j->first + b == 0, rows, j->y + t * j->y_stride, j->y_stride);
