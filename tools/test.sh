@@ -115,7 +115,7 @@ finish() { # whatever still runs
     done
 }
 
-slow="test_store test_tiers test_engine test_hot_cache_device test_learning test_gpu test_gpu_streaming test_device test_cli test_manners
+slow="test_store test_tiers test_engine test_hot_cache_device test_learning test_gpu test_gpu_streaming test_device test_cli test_cli_plans test_manners
 test_product test_text"
 # Programs with threads, and of those that have more the tests with threads; the longest first.
 concurrent="test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit

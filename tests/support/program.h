@@ -72,4 +72,12 @@ static void write_file(const char *name, const void *bytes, size_t size)
     fclose(f);
 }
 
+/* A command of the shell in the folder. */
+static inline void shell(const char *command)
+{
+    char line[2048];
+    snprintf(line, sizeof line, "cd '%s' && %s", folder, command);
+    assert_int_equal(system(line), 0);
+}
+
 #endif
