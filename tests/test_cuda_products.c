@@ -13,6 +13,7 @@
 #include "blocks.h"
 #include "cuda_emulation/emulated.h"
 #include "device/cuda/launch.h"
+#include "device/cuda/pairs_launch.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/slab.h"
 #include "device/host/run.h"
@@ -307,12 +308,12 @@ static void test_slab_cuts(void **state)
         const mo_format *f = mo_format_of(block_types[i]);
         for (int cols = f->block_values; cols < 60000;
              cols += cols / 9 / f->block_values * f->block_values + f->block_values) {
-            const mo_slab_shape one = mo_slab_cut(f->type, cols);
+            const mo_slab_shape one = mo_slab_cut(f->type, cols, 1);
             assert_int_equal(one.row_bytes, mo_format_row_bytes(f, cols));
             assert_true(one.pitch >= mo_rows_terms(f->type) * one.blocks && one.pitch / 4 % 2 == 1);
             assert_in_range(mo_slab_threads(&one, MO_SLAB_THREADS), 64, MO_SLAB_THREADS);
             for (int tiles = 1; tiles <= 1024; tiles *= 32) {
-                const mo_slab_shape s = mo_slab_tile_cut(f->type, cols, tiles);
+                const mo_slab_shape s = mo_slab_tile_cut(f->type, cols, tiles, 1);
                 if (s.slots == 0) {
                     assert_true(cols > 7168);
                     continue;
@@ -327,7 +328,8 @@ static void test_slab_cuts(void **state)
             }
         }
     }
-    const mo_slab_shape oss = mo_slab_tile_cut(MO_MXFP4, 2880, 360); /* four experts of gpt-oss: one wave */
+    const mo_slab_shape oss =
+        mo_slab_tile_cut(MO_MXFP4, 2880, 360, 1); /* four experts of gpt-oss: one wave */
     assert_true(3 * (oss.shared + 1024) <= 228 * 1024);
     assert_int_equal(mo_slab_threads(&oss, MO_SLAB_TILE_THREADS), 384);
 }
@@ -508,7 +510,7 @@ static void test_experts_of_odd_shapes(void **state)
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         check_experts(&layers[i]);
     }
-    assert_int_equal(mo_slab_tile_cut(MO_Q8_0, 18432, 2).slots, 2);
+    assert_int_equal(mo_slab_tile_cut(MO_Q8_0, 18432, 2, 1).slots, 2);
 }
 
 /* Many tiles: other slabs, and slots that are filled again and again. Rows of an odd number of bytes. */
@@ -517,9 +519,34 @@ static void test_many_tiles(void **state)
     (void)state;
     const layer l = {MO_MXFP4, MO_MXFP4, MO_Q8_0, 2080, 96, 8, 11, 8, MO_SWIGLU_OSS, true};
     const int tiles = l.hidden / MO_SLAB_TILE * l.used * l.tokens;
-    const mo_slab_shape s = mo_slab_tile_cut(l.gate, l.width, tiles);
+    const mo_slab_shape s = mo_slab_tile_cut(l.gate, l.width, tiles, 1);
     assert_true(tiles > MO_SLAB_FEW && s.slots < 2 * MO_SLAB_TILE >> s.rows_log2 && s.row_bytes % 2 == 1);
     check_experts_on(&l, 90);
+}
+
+/* Tokens that meet the same expert, in pairs and one that is left: formats that have such slabs, and one that has none; more items than a
+ * warp has lanes; rows with more units than a block has threads. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const layer layers[] = {
+        {MO_MXFP4, MO_MXFP4, MO_MXFP4, 288, 64, 8, 9, 4, MO_SWIGLU_OSS, true},
+        {MO_Q8_0, MO_Q8_0, MO_Q8_0, 64, 32, 1, 1, 17, MO_GEGLU, true},
+        {MO_Q4_0, MO_Q4_0, MO_IQ4_NL, 96, 160, 3, 6, 3, MO_SWIGLU, false},
+        {MO_IQ4_NL, MO_IQ4_NL, MO_Q4_0, 8256, 32, 2, 6, 3, MO_SWIGLU, true},
+        {MO_Q4_K, MO_Q4_K, MO_Q8_0, 256, 256, 3, 5, 4, MO_SWIGLU, false},
+    };
+    mo_cuda_launch out[MO_CUDA_KERNELS_PER_OP];
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        check_experts(&layers[i]);
+    }
+    mo_op_experts op = {.most = 17, .gate = {.type = MO_MXFP4, .rows = 64, .cols = 288}};
+    op.up = op.down = op.gate;
+    assert_int_equal(mo_cuda_launch_pairs_in(&op, out), 1);
+    assert_int_equal(mo_cuda_launch_pairs_down(&op, out), 1);
+    op.most = 16; /* one token may have so many, none of them twice */
+    assert_int_equal(mo_cuda_launch_pairs_in(&op, out), 0);
+    assert_int_equal(mo_cuda_launch_pairs_down(&op, out), 0);
 }
 
 int main(void)
@@ -537,6 +564,7 @@ int main(void)
         cmocka_unit_test_teardown(test_experts_of_every_format, free_blocks),
         cmocka_unit_test_teardown(test_experts_of_odd_shapes, free_blocks),
         cmocka_unit_test_teardown(test_many_tiles, free_blocks),
+        cmocka_unit_test_teardown(test_pairs, free_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,3 +79,16 @@ MO_KERNEL(mo_adapt, mo_op_adapt)
         }
     }
 }
+
+/* One row, of no expert. */
+MO_KERNEL(mo_adapt_one, mo_op_adapt)
+{
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    const mo_dadapter_use *use = mo_at<const mo_dadapter_use>(op.uses) + op.first * MO_OP_USES;
+    const mo_low_held held = mo_low_hold(use, op.low, MO_OP_ADAPTERS, op.n, i);
+    mo_grid_begin();
+    if (i < op.n) {
+        float *at = mo_at<float>(op.y) + i;
+        *at = mo_low_held_added(held, use, op.low, MO_OP_ADAPTERS, mo_at<const float>(op.u), op.n, i, *at);
+    }
+}

@@ -11,7 +11,7 @@ set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs tha
 
 # Of these machine code for 9.0 uses what that GPU alone has (wgmma); their PTX does without.
 set(MO_CUDA_GROUP_FILES panel planes wide)
-set(MO_CUDA_FILES product experts slab stream choose arrange attention planes latent delta short_conv mamba adapt grouped floats panel wide strip restore router)
+set(MO_CUDA_FILES product experts slab pairs stream choose arrange attention planes latent delta short_conv mamba adapt grouped floats panel wide strip restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c

@@ -9,6 +9,8 @@
 enum {
     MO_JOINED_PARTS = 3, /* matrices: of queries, keys and values */
     MO_JOINED_LOWS = 2,  /* adapters of each; steps with more go op by op */
+    MO_HELD_RANK = 16,   /* of an adapter whose B kernels ask for before they begin, */
+    MO_HELD_VALUES = 4,  /* for so many values of a lane */
 };
 
 /* One matrix: the fields of its mo_op_adapt that matter for one token. */
@@ -25,11 +27,12 @@ typedef struct mo_cuda_parts {
     mo_cuda_part part[MO_JOINED_PARTS];
 } mo_cuda_parts;
 
-/* A product and what LOWER makes of its input: the first `blocks` thread blocks are for that. */
+/* A product and what LOWER makes of its input: the first `blocks` thread blocks are for that, `warps` of each, which have `space` bytes
+ * of shared memory for a row of A. */
 typedef struct mo_cuda_lowered {
     mo_op_product product;
     mo_cuda_parts parts;
-    int32_t blocks, unused;
+    int32_t blocks, warps, space, unused;
 } mo_cuda_lowered;
 
 /* Heads, of which part 0 is added to the queries, 1 to the keys and 2 to the values first; those of n 0 have nothing. */

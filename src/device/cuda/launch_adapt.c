@@ -20,7 +20,10 @@ int mo_cuda_launch_adapt(const mo_op *op, int compute, int sms, mo_cuda_launch *
     }
     const bool lower = op->kind == MO_OP_LOWER;
     const uint32_t rows = (uint32_t)(o->rows < ROWS_MOST ? o->rows : ROWS_MOST);
-    *out = (mo_cuda_launch){.kernel = lower ? "mo_lower" : "mo_adapt",
+    const bool one = o->rows == 1 && !o->pick && !o->groups;
+    *out = (mo_cuda_launch){.kernel = lower ? "mo_lower"
+                                      : one ? "mo_adapt_one"
+                                            : "mo_adapt",
                             .prelaunch = true,
                             .grid = {lower ? LOWER_BLOCKS : pieces(o->n, ADAPT_THREADS), rows, 1},
                             .block = {lower ? 32 * LOWER_WARPS : ADAPT_THREADS, 1, 1}};
@@ -96,16 +99,25 @@ int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo
     if (!all && strcmp(alone->kernel, "mo_slab_product") != 0) {
         return 0;
     }
-    int64_t rows = 0;
+    int64_t rows = 0, longest = 16;
     *lowered = (mo_cuda_lowered){.product = *p, .parts = begin_parts(&ops[1].adapt)};
     lowered->parts.count = taken;
     for (int i = 0; i < taken; i++) {
         lowered->parts.part[i] = part_of(&ops[1 + i].adapt);
         for (int k = 0; k < MO_JOINED_LOWS; k++) {
-            rows += ops[1 + i].adapt.low[k].a ? ops[1 + i].adapt.low[k].rank : 0;
+            const mo_dlow *low = &ops[1 + i].adapt.low[k];
+            if (low->a && low->rank > 0) {
+                const int64_t row = (low->a_bytes / low->rank + 15) / 16 * 16;
+                rows += low->rank;
+                longest = row > longest ? row : longest;
+            }
         }
     }
-    const uint32_t blocks = pieces(rows, alone->block[0] / 32);
+    /* As many warps of a block as have space for a row each. */
+    const int64_t warps = alone->block[0] / 32, room = (int64_t)alone->shared / longest;
+    lowered->warps = (int32_t)(room < 1 || room > warps ? warps : room);
+    lowered->space = room < 1 ? 0 : (int32_t)longest;
+    const uint32_t blocks = pieces(rows, lowered->warps);
     lowered->blocks = (int32_t)(blocks < LOWER_MOST ? blocks : LOWER_MOST);
     *out = *alone;
     out->kernel = all ? "mo_slab_lowered_all" : "mo_slab_lowered";
@@ -152,5 +164,9 @@ int mo_cuda_launch_raised(const mo_op *ops, int count, int compute, int sms, mo_
     }
     *out = *alone;
     out->kernel = "mo_heads_adapted";
+    const int longest = h->k_len > h->v_len ? h->k_len : h->v_len;
+    if (longest <= 32 * MO_HELD_VALUES) { /* every warp has space for B */
+        out->shared += out->block[0] / 32 * MO_HELD_RANK * (uint32_t)longest * (uint32_t)sizeof(float);
+    }
     return n + 1;
 }

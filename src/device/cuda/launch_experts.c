@@ -1,5 +1,6 @@
 /* How large the launches for a worklist's experts are. */
 #include "base/status.h"
+#include "device/cuda/pairs_launch.h"
 #include "device/cuda/rows_launch.h"
 #include "device/cuda/slab_launch.h"
 
@@ -15,6 +16,9 @@ static int launch_in(const mo_op_experts *e, int compute, mo_cuda_launch *out, m
         mo_fail(err, MO_EINVAL, "gate has %d rows and up %d, for a hidden row of %d values", e->gate.rows,
                 e->up.rows, e->hidden.cols);
         return -1;
+    }
+    if (mo_cuda_launch_pairs_in(e, out) && mo_rows_slab_suits(compute, out)) {
+        return 1;
     }
     if (mo_cuda_launch_slab_in(e, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
@@ -38,6 +42,9 @@ static int launch_down(const mo_op_experts *e, int compute, int sms, mo_cuda_lau
 {
     if (!mo_rows_possible(&e->down, &e->hidden, "an expert's down", err)) {
         return -1;
+    }
+    if (mo_cuda_launch_pairs_down(e, out) && mo_rows_slab_suits(compute, out)) {
+        return 1;
     }
     if (mo_cuda_launch_slab_down(e, out) && mo_rows_slab_suits(compute, out)) {
         return 1;

@@ -14,7 +14,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
     bool common = true;
     for (int i = 0; i < op->count; i++) {
         const mo_dmatrix *m = &op->matrix[i];
-        const mo_slab_shape s = mo_slab_cut(m->type, m->cols);
+        const mo_slab_shape s = mo_slab_cut(m->type, m->cols, 1);
         if (!fits(m, &s)) {
             return 0;
         }
@@ -42,7 +42,7 @@ int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
 int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
 {
     const int64_t tiles = (int64_t)op->gate.rows / MO_SLAB_TILE * op->most;
-    const mo_slab_shape s = mo_slab_tile_cut(op->gate.type, op->gate.cols, tiles);
+    const mo_slab_shape s = mo_slab_tile_cut(op->gate.type, op->gate.cols, tiles, 1);
     if (op->gate.type != op->up.type || op->gate.rows % MO_SLAB_TILE != 0 || !fits(&op->gate, &s) ||
         op->gate.rows <= 0) {
         return 0;
@@ -58,7 +58,7 @@ int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
 
 int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
 {
-    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols);
+    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols, 1);
     if (!fits(&op->down, &s) || op->down.rows <= 0) {
         return 0;
     }

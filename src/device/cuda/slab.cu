@@ -21,23 +21,25 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
 {
     const mo_dmatrix &m = op.matrix[which];
     mo_slab_head *head = (mo_slab_head *)memory;
-    const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols, 1);
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     const int row0 = slab << shape.rows_log2;
     const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
     mo_slab_load_finish(head, 0, m, 0, row0, place.rows);
     if (threadIdx.x == 32) {
-        head->y = mo_at<float>(op.y[which]) + row0;
+        head->y[0] = mo_at<float>(op.y[which]) + row0;
     }
-    mo_slab_one<TYPE>(memory, shape, pipeline, mo_rows_acts_of(op.in, 0, 1), place,
-                      [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, m, row, value); });
+    const mo_rows_acts acts = mo_rows_acts_of(op.in, 0, 1);
+    mo_slab_one<TYPE, 1>(memory, shape, pipeline, &acts, place, [&](int, int row, float value) {
+        head->y[0][row] = mo_slab_finish(head, 0, m, row, value);
+    });
 }
 
 template <bool ALL>
 static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op, uint8_t *memory, int slab)
 {
     int which = 0;
-    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols);
+    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols, 1);
     for (;;) { /* the matrix that has this slab; slabs of all are in one row */
         const int slabs = op.matrix[which].data ? mo_slab_count(&shape, op.matrix[which].rows) : 0;
         if (slab < slabs) {
@@ -48,7 +50,7 @@ static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op,
             mo_grid_begin();
             return;
         }
-        shape = mo_slab_cut(op.matrix[which].type, op.in.cols);
+        shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 1);
     }
     switch (op.matrix[which].type) {
 #define MO_CASE(NAME, ...)                                                                                   \
@@ -80,25 +82,77 @@ MO_KERNEL(mo_slab_product_all, mo_op_product)
 
 /* ---- The same, and what adapters make of the input ---- */
 
-/* Rows of A of all parts and adapters, each by one of the warps of the first blocks. */
-static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_parts &parts, int warp, int warps)
+/* Row number `number` of A of all parts and adapters that the token uses. */
+typedef struct mo_lower_row {
+    const mo_dlow *low; /* NULL: there are not so many */
+    const uint8_t *a;
+    float *u;
+} mo_lower_row;
+
+static __device__ __forceinline__ mo_lower_row mo_lower_find(const mo_cuda_parts &parts, int number)
 {
     const mo_dadapter_use *use = mo_at<const mo_dadapter_use>(parts.uses);
-    mo_grid_begin();
-    int first = 0; /* of this adapter's rows, among all */
+    mo_lower_row r = {};
     for (int k = 0; k < MO_OP_USES && use[k].which >= 0; k++) {
         for (int i = 0; i < parts.count && use[k].which < MO_JOINED_LOWS; i++) {
             const mo_dlow &l = parts.part[i].low[use[k].which];
             const int rank = l.a ? l.rank : 0;
-            for (int j = (warp + warps - first % warps) % warps; j < rank; j += warps) {
-                const float sum = mo_low_product<MO_LOWER_AHEAD_BESIDE>(
-                    l, mo_low_row(l, 0, j), mo_at<const float>(parts.in), parts.cols);
-                if ((threadIdx.x & 31) == 0) {
-                    mo_at<float>(parts.part[i].u)[l.u_at + j] = sum;
-                }
+            if (number < rank) {
+                r.low = &l;
+                r.a = mo_low_row(l, 0, number);
+                r.u = mo_at<float>(parts.part[i].u) + l.u_at + number;
+                return r;
             }
-            first += rank;
+            number -= rank;
         }
+    }
+    return r;
+}
+
+/* Sends the row to shared memory, if it has the space: weights do not wait for the kernel before. */
+static __device__ __forceinline__ bool mo_lower_stage(const mo_lower_row &r, uint8_t *space, int bytes)
+{
+    const int row = r.low ? (int)(r.low->a_bytes / r.low->rank) : 0;
+    if (row == 0 || row > bytes || (((uintptr_t)r.a | (uintptr_t)row) & 15)) {
+        return false;
+    }
+    for (int i = 16 * (threadIdx.x & 31); i < row; i += 16 * 32) {
+        mo_async_copy16(space + i, r.a + i);
+    }
+    mo_async_commit();
+    return true;
+}
+
+/* Rows of A, each by one of the warps of the first blocks. */
+static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_lowered &op, uint8_t *memory)
+{
+    const int warp = (int)threadIdx.x / 32, all = op.blocks * op.warps;
+    uint8_t *space = memory + warp * op.space;
+    mo_lower_row r = {};
+    int number = (int)blockIdx.x * op.warps + warp;
+    bool staged = false;
+    if (warp < op.warps) {
+        r = mo_lower_find(op.parts, number);
+        staged = mo_lower_stage(r, space, op.space);
+    }
+    mo_grid_begin();
+    const float *x = mo_at<const float>(op.parts.in);
+    while (r.low) {
+        float sum;
+        if (staged) {
+            mo_async_wait<0>();
+            __syncwarp();
+            sum = mo_low_product_staged<MO_LOWER_AHEAD_STAGED>(*r.low, space, x, op.parts.cols);
+            __syncwarp();
+        } else {
+            sum = mo_low_product<MO_LOWER_AHEAD_BESIDE>(*r.low, r.a, x, op.parts.cols);
+        }
+        if ((threadIdx.x & 31) == 0) {
+            *r.u = sum;
+        }
+        number += all;
+        r = mo_lower_find(op.parts, number);
+        staged = mo_lower_stage(r, space, op.space);
     }
 }
 
@@ -106,12 +160,8 @@ static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_parts &parts,
 template <bool ALL>
 static __device__ __forceinline__ void mo_slab_lowered_products(const mo_cuda_lowered &op, uint8_t *memory)
 {
-    const int warps = (int)blockDim.x / 32;
     if ((int)blockIdx.x < op.blocks) {
-        const int warp = (int)threadIdx.x / 32;
-        if (warp < warps) { /* which is a whole one */
-            mo_slab_lower(op.parts, (int)blockIdx.x * warps + warp, op.blocks * warps);
-        }
+        mo_slab_lower(op, memory);
         return;
     }
     mo_slab_products<ALL>(op.product, memory, (int)blockIdx.x - op.blocks);
@@ -148,7 +198,7 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
-    const mo_slab_shape shape = mo_slab_tile_cut(TYPE, op.in.cols, (int64_t)gridDim.x * gridDim.y);
+    const mo_slab_shape shape = mo_slab_tile_cut(TYPE, op.in.cols, (int64_t)gridDim.x * gridDim.y, 1);
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     mo_grid_begin();
     if (!mo_slab_item(op, &item)) {
@@ -162,11 +212,12 @@ static __device__ __forceinline__ bool mo_slab_in_of(const mo_op_experts &op, ui
     source.gate_limit = gate + (int64_t)op.gate.rows * shape.row_bytes;
     source.up_limit = source.gate_limit + op.up_at;
     if (threadIdx.x == 32) {
-        head->row = item.row;
+        head->row[0] = item.row;
     }
     mo_slab_load_finish(head, 0, op.gate, item.expert, row0, MO_SLAB_TILE);
     mo_slab_load_finish(head, 1, op.up, item.expert, row0, MO_SLAB_TILE);
-    mo_slab_tile<TYPE>(memory, shape, pipeline, mo_rows_acts_of(op.in, item.token, 1), source);
+    const mo_rows_acts acts = mo_rows_acts_of(op.in, item.token, 1);
+    mo_slab_tile<TYPE, 1>(memory, shape, pipeline, &acts, source);
     return true;
 }
 
@@ -190,14 +241,7 @@ static __device__ __forceinline__ void mo_slab_experts_in(const mo_op_experts &o
     }
     __syncthreads();
     if (threadIdx.x < MO_SLAB_TILE) {
-        const mo_slab_head *head = (const mo_slab_head *)memory;
-        const int lane = threadIdx.x, row = head->row;
-        const float gate = mo_slab_finish(head, 0, op.gate, lane, head->result[lane]);
-        const float up = mo_slab_finish(head, 1, op.up, lane, head->result[MO_SLAB_TILE + lane]);
-        const float hidden = mo_activation_of(op.activation, gate, up);
-        mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + blockIdx.x * MO_SLAB_TILE + lane] = hidden;
-        __syncwarp();
-        mo_quantize_block(op.hidden, row, blockIdx.x, hidden);
+        mo_slab_activate(op, (const mo_slab_head *)memory, 0);
     }
 }
 
@@ -227,13 +271,13 @@ static __device__ __forceinline__ bool mo_item_now(mo_slab_head *head, mo_daddr 
         const volatile mo_dwork_item *from = (const volatile mo_dwork_item *)(work + 1) + index;
         head->base = from->base;
         head->expert = from->expert;
-        head->item_row = from->row;
+        head->item_row[0] = from->row;
         head->count = *(const volatile int32_t *)&work->count;
     }
     __syncthreads();
     item->base = head->base;
     item->expert = head->expert;
-    item->row = head->item_row;
+    item->row = head->item_row[0];
     return index < head->count;
 }
 
@@ -242,7 +286,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
-    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols, 1);
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     if (!op.list_stands) {
         mo_grid_wait();
@@ -256,11 +300,12 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
         mo_slab_place_of(shape, mo_at<const uint8_t>(item.base) + op.down_at, row0, op.down.rows);
     mo_slab_load_finish(head, 0, op.down, item.expert, row0, place.rows);
     if (threadIdx.x == 32) {
-        head->y = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
+        head->y[0] = mo_at<float>(op.y) + (int64_t)item.row * op.down.rows + row0;
     }
-    mo_slab_one<TYPE>(
-        memory, shape, pipeline, mo_rows_acts_of(op.hidden, item.row, 1), place,
-        [&](int row, float value) { head->y[row] = mo_slab_finish(head, 0, op.down, row, value); });
+    const mo_rows_acts acts = mo_rows_acts_of(op.hidden, item.row, 1);
+    mo_slab_one<TYPE, 1>(memory, shape, pipeline, &acts, place, [&](int, int row, float value) {
+        head->y[0][row] = mo_slab_finish(head, 0, op.down, row, value);
+    });
 }
 
 template <bool ALL>

@@ -2,6 +2,7 @@
 #ifndef MO_DEVICE_CUDA_SLAB_CUH
 #define MO_DEVICE_CUDA_SLAB_CUH
 
+#include "device/cuda/activation.cuh"
 #include "device/cuda/once.cuh"
 #include "device/cuda/rows.cuh"
 #include "device/cuda/slab.h"
@@ -16,17 +17,18 @@ struct mo_slab_source {
  * activations' scales, and those times the sums of their codes, one float per block each; the slabs' bytes; terms. */
 struct mo_slab_head {
     uint64_t arrived[MO_SLAB_SLOTS];
-    mo_rows_acts acts;
+    mo_rows_acts acts[MO_SLAB_TOKENS];
     mo_table_words table;
-    mo_slab_source source; /* of a tile */
-    float *y;              /* of one slab: its first row's */
-    int32_t row;           /* of the hidden activations */
-    int32_t count;         /* of a worklist, and one of its items */
+    mo_slab_source source;       /* of a tile */
+    float *y[MO_SLAB_TOKENS];    /* of one slab: its first row's */
+    int32_t row[MO_SLAB_TOKENS]; /* of the hidden activations */
+    int32_t count;               /* of a worklist, and one of its items; 0: the block has none */
+    int32_t expert;
     mo_daddr base;
-    int32_t expert, item_row;
+    int32_t item_row[MO_SLAB_TOKENS], item_token[MO_SLAB_TOKENS]; /* the second row -1: there is none */
     float scale[2];
     float bias[2 * MO_SLAB_TILE]; /* of the block's rows: brought prelaunch, because memory is far away */
-    float result[2 * MO_SLAB_TILE];
+    float result[MO_SLAB_TOKENS * 2 * MO_SLAB_TILE];
 };
 static_assert(sizeof(mo_slab_head) <= MO_SLAB_HEAD && MO_SLAB_HEAD % 16 == 0,
               "the rest begins behind the head");
@@ -79,39 +81,46 @@ static __device__ __forceinline__ mo_slab_share mo_slab_share_of(const mo_slab_s
 }
 
 /* The codes that one unit of a row meets, as mo_decode() leaves the row's. */
-template <int TYPE> struct mo_slab_codes {
-    uint32_t q[mo_rows_unit(TYPE)][8], sums[mo_rows_unit(TYPE)];
+template <int TYPE, int TOKENS> struct mo_slab_codes {
+    uint32_t q[TOKENS][mo_rows_unit(TYPE)][8], sums[TOKENS][mo_rows_unit(TYPE)];
     mo_table_words table;
 };
 
-template <int TYPE>
-static __device__ __forceinline__ void mo_slab_load_codes(const mo_rows_acts &from, int unit,
-                                                          mo_slab_codes<TYPE> *codes)
+/* from: TOKENS of them. */
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void mo_slab_load_codes(const mo_rows_acts *from, int unit,
+                                                          mo_slab_codes<TYPE, TOKENS> *codes)
 {
 #pragma unroll
-    for (int p = 0; p < mo_rows_unit(TYPE); p++) {
-        const int block = mo_block_of<TYPE>(unit, p);
-        mo_rows_codes(from, 0, block, codes->q[p]);
-        codes->sums[p] = mo_needs_sums<TYPE> ? from.sums[block] : 0;
-        if constexpr (mo_has_table<TYPE>) {
-            mo_arrange<TYPE>(codes->q[p]);
+    for (int t = 0; t < TOKENS; t++) {
+#pragma unroll
+        for (int p = 0; p < mo_rows_unit(TYPE); p++) {
+            const int block = mo_block_of<TYPE>(unit, p);
+            mo_rows_codes(from[t], 0, block, codes->q[t][p]);
+            codes->sums[t][p] = mo_needs_sums<TYPE> ? from[t].sums[block] : 0;
+            if constexpr (mo_has_table<TYPE>) {
+                mo_arrange<TYPE>(codes->q[t][p]);
+            }
         }
     }
 }
 
 /* Thread 0, for the others. */
-template <int TYPE>
-static __device__ __forceinline__ void mo_slab_share_out(mo_slab_head *head, const mo_rows_acts &acts)
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void mo_slab_share_out(mo_slab_head *head, const mo_rows_acts *acts)
 {
-    head->acts = acts;
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) {
+        head->acts[t] = acts[t];
+    }
     head->table = mo_table_words_of<TYPE>();
 }
 
 /* After a barrier. The format's table comes from memory, because the compiler does not keep constants in registers: it
  * would load them anew at each of sixteen uses for a block. */
-template <int TYPE>
+template <int TYPE, int TOKENS>
 static __device__ __forceinline__ void mo_slab_load_table(const mo_slab_head *head,
-                                                          mo_slab_codes<TYPE> *codes)
+                                                          mo_slab_codes<TYPE, TOKENS> *codes)
 {
     typedef mo_table<TYPE> table;
     if constexpr (mo_has_table<TYPE>) {
@@ -123,15 +132,20 @@ static __device__ __forceinline__ void mo_slab_load_table(const mo_slab_head *he
     }
 }
 
-/* What the fold needs: all threads; a barrier follows. */
-template <int TYPE>
-static __device__ __forceinline__ void mo_slab_load_scales(const mo_rows_acts &from, float *d, float *s,
-                                                           int blocks)
+/* What the fold needs, token after token: d, then s of each. All threads; a barrier follows. */
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void mo_slab_load_scales(const mo_rows_acts *from, uint8_t *to,
+                                                           const mo_slab_shape &shape)
 {
-    for (int b = threadIdx.x; b < blocks; b += blockDim.x) {
-        d[b] = from.d[b];
-        if constexpr (mo_needs_s<TYPE>) {
-            s[b] = from.s[b];
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) {
+        float *d = (float *)(to + 2 * t * shape.scale_bytes),
+              *s = (float *)(to + (2 * t + 1) * shape.scale_bytes);
+        for (int b = threadIdx.x; b < shape.blocks; b += blockDim.x) {
+            d[b] = from[t].d[b];
+            if constexpr (mo_needs_s<TYPE>) {
+                s[b] = from[t].s[b];
+            }
         }
     }
 }
@@ -143,7 +157,7 @@ static __device__ __forceinline__ mo_pipeline mo_slab_begin(uint8_t *memory, con
 {
     mo_pipeline pipeline;
     pipeline.arrived = ((mo_slab_head *)memory)->arrived;
-    pipeline.steps = memory + MO_SLAB_HEAD + 2 * shape.scale_bytes;
+    pipeline.steps = memory + MO_SLAB_HEAD + 2 * shape.tokens * shape.scale_bytes;
     pipeline.step_bytes = shape.step_bytes;
     pipeline.ahead = shape.slots;
     mo_pipeline_begin(&pipeline, shape.slots);
@@ -208,11 +222,12 @@ static __device__ __forceinline__ void mo_slab_put(float *to, int unit,
     }
 }
 
-/* A thread's rows of a slab, one unit of each. bytes: the slab's first row; terms: of that. */
-template <int TYPE>
+/* A thread's rows of a slab, one unit of each. bytes: the slab's first row; terms: of that; the next token's are `apart` floats further. */
+template <int TYPE, int TOKENS>
 static __device__ __forceinline__ void
 mo_slab_decode_unit(const mo_slab_shape &shape, const mo_slab_share &share, int unit,
-                    const mo_slab_codes<TYPE> &codes, const uint8_t *bytes, float *terms, int rows)
+                    const mo_slab_codes<TYPE, TOKENS> &codes, const uint8_t *bytes, float *terms, int apart,
+                    int rows)
 {
     constexpr int PARTS = mo_rows_unit(TYPE), TERMS = mo_rows_terms(TYPE), UNITS = mo_units(TYPE);
     constexpr bool RAW = mo_has_table<TYPE>;
@@ -221,32 +236,39 @@ mo_slab_decode_unit(const mo_slab_shape &shape, const mo_slab_share &share, int 
     float *to = terms + share.place * shape.pitch;
     MO_UNROLL(1)
     for (int row = share.place; row < rows; row += share.places) {
-        float term[PARTS][TERMS];
+        float term[TOKENS][PARTS][TERMS];
 #pragma unroll
         for (int p = 0; p < PARTS; p++) {
             mo_terms32 w;
             mo_decode<TYPE, RAW>(block, unit % UNITS, p, &w);
-            mo_terms_of<TYPE, RAW>(w, codes.q[p], codes.sums[p], term[p], codes.table);
+#pragma unroll
+            for (int t = 0; t < TOKENS; t++) {
+                mo_terms_of<TYPE, RAW>(w, codes.q[t][p], codes.sums[t][p], term[t][p], codes.table);
+            }
         }
-        mo_slab_put<TYPE>(to, unit, term);
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            mo_slab_put<TYPE>(to + t * apart, unit, term[t]);
+        }
         block += bytes_on;
         to += terms_on;
     }
 }
 
 /* A thread's share of a slab. codes: of its first unit; where rows are so long that it has several, anything. */
-template <int TYPE>
-static __device__ __forceinline__ void mo_slab_decode(const mo_slab_shape &shape, const mo_slab_share &share,
-                                                      const mo_rows_acts &from, mo_slab_codes<TYPE> *codes,
-                                                      const uint8_t *bytes, float *terms, int rows)
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void
+mo_slab_decode(const mo_slab_shape &shape, const mo_slab_share &share, const mo_rows_acts *from,
+               mo_slab_codes<TYPE, TOKENS> *codes, const uint8_t *bytes, float *terms, int rows)
 {
     const bool several = shape.units > (int)blockDim.x;
     MO_UNROLL(1)
     for (int unit = share.unit; unit < shape.units; unit += blockDim.x) {
         if (several) {
-            mo_slab_load_codes<TYPE>(from, unit, codes);
+            mo_slab_load_codes<TYPE, TOKENS>(from, unit, codes);
         }
-        mo_slab_decode_unit<TYPE>(shape, share, unit, *codes, bytes, terms, rows);
+        mo_slab_decode_unit<TYPE, TOKENS>(shape, share, unit, *codes, bytes, terms, shape.terms_bytes / 4,
+                                          rows);
     }
 }
 
@@ -322,36 +344,47 @@ static __device__ __forceinline__ mo_slab_place mo_slab_place_of(const mo_slab_s
     return place;
 }
 
-/* sink(row, value) gets every row, from one thread each. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights
+/* A fold of token t's row, whose terms are the row's of the first token. */
+template <int TYPE>
+static __device__ __forceinline__ float mo_slab_folded(const uint8_t *memory, const mo_slab_shape &shape,
+                                                       const float *terms, int t)
+{
+    const uint8_t *scales = memory + MO_SLAB_HEAD + 2 * t * shape.scale_bytes;
+    return mo_slab_fold<TYPE>(terms + t * (shape.terms_bytes / 4), (const float *)scales,
+                              (const float *)(scales + shape.scale_bytes), shape.blocks);
+}
+
+/* sink(token, row, value) gets every row, from one thread each. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights
  * are asked for before activations are read. */
-template <int TYPE, typename SINK>
+template <int TYPE, int TOKENS, typename SINK>
 static __device__ __forceinline__ void mo_slab_one(uint8_t *memory, const mo_slab_shape &shape,
-                                                   mo_pipeline &pipeline, const mo_rows_acts &from,
+                                                   mo_pipeline &pipeline, const mo_rows_acts *from,
                                                    const mo_slab_place &place, const SINK &sink)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
-    float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
     float *terms = (float *)(pipeline.steps + shape.step_bytes);
-    const int row = threadIdx.x, rows = place.rows;
+    const int rows = place.rows;
     mo_slab_bring(pipeline, 0, place.data, rows * shape.row_bytes, place.limit);
     if (threadIdx.x == 0) {
-        mo_slab_share_out<TYPE>(head, from);
+        mo_slab_share_out<TYPE, TOKENS>(head, from);
     }
     mo_grid_begin(); /* what the kernels before have written is read from here on */
     const mo_slab_share share = mo_slab_share_of(shape);
-    mo_slab_codes<TYPE> codes;
+    mo_slab_codes<TYPE, TOKENS> codes;
     if (share.unit < shape.units) {
-        mo_slab_load_codes<TYPE>(from, share.unit, &codes);
+        mo_slab_load_codes<TYPE, TOKENS>(from, share.unit, &codes);
     }
-    mo_slab_load_scales<TYPE>(from, d, s, shape.blocks);
+    mo_slab_load_scales<TYPE, TOKENS>(from, memory + MO_SLAB_HEAD, shape);
     __syncthreads();
-    mo_slab_load_table<TYPE>(head, &codes);
+    mo_slab_load_table<TYPE, TOKENS>(head, &codes);
     mo_slab_wait(&pipeline, 0, 0);
-    mo_slab_decode<TYPE>(shape, share, head->acts, &codes, pipeline.steps + ((uintptr_t)place.data & 15),
-                         terms, rows);
+    mo_slab_decode<TYPE, TOKENS>(shape, share, head->acts, &codes,
+                                 pipeline.steps + ((uintptr_t)place.data & 15), terms, rows);
     __syncthreads();
-    if (row < rows) {
-        sink(row, mo_slab_fold<TYPE>(terms + row * shape.pitch, d, s, shape.blocks));
+    const int t = TOKENS == 1 ? 0 : (int)threadIdx.x >> shape.rows_log2;
+    const int row = (int)threadIdx.x - (t << shape.rows_log2);
+    if (t < TOKENS && row < rows) {
+        sink(t, row, mo_slab_folded<TYPE>(memory, shape, terms + row * shape.pitch, t));
     }
 }
 
@@ -368,15 +401,14 @@ static __device__ __forceinline__ void mo_slab_bring_next(const mo_pipeline &pip
                   up ? source.up_limit : source.gate_limit);
 }
 
-/* 32 rows of gate and the same of up. head->result: gate's, then up's, everybody's after a barrier. All threads come
+/* 32 rows of gate and the same of up. head->result: gate's, then up's of each token, everybody's after a barrier. All threads come
  * here. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights are asked for before activations are read. */
-template <int TYPE>
+template <int TYPE, int TOKENS>
 static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,
-                                                    mo_pipeline &pipeline, const mo_rows_acts &from,
+                                                    mo_pipeline &pipeline, const mo_rows_acts *from,
                                                     const mo_slab_source &source)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
-    float *d = (float *)(memory + MO_SLAB_HEAD), *s = (float *)(memory + MO_SLAB_HEAD + shape.scale_bytes);
     float *const terms = (float *)(pipeline.steps + shape.slots * shape.step_bytes);
     const int slots = shape.slots, slabs = 2 * MO_SLAB_TILE >> shape.rows_log2;
     for (int i = 0; i < slots; i++) {
@@ -384,18 +416,18 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
     }
     if (threadIdx.x == 0) {
         head->source = source;
-        mo_slab_share_out<TYPE>(head, from);
+        mo_slab_share_out<TYPE, TOKENS>(head, from);
     }
     const mo_slab_share share = mo_slab_share_of(shape);
-    mo_slab_codes<TYPE> codes;
+    mo_slab_codes<TYPE, TOKENS> codes;
     if (share.unit < shape.units) {
-        mo_slab_load_codes<TYPE>(from, share.unit, &codes);
+        mo_slab_load_codes<TYPE, TOKENS>(from, share.unit, &codes);
     }
-    mo_slab_load_scales<TYPE>(from, d, s, shape.blocks);
+    mo_slab_load_scales<TYPE, TOKENS>(from, memory + MO_SLAB_HEAD, shape);
     uint32_t off = (uint32_t)(uintptr_t)source.gate;
     const uint32_t up_off = (uint32_t)(uintptr_t)source.up;
     __syncthreads();
-    mo_slab_load_table<TYPE>(head, &codes);
+    mo_slab_load_table<TYPE, TOKENS>(head, &codes);
     MO_UNROLL(1)
     for (int i = 0, slot = 0; i < slabs; i++) {
         if (i > 0 && i - 1 + slots < slabs) {
@@ -407,16 +439,32 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
         }
         mo_slab_wait(&pipeline, slot, slots - 1);
         off = 2 * i == slabs ? up_off : off;
-        mo_slab_decode<TYPE>(shape, share, head->acts, &codes,
-                             pipeline.steps + slot * shape.step_bytes + (off & 15),
-                             terms + (i << shape.rows_log2) * shape.pitch, 1 << shape.rows_log2);
+        mo_slab_decode<TYPE, TOKENS>(shape, share, head->acts, &codes,
+                                     pipeline.steps + slot * shape.step_bytes + (off & 15),
+                                     terms + (i << shape.rows_log2) * shape.pitch, 1 << shape.rows_log2);
         off += shape.row_bytes << shape.rows_log2;
         slot = slot + 1 == slots ? 0 : slot + 1;
     }
     __syncthreads();
-    if (threadIdx.x < 2 * MO_SLAB_TILE) {
-        head->result[threadIdx.x] = mo_slab_fold<TYPE>(terms + threadIdx.x * shape.pitch, d, s, shape.blocks);
+    const int t = TOKENS == 1 ? 0 : (int)threadIdx.x / (2 * MO_SLAB_TILE);
+    const int row = (int)threadIdx.x - t * 2 * MO_SLAB_TILE;
+    if (t < TOKENS && row < 2 * MO_SLAB_TILE) {
+        head->result[threadIdx.x] = mo_slab_folded<TYPE>(memory, shape, terms + row * shape.pitch, t);
     }
+}
+
+/* The hidden values of a token of a tile, by a warp. */
+static __device__ __forceinline__ void mo_slab_activate(const mo_op_experts &op, const mo_slab_head *head,
+                                                        int t)
+{
+    const int lane = threadIdx.x & 31, row = head->row[t];
+    const float *result = head->result + t * 2 * MO_SLAB_TILE;
+    const float gate = mo_slab_finish(head, 0, op.gate, lane, result[lane]);
+    const float up = mo_slab_finish(head, 1, op.up, lane, result[MO_SLAB_TILE + lane]);
+    const float hidden = mo_activation_of(op.activation, gate, up);
+    mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + blockIdx.x * MO_SLAB_TILE + lane] = hidden;
+    __syncwarp();
+    mo_quantize_block(op.hidden, row, blockIdx.x, hidden);
 }
 
 #endif

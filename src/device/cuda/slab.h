@@ -8,7 +8,8 @@
 #include "device/cuda/rows.h"
 
 enum {
-    MO_SLAB_HEAD = 720,          /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
+    MO_SLAB_HEAD = 1088,         /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
+    MO_SLAB_TOKENS = 2,          /* that meet a slab, at most */
     MO_SLAB_BYTES = 26 * 1024,   /* of a slab that is alone in its block, at most, unless one row is longer */
     MO_SLAB_SLOTS = 8,           /* most slabs in shared memory */
     MO_SLAB_TILE = 32,           /* rows of gate, and of up: a block of the hidden activations */
@@ -44,15 +45,17 @@ typedef struct mo_slab_shape {
     int32_t pitch; /* floats from the terms of one row to the next: four times an odd number, so that folding
                             threads read four at once and meet no bank twice */
     int32_t step_bytes;  /* space for a slab's bytes */
-    int32_t terms_bytes; /* of all rows of the block */
+    int32_t terms_bytes; /* of all rows of the block, for each token */
+    int32_t tokens;
     int32_t scale_bytes; /* space for one float per block of activations */
     int32_t shared;      /* bytes of shared memory: head, two such floats, slabs, terms */
 } mo_slab_shape;
 
 /* What does not depend on the rows of a slab. No division: kernels make shapes anew at their start. */
-MO_CONSTANT mo_slab_shape mo_slab_shape_of(int type, int cols)
+MO_CONSTANT mo_slab_shape mo_slab_shape_of(int type, int cols, int tokens)
 {
     mo_slab_shape s = {};
+    s.tokens = tokens;
     s.row_bytes = (cols >> mo_format_values_log2(type)) * mo_format_bytes(type);
     s.blocks = cols >> 5;
     s.units = mo_rows_unit(type) == 2 ? s.blocks >> 1 : s.blocks;
@@ -68,9 +71,9 @@ MO_CONSTANT int mo_slab_step_bytes(int row_bytes, int rows_log2)
 }
 
 /* A block with one slab. */
-MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols)
+MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols, int tokens)
 {
-    mo_slab_shape s = mo_slab_shape_of(type, cols);
+    mo_slab_shape s = mo_slab_shape_of(type, cols, tokens);
     s.rows_log2 = 5;
     while (s.rows_log2 > 0 && s.row_bytes << s.rows_log2 > MO_SLAB_BYTES) {
         s.rows_log2--;
@@ -78,7 +81,7 @@ MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols)
     s.slots = 1;
     s.step_bytes = mo_slab_step_bytes(s.row_bytes, s.rows_log2);
     s.terms_bytes = 4 * s.pitch << s.rows_log2;
-    s.shared = MO_SLAB_HEAD + 2 * s.scale_bytes + s.step_bytes + s.terms_bytes;
+    s.shared = MO_SLAB_HEAD + tokens * (2 * s.scale_bytes + s.terms_bytes) + s.step_bytes;
     return s;
 }
 
@@ -97,7 +100,7 @@ MO_CONSTANT int mo_slab_count(const mo_slab_shape *s, int rows)
 /* Cuts a tile into slabs of 2^most_log2 to 2^least_log2 rows, so that at least `least` of them fit into `space`. */
 MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log2, int limit, int least)
 {
-    const int fixed = MO_SLAB_HEAD + 2 * s->scale_bytes + s->terms_bytes;
+    const int fixed = MO_SLAB_HEAD + s->tokens * (2 * s->scale_bytes + s->terms_bytes);
     for (s->rows_log2 = most_log2; s->rows_log2 >= least_log2; s->rows_log2--) {
         const int slabs = 2 * MO_SLAB_TILE >> s->rows_log2,
                   most = slabs < MO_SLAB_SLOTS ? slabs : MO_SLAB_SLOTS;
@@ -115,9 +118,9 @@ MO_CONSTANT bool mo_slab_tile_fit(mo_slab_shape *s, int most_log2, int least_log
 /* A block with a tile: 32 rows of gate and the same of up, which come in slabs through a few slots; all 64 have space for
  * their terms. Three slots at least, of slabs of four rows if need be; where even those do not fit, more space than lets
  * a multiprocessor hold many blocks. tiles: of the launch. */
-MO_CONSTANT mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles)
+MO_CONSTANT mo_slab_shape mo_slab_tile_cut(int type, int cols, int64_t tiles, int tokens)
 {
-    mo_slab_shape s = mo_slab_shape_of(type, cols);
+    mo_slab_shape s = mo_slab_shape_of(type, cols, tokens);
     const bool few = tiles <= MO_SLAB_FEW;
     const int most = few ? MO_SLAB_FEW_BYTES : MO_SLAB_MANY_BYTES;
     s.terms_bytes = 2 * MO_SLAB_TILE * 4 * s.pitch;
