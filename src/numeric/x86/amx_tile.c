@@ -1,11 +1,13 @@
 #include "numeric/x86/amx_tile.h"
 
-/* Four registers for sums, so that three multiplications are under way before the first sum is stored: stored sooner, a store waits for
- * its own product and all behind it wait too. Numbers of registers are part of the instructions, hence macros. */
-#define TOKENS     4
-#define CODES      5
-#define TOKENS_ODD 6
-#define CODES_ODD  7
+/* One register for each operand of a block, twice, so that a block's sums are made while the ones before
+ * are folded. Numbers of registers are part of the instructions, hence macros. */
+#define SUMS       0
+#define SUMS_ODD   1
+#define TOKENS     2
+#define TOKENS_ODD 3
+#define CODES      4
+#define CODES_ODD  5
 
 /* What the instruction ldtilecfg reads. */
 typedef struct tile_config {
@@ -16,16 +18,20 @@ typedef struct tile_config {
 
 /* Sums have a token in each row and a matrix row in each column. Codes are taken just as they are decoded:
  * words of four, one matrix row per lane. */
-void mo_amx_begin(int width)
+static const tile_config config = {
+    .palette = 1,
+    .rows = {[SUMS] = AMX_TOKENS,
+             [SUMS_ODD] = AMX_TOKENS,
+             [TOKENS] = AMX_TOKENS,
+             [TOKENS_ODD] = AMX_TOKENS,
+             [CODES] = 8,
+             [CODES_ODD] = 8},
+    .row_bytes =
+        {[SUMS] = 64, [SUMS_ODD] = 64, [TOKENS] = 32, [TOKENS_ODD] = 32, [CODES] = 64, [CODES_ODD] = 64},
+};
+
+void mo_amx_begin(void)
 {
-    tile_config config = {.palette = 1};
-    for (int i = 0; i < 4; i++) {
-        config.rows[i] = (uint8_t)width;
-        config.row_bytes[i] = 64;
-        config.rows[4 + i] = (uint8_t)(i % 2 ? 8 : width);
-        config.row_bytes[4 + i] = i % 2 ? 64 : 32;
-    }
-    __asm__ volatile("" ::"r"(&config) : "memory"); /* compilers do not know that all of it is read */
     _tile_loadconfig(&config);
 }
 
@@ -34,133 +40,68 @@ void mo_amx_end(void)
     _tile_release();
 }
 
-/* ---- Codes ------------------------------------------------------------------------------------- */
+#define MULTIPLY(b, sums, tokens, codes)                                                                     \
+    do {                                                                                                     \
+        _tile_zero(sums);                                                                                    \
+        _tile_loadd(tokens, slots->q + 32 * (b), sizeof *slots);                                             \
+        _tile_loadd(codes, panel[b].code, 64);                                                               \
+        _tile_dpbsud(sums, tokens, codes);                                                                   \
+    } while (0)
 
-void mo_amx_codes(mo_type type, mo_step *steps, int blocks)
+typedef int32_t sums16[AMX_TOKENS][LANES];
+
+/* One step of the fold for all tokens. */
+MO_INLINE void fold_all(mo_fold fold, const mo_step *s, const mo_slot512 *slots, int64_t block,
+                        const sums16 *sums, fvec acc[AMX_TOKENS])
 {
-    const int32_t offset = code_offset(type);
-    for (int b = 0; b < blocks && offset; b++) {
-        MO_UNROLL
-        for (int w = 0; w < 8; w++) {
-            steps[b].code[w] = sub_bytes(steps[b].code[w], bytes(offset));
-        }
-    }
-}
-
-/* ---- Sums and their fold ----------------------------------------------------------------------- */
-
-/* The tiles of a panel in the order in which they are computed: all blocks of a group, all groups of a unit. Blocks are
- * counted up to a multiple of 4; what is beyond is multiplied and not folded. */
-typedef struct place {
-    int block, group, tile;
-} place;
-
-MO_INLINE void advance(place *at, int blocks, int groups)
-{
-    if (++at->block == blocks) {
-        at->block = 0;
-        if (++at->group == groups) {
-            at->group = 0;
-            at->tile++;
-        }
-    }
-}
-
-enum { FOLD_POWERS = MO_FOLD_NONE + 1 }; /* PLAIN, with powers of two for scales */
-
-/* One step of the fold for all tokens. While tiles are multiplied only one of two ports multiplies floats; additions have both. */
-MO_INLINE void fold_all(int fold, int width, const mo_step *s, const mo_amx_unit *unit, int block,
-                        const int32_t (*sums)[LANES], fvec *acc)
-{
-    const fvec dw = s->scale[0], magic_dw = s->scale[1];
-    /* 1.5 * 2^23 times a power of two: to its bits an integer is added so many times, and the difference is exact. */
-    const ivec start = fold == FOLD_POWERS ? _mm512_castps_si512(negate(magic_dw)) : words(MO_MAGIC_BITS);
     MO_UNROLL
-    for (int t = 0; t < width; t++) {
-        const fvec dx = floats(unit->d[t][block]);
-        const ivec sum = _mm512_add_epi32(start, _mm512_load_si512(sums[t]));
-        if (fold == FOLD_POWERS) {
-            acc[t] = fused(dx, _mm512_add_ps(as_floats(sum), magic_dw), acc[t]);
-        } else {
-            acc[t] = fold_magic(dx, sum, dw, magic_dw, acc[t]);
+    for (int t = 0; t < AMX_TOKENS; t++) {
+        const ivec start = sum_start(fold, slots + t, block, 0);
+        const ivec sum[2] = {_mm512_add_epi32(_mm512_load_si512((*sums)[t]), start)};
+        acc[t] = fold_sums(fold, s, slots + t, block, sum, acc[t]);
+    }
+}
+
+MO_INLINE void run_amx(mo_fold fold, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                       bool first, const mo_rows *rows, float *y, int64_t y_stride)
+{
+    _Alignas(64) sums16 even, odd;
+    fvec acc[AMX_TOKENS];
+    MO_UNROLL
+    for (int t = 0; t < AMX_TOKENS; t++) {
+        acc[t] = first || t >= tokens ? floats(0.0f) : rows_load(rows, y + t * y_stride);
+    }
+    __asm__ volatile("" ::: "memory"); /* compilers do not know that tile loads read memory */
+    MULTIPLY(0, SUMS, TOKENS, CODES);
+    for (int b = 0; b < blocks; b += 2) {
+        if (b + 1 < blocks) {
+            MULTIPLY(b + 1, SUMS_ODD, TOKENS_ODD, CODES_ODD);
         }
-        if (fold == MO_FOLD_MINIMUM) {
-            acc[t] = fused(floats(unit->s[t][block]), s->scale[2], acc[t]);
+        _tile_stored(SUMS, even, sizeof even[0]);
+        fold_all(fold, panel + b, slots, b, &even, acc);
+        if (b + 1 == blocks) {
+            break;
+        }
+        if (b + 2 < blocks) {
+            MULTIPLY(b + 2, SUMS, TOKENS, CODES);
+        }
+        _tile_stored(SUMS_ODD, odd, sizeof odd[0]);
+        fold_all(fold, panel + b + 1, slots, b + 1, &odd, acc);
+    }
+    MO_UNROLL
+    for (int t = 0; t < AMX_TOKENS; t++) {
+        if (t < tokens) {
+            rows_store(rows, y + t * y_stride, acc[t]);
         }
     }
 }
 
-#define MULTIPLY(sums, tokens, codes)                                                                        \
-    do {                                                                                                     \
-        if (next.tile < p->tiles) {                                                                          \
-            _tile_loadd(tokens, p->units[next.tile].q[next.block], 32);                                      \
-            _tile_loadd(codes, p->steps[next.group * AMX_BLOCKS + next.block].code, 64);                     \
-            _tile_zero(sums);                                                                                \
-            _tile_dpbssd(sums, tokens, codes);                                                               \
-            advance(&next, blocks, p->groups);                                                               \
-        }                                                                                                    \
-    } while (0)
-
-#define STEP(n, sums, stored, tokens, codes)                                                                 \
-    do {                                                                                                     \
-        MULTIPLY(sums, tokens, codes);                                                                       \
-        _tile_stored(stored, p->ring[((n) + 1) % AMX_RING], 64);                                             \
-        __asm__ volatile("" ::: "memory"); /* compilers do not know what tiles read and write */             \
-        if (b + (n) < p->blocks) {                                                                           \
-            fold_all(fold, width, step + b + (n), unit, b + (n), p->ring[n], acc);                           \
-        }                                                                                                    \
-        __asm__ volatile("" ::: "memory");                                                                   \
-    } while (0)
-
-MO_INLINE void run(int fold, int width, const mo_amx_panel *p)
+void mo_amx_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
+                 bool first, const mo_rows *rows, float *y, int64_t y_stride)
 {
-    place next = {0, 0, 0};
-    const int blocks = (p->blocks + 3) / 4 * 4;
-    __asm__ volatile("" ::: "memory");
-    MULTIPLY(0, TOKENS, CODES);
-    MULTIPLY(1, TOKENS_ODD, CODES_ODD);
-    MULTIPLY(2, TOKENS, CODES);
-    MULTIPLY(3, TOKENS_ODD, CODES_ODD);
-    _tile_stored(0, p->ring[0], 64);
-    for (int n = 0; n < p->tiles * p->groups; n++) {
-        const mo_amx_unit *unit = p->units + n / p->groups;
-        const mo_step *step = p->steps + n % p->groups * AMX_BLOCKS;
-        float(*kept)[LANES] = p->acc[n / p->groups][n % p->groups];
-        fvec acc[AMX_TOKENS];
-        MO_UNROLL
-        for (int t = 0; t < width; t++) {
-            acc[t] = _mm512_load_ps(kept[t]);
-        }
-        for (int b = 0; b < blocks; b += 4) {
-            STEP(0, 0, 1, TOKENS, CODES);
-            STEP(1, 1, 2, TOKENS_ODD, CODES_ODD);
-            STEP(2, 2, 3, TOKENS, CODES);
-            STEP(3, 3, 0, TOKENS_ODD, CODES_ODD);
-        }
-        MO_UNROLL
-        for (int t = 0; t < width; t++) {
-            _mm512_store_ps(kept[t], acc[t]);
-        }
-    }
-}
-
-MO_INLINE void run_width(int fold, const mo_amx_panel *p)
-{
-    switch (p->width) {
-    case 10: run(fold, 10, p); break;
-    case 12: run(fold, 12, p); break;
-    case 14: run(fold, 14, p); break;
-    default: run(fold, 16, p); break;
-    }
-}
-
-void mo_amx_run(const mo_amx_panel *p)
-{
-    if (p->fold == MO_FOLD_MINIMUM) {
-        run_width(MO_FOLD_MINIMUM, p);
-    } else if (p->powers) {
-        run_width(FOLD_POWERS, p);
+    if (tokens <= AMX_TOKENS / 2) {
+        mo_avx512_tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride);
     } else {
-        run_width(MO_FOLD_PLAIN, p);
+        run_amx(MO_FOLD_MINIMUM, panel, blocks, slots, tokens, first, rows, y, y_stride);
     }
 }

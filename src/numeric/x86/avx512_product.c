@@ -1,6 +1,6 @@
 /* Products with AVX-512 VNNI: sixteen rows at a time, one per lane, so that a block of 32 needs no sum
  * across lanes. And the same with AMX where it has something to win. */
-#include "numeric/x86/amx_tile.h"
+#include "numeric/x86/amx_panel.h"
 
 #include "numeric/x86/avx512_float.h"
 #include "numeric/x86/avx512_spans.h"
@@ -69,7 +69,6 @@ static void amx_fill(mo_amx_unit *units, const amx_batch *j, int64_t first, int6
                                    there ? _mm256_loadu_si256(from) : _mm256_setzero_si256());
             }
             _mm256_store_ps(unit->d[t], _mm256_maskz_loadu_ps(some, j->acts->d + at + b));
-            _mm256_store_ps(unit->s[t], _mm256_maskz_loadu_ps(some, j->acts->s + at + b));
         }
     }
 }
@@ -93,8 +92,7 @@ static void amx_rows(const amx_batch *j, amx_space *space, const mo_rows *rows, 
             functions[type][interleaved[g]](&rows[g], &one);
             mo_amx_codes(type, space->steps[g], blocks);
         }
-        const mo_amx_panel panel = {.fold = mo_fold_of(type),
-                                    .powers = type == MO_MXFP4,
+        const mo_amx_panel panel = {.powers = type == MO_MXFP4,
                                     .blocks = blocks,
                                     .groups = groups,
                                     .steps = space->steps[0],
@@ -151,6 +149,14 @@ MO_PRODUCT(mo_amx_product)
         mo_avx512_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
         return;
     }
+    if (mo_fold_of(w->type) == MO_FOLD_MINIMUM) {
+        const tiler tile = {mo_amx_tile, AMX_TOKENS};
+        mo_amx_begin();
+        any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
+                    scratch);
+        mo_amx_end();
+        return;
+    }
     /* As many tokens as have place with all their columns, so that sums need not go to y in between, but several tiles. Batches of
      * nearly equal size, so that the last one is not left with a few tokens. */
     const int64_t panels = (w->cols / 32 + AMX_BLOCKS - 1) / AMX_BLOCKS;
@@ -163,7 +169,7 @@ MO_PRODUCT(mo_amx_product)
         const amx_batch j = {w,       acts,  pick ? pick + begin : NULL,   begin,
                              tokens,  width, (tokens + width - 1) / width, y + begin * y_stride,
                              y_stride};
-        mo_amx_begin(width);
+        mo_amx_panel_begin(width);
         amx_tokens(&j, row_begin, row_end, (void *)scratch);
         mo_amx_end();
     }
