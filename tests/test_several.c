@@ -336,8 +336,11 @@ static setting full_tiers(int64_t *experts)
     }
     memcpy(ask.vram_each, s.vram_each, sizeof ask.vram_each);
     ask.ram_bytes = r.least_bytes + (1 << 20);
-    r = plan_tiers(&ask);
-    s.ram = ask.ram_bytes + (*experts * 21 / 20 - slots_of(&r)) * r.classes[0].slot_bytes;
+    do { /* how much of it becomes slots is the plan's choice: their size depends on the disk, and the core may be kept as well */
+        ask.ram_bytes += r.classes[0].slot_bytes;
+        r = plan_tiers(&ask);
+    } while (slots_of(&r) < *experts * 21 / 20);
+    s.ram = ask.ram_bytes;
     return s;
 }
 

@@ -113,17 +113,22 @@ static void a_device_may_be_lost_while_it_is_filled(void **state)
     free(want);
 }
 
-/* Reads [from, to) fail, counted since the model's experts were opened. */
+/* Reads [from, to) of experts fail, counted since the model's experts were opened. Those of layers, which are larger, arrive: where RAM keeps no core, a
+ * model whose core cannot be read is not opened at all. */
 typedef struct bad_reads {
     atomic_int seen, from, to;
 } bad_reads;
 
+enum { LARGEST = 1 << 14 }; /* part of an expert, in bytes */
+
 static mo_status fail_reads(void *user, const mo_read *read, int64_t offset, int64_t *bytes)
 {
     bad_reads *b = user;
-    (void)read;
     (void)offset;
     (void)bytes;
+    if (read->bytes > LARGEST) {
+        return MO_OK;
+    }
     const int number = atomic_fetch_add(&b->seen, 1);
     return number >= atomic_load(&b->from) && number < atomic_load(&b->to) ? MO_EIO : MO_OK;
 }
