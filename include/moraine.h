@@ -920,6 +920,7 @@ typedef struct mo_kept_report {
     bool device;            /* this is a device's memory: then, of RAM: */
     int64_t spilled_bytes;  /* held by snapshots that were moved there, */
     int64_t spill_bytes;    /* and free for more */
+    int64_t row_bytes;      /* in RAM, beside blocks: of lean snapshots (mo_snapshot_lean()) */
 } mo_kept_report;
 
 /* Any thread at any time; waits for no step. */
@@ -1030,6 +1031,12 @@ MO_API const int32_t *mo_snapshot_tokens(const mo_snapshot *snapshot); /* so man
 MO_API int64_t mo_snapshot_least(const mo_snapshot *snapshot);
 /* Bytes that only this snapshot holds now: what closing it frees. *all (may be NULL): all that it refers to. */
 MO_API uint64_t mo_snapshot_bytes(const mo_snapshot *snapshot, uint64_t *all);
+/* Makes it take less memory where it begins as `on` does and parts from it in the middle of a block, not many positions before
+ * its end: it then refers to the block of `on` and keeps the positions of its own alone, in RAM. Whoever restores it gets a block that is
+ * put together, with the same bits, which takes a copy of one block for each layer, and MO_ENOMEM where none is free. Nothing
+ * changes (MO_OK) where nothing is to be gained, with recurrent layers, nor with `prompt_precision` bf16. On a device it waits for the step that
+ * runs; nobody may use either meanwhile. With windows mo_snapshot_least() may be all of it afterwards. */
+MO_API mo_status mo_snapshot_lean(mo_snapshot *snapshot, const mo_snapshot *on, mo_error *err);
 /* Moves it from a device's memory to RAM, under kept_bytes; nothing where it is in RAM. MO_ENOMEM: there is no space, and it is
  * as it was. Restored from there it is copied: open a snapshot of that session to share it again. Waits for the step that
  * runs; nobody may use the snapshot meanwhile. */

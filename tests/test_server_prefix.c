@@ -239,6 +239,64 @@ static void sixteen_clients_hold_what_they_share_once(void **state)
     sixteen_hold_what_they_share_once("sim", NOT_SO_LONG);
 }
 
+static int64_t bytes_of_all(mo_model *model)
+{
+    mo_kept_report r;
+    mo_model_kept(model, &r, sizeof r);
+    return r.session_bytes + r.snapshot_bytes + r.spilled_bytes + r.row_bytes;
+}
+
+/* Sixteen conversations with the same long beginning, one after the other in the only sequence: what is kept of them takes little
+ * more than one, and each goes on from where it was. */
+static void sixteen_are_kept_beside_each_other(const char *path, const char *device, int length)
+{
+    enum { SIXTEEN = 16, SAID = 50 };
+    int32_t *tokens[SIXTEEN];
+    mo_model_options o = model_settings(device, 1);
+    o.context = length + 256;
+    o.batch = 256;
+    o.kept_bytes = o.kept_device_bytes = 64 << 20;
+    mo_model *model = open_model_with(path, &o);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1, .cache_bytes = 64 << 20});
+    int64_t one = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < SIXTEEN; i++) {
+            if (turn == 0) {
+                tokens[i] = malloc(sizeof *tokens[i] * (size_t)(length + 2 + SAID));
+                prompt_of(vocab_of(model), 3, 0, 3, length, tokens[i]);
+                tokens[i][length] = i + 1; /* what each says by itself */
+            }
+            client *c = new_client();
+            srv_job_options job = job_of(c, tokens[i], turn ? length + 2 + SAID : length + 1, SAID);
+            job.ignore_eos = true;
+            submit(e, c, &job);
+            wait_last(c);
+            assert_int_equal(c->status, MO_OK);
+            /* The last token that was said had not been fed. */
+            assert_int_equal(c->usage.cached_tokens, turn ? length + SAID : i ? length : 0);
+            memcpy(tokens[i] + length + 1, c->tokens[0], SAID * sizeof(int32_t));
+            tokens[i][length + 1 + SAID] = 1;
+            free_client(c);
+            one = turn || i ? one : bytes_of_all(model);
+        }
+        if (length >= LONG) { /* with 50 tokens of its own each, then 102 */
+            assert_true((double)bytes_of_all(model) <= (turn ? 1.25 : 1.2) * (double)one);
+        }
+    }
+    srv_engine_close(e);
+    mo_model_close(model);
+    for (int i = 0; i < SIXTEEN; i++) {
+        free(tokens[i]);
+    }
+}
+
+static void sixteen_conversations_are_kept_beside_each_other(void **state)
+{
+    (void)state;
+    sixteen_are_kept_beside_each_other(families[0], "none", SANITIZED ? NOT_SO_LONG : LONG);
+    sixteen_are_kept_beside_each_other(families[0], "sim", NOT_SO_LONG);
+}
+
 /* Conversations with the same beginning that take turns in the only sequence, each as long as the other: none is lost although the next
  * one's beginning is found elsewhere. */
 static void conversations_that_take_turns_are_all_kept(void **state)
@@ -499,6 +557,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prompts_that_come_together_are_computed_once),
         cmocka_unit_test(sixteen_clients_hold_what_they_share_once),
         cmocka_unit_test(conversations_that_take_turns_are_all_kept),
+        cmocka_unit_test(sixteen_conversations_are_kept_beside_each_other),
         cmocka_unit_test(a_common_beginning_is_kept),
         cmocka_unit_test(kept_sessions_outlive_the_process),
         cmocka_unit_test(a_killed_process_loses_no_kept_session),

@@ -199,6 +199,10 @@ static void *walk(void *user)
             w->shelf[shelf].snapshot = NULL;
             status = mo_snapshot_open(s[who], &w->shelf[shelf].snapshot, &err);
             w->shelf[shelf].text = text[who];
+            const mo_snapshot *on = w->shelf[random_below(&me->seed, SHELF)].snapshot;
+            if (status == MO_OK && on) {
+                status = mo_snapshot_lean(w->shelf[shelf].snapshot, on, &err);
+            }
             pthread_rwlock_unlock(&w->lock);
         } else if (kind < 8) {
             pthread_rwlock_rdlock(&w->lock);
@@ -372,6 +376,153 @@ static void sixteen_sessions_share_8000_tokens_on_a_device(void **state)
 {
     (void)state;
     sixteen_take_little_more_than_one(device_name);
+}
+
+/* What sixteen sessions that have gone on apart take while they rest, and one; then each goes on with the bits of a session that
+ * never rested. */
+enum { RESTING = 16 };
+
+typedef struct rest {
+    mo_snapshot *snapshot;
+    int32_t *text;
+    int64_t length;
+    float *want; /* after one token more */
+} rest;
+
+static uint64_t bytes_at_rest(mo_model *model)
+{
+    const mo_kept_report r = kept(model);
+    return (uint64_t)(r.session_bytes + r.snapshot_bytes + r.row_bytes);
+}
+
+static const float *go_on(mo_session *s, const rest *r)
+{
+    mo_error err = {.detail = ""};
+    const mo_feed f = {.size = sizeof f, .session = s, .tokens = r->text, .count = r->length + 1};
+    if (mo_session_feed(&f, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return mo_session_logits(s);
+}
+
+/* As bytes it is what it was before it was lean. */
+static void lean_on(mo_snapshot *s, const mo_snapshot *on)
+{
+    uint8_t *before, *after;
+    size_t size_before, size_after;
+    mo_error err = {.detail = ""};
+    assert_int_equal(mo_snapshot_write(s, &before, &size_before, &err), MO_OK);
+    if (mo_snapshot_lean(s, on, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    assert_int_equal(mo_snapshot_write(s, &after, &size_after, &err), MO_OK);
+    assert_int_equal(size_before, size_after);
+    assert_memory_equal(before, after, size_before);
+    mo_free(before);
+    mo_free(after);
+}
+
+static void sixteen_rest(const oracle *o, const char *device, int64_t common, int64_t own)
+{
+    rest r[RESTING] = {0};
+    uint64_t seed = 9;
+    mo_error err = {.detail = ""};
+    const size_t row = sizeof(float) * (size_t)o->vocab;
+    mo_model_options options = settings(device, MO_KV_I16);
+    options.context = common + own + 256;
+    options.batch = 512;
+    options.sessions = 2;
+    options.kept_bytes = options.kept_device_bytes = 64 << 20;
+    mo_model *model = open_with(o, &options);
+    mo_session *first = open_session(model, MO_KV_I16), *s = open_session(model, MO_KV_I16);
+    for (int j = 0; j < RESTING; j++) {
+        r[j].length = common + own - j % 3;
+        r[j].text = malloc(sizeof(int32_t) * (size_t)(common + own + 1));
+        r[j].want = malloc(row);
+        for (int64_t t = 0; t <= common + own; t++) {
+            r[j].text[t] = j && t < common ? r[0].text[t] : (int32_t)random_below(&seed, o->vocab);
+        }
+        r[j].text[common] = j; /* where they part */
+    }
+    mo_feed f = {.size = sizeof f, .session = first, .tokens = r[0].text, .count = common};
+    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    uint64_t one = 0, whole = 0;
+    for (int j = 0; j < RESTING; j++) {
+        assert_int_equal(mo_session_fork(s, first, &err), MO_OK);
+        f = (mo_feed){.size = sizeof f, .session = s, .tokens = r[j].text, .count = r[j].length};
+        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        r[j].snapshot = open_snapshot(s);
+        memcpy(r[j].want, go_on(s, &r[j]), row);
+        if (j == RESTING - 1) { /* nothing but the snapshots from now on */
+            mo_session_close(first);
+            mo_session_close(s);
+            whole = bytes_at_rest(model);
+        }
+    }
+    const uint64_t least = (uint64_t)mo_snapshot_least(r[1].snapshot);
+    for (int j = 1; j < RESTING; j++) {
+        if (j < 3) {
+            lean_on(r[j].snapshot, r[0].snapshot);
+        } else { /* on one that is lean itself, too */
+            assert_int_equal(mo_snapshot_lean(r[j].snapshot, r[j / 3].snapshot, &err), MO_OK);
+        }
+        assert_int_equal(mo_snapshot_length(r[j].snapshot), r[j].length);
+    }
+    mo_snapshot_bytes(r[0].snapshot, &one);
+    one -= (uint64_t)r[0].length * sizeof(int32_t) + row;
+    const uint64_t all = bytes_at_rest(model);
+    print_message("%s, %lld tokens in common and %lld more: %.3f, as blocks %.3f\n", o->name,
+                  (long long)common, (long long)own, (double)all / (double)one, (double)whole / (double)one);
+    assert_true(all < whole);
+    if (common == 8000) {
+        assert_true((double)all <= 1.2 * (double)one);
+    }
+    assert_true(least == 1 ? mo_snapshot_least(r[1].snapshot) == 1
+                           : mo_snapshot_least(r[1].snapshot) <= r[1].length);
+    s = open_session(model, MO_KV_I16);
+    assert_int_equal(mo_snapshot_spill(r[2].snapshot, &err), MO_OK);
+    for (int j = RESTING - 1; j >= 0; j--) {
+        assert_int_equal(mo_session_restore(s, r[j].snapshot, &err), MO_OK);
+        assert_int_equal(mo_session_length(s), r[j].length);
+        assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
+        assert_int_equal(mo_session_computed(s), 1);
+        if (least == 1) { /* what is common alone, and a part of its own */
+            assert_int_equal(mo_session_restore_first(s, r[j].snapshot, common - 1, &err), MO_OK);
+            assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
+            assert_int_equal(mo_session_restore_first(s, r[j].snapshot, common + 1, &err), MO_OK);
+            assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
+        }
+    }
+    for (int j = 0; j < RESTING; j++) {
+        mo_snapshot_close(r[j].snapshot);
+        free(r[j].text);
+        free(r[j].want);
+    }
+    mo_session_close(s);
+    assert_int_equal(bytes_at_rest(model), 0);
+    mo_model_close(model);
+}
+
+static void sessions_rest(const char *device)
+{
+    static const char *const names[] = {"qwen3moe", "gpt-oss-mxfp4"};
+    const int64_t common = SANITIZED ? 1000 : 8000;
+    for (int i = 0; i < (device ? 1 : 2); i++) {
+        sixteen_rest(find_model(names[i]), device, common, 20);
+        sixteen_rest(find_model(names[i]), device, common + 50, 90); /* two blocks */
+    }
+}
+
+static void sixteen_sessions_at_rest_take_little(void **state)
+{
+    (void)state;
+    sessions_rest(NULL);
+}
+
+static void sixteen_sessions_at_rest_take_little_on_a_device(void **state)
+{
+    (void)state;
+    sessions_rest(device_name);
 }
 
 /* A snapshot holds nothing alone while its session does not write; then the blocks that were written. */
@@ -779,6 +930,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(threads_share_blocks_on_a_device),
         cmocka_unit_test(sixteen_sessions_share_8000_tokens),
         cmocka_unit_test(sixteen_sessions_share_8000_tokens_on_a_device),
+        cmocka_unit_test(sixteen_sessions_at_rest_take_little),
+        cmocka_unit_test(sixteen_sessions_at_rest_take_little_on_a_device),
         cmocka_unit_test(bytes_of_a_snapshot_are_told),
         cmocka_unit_test(without_a_free_block_a_session_waits),
         cmocka_unit_test(without_a_free_block_a_session_waits_on_a_device),

@@ -44,6 +44,7 @@ void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size)
     r.sessions = blocks.states;
     r.spilled_bytes = r.device ? ram.kept : 0;
     r.spill_bytes = r.device ? ram.free : 0;
+    r.row_bytes = atomic_load(&model->engine->row_bytes);
     mo_report_write(out, size, &r, sizeof r);
 }
 

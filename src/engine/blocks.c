@@ -192,6 +192,23 @@ mo_status mo_blocks_match(mo_blocks *to, const mo_blocks *from, int64_t length, 
     return enough ? MO_OK : none_free(err);
 }
 
+void mo_blocks_join(mo_blocks *to, const mo_blocks *tail, int64_t first, int64_t end)
+{
+    mo_block_pool_lock(to->pool);
+    for (int i = 0; i < to->layers; i++) {
+        const mo_blocks_layer *t = &to->layer[i], *f = &tail->layer[i];
+        for (int64_t n = first; n < end; n++) {
+            const int32_t number = f->numbers[n % f->length];
+            release_entry(to, &t->numbers[n % t->length]);
+            mo_block_hold(to->pool, number, to->who);
+            t->numbers[n % t->length] = number;
+        }
+    }
+    to->mine_from = to->mine_to = 0;
+    to->changes++;
+    mo_block_pool_unlock(to->pool);
+}
+
 /* ---- Before writing ---------------------------------------------------------------------------- */
 
 /* The next block that has to be acquired or copied from position *u on; the lock is held. False: none. A layer's recurrent

@@ -42,6 +42,9 @@ void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length);
 /* The same for two pools: `to` gets blocks of its own for what `from` has, for somebody to copy. MO_ENOMEM: it is empty. */
 mo_status mo_blocks_match(mo_blocks *to, const mo_blocks *from, int64_t length, mo_error *err);
 
+/* Blocks first .. end - 1 of the sequence are those that `tail`, of the same pool, has of them, instead of what `to` held. */
+void mo_blocks_join(mo_blocks *to, const mo_blocks *tail, int64_t first, int64_t end);
+
 /* Called for every block that gets into a table: copies what is in `from` (-1: nothing is to be copied) to `to`. */
 typedef struct mo_block_change {
     int layer;

@@ -38,6 +38,7 @@ void mo_snapshot_close(mo_snapshot *snapshot)
             mo_block_pool_part(pool);
         }
         mo_blocks_drop(&snapshot->blocks); /* a device's memory is given back in its turn */
+        mo_snapshot_drop_rows(snapshot);
         free(snapshot->tokens);
         free(snapshot->state);
         free(snapshot->logits);
@@ -106,17 +107,15 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
 
 /* ---- Copies ------------------------------------------------------------------------------------ */
 
-/* Between RAM and the engine's device. */
-static mo_status copy_blocks(const mo_engine *engine, mo_blocks *to, const mo_blocks *from, int64_t length,
-                             bool to_device, mo_error *err)
+mo_status mo_snapshot_copy(const mo_engine *engine, mo_blocks *to, const mo_blocks *from, int64_t length,
+                           bool to_device, mo_error *err)
 {
     const mo_accelerator *accelerator = atomic_load(&((mo_engine *)engine)->accelerator);
     return accelerator ? accelerator->copy(accelerator->owner, to, from, length, to_device, err)
                        : mo_fail(err, MO_EDEVICE, "the device was lost, and with it what was kept there");
 }
 
-/* What it keeps on the engine's devices is there, or was lost with one of them. */
-static mo_status check_there(const mo_snapshot *s, mo_error *err)
+mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err)
 {
     return !s->on_device || s->losses == atomic_load(&s->engine->losses)
                ? MO_OK
@@ -140,13 +139,18 @@ static int64_t bytes_elsewhere(const mo_engine *engine, const mo_state *state, i
     return engine->relay ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
 }
 
-static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **bytes, size_t *size,
-                      mo_error *err)
+/* tail: of a lean one; else NULL. */
+static mo_status save_blocks(const mo_snapshot *s, const mo_blocks *blocks, const mo_blocks *tail,
+                             uint8_t **bytes, size_t *size, mo_error *err)
 {
     mo_state view;
     mo_status status = mo_state_view(&view, s->engine->spec, s->kv, s->context, s->engine->batch, blocks,
                                      s->mark.length, err);
     if (status == MO_OK) {
+        if (tail) {
+            mo_state_view_tail(&view, tail, s->rows_from / MO_KV_BLOCK,
+                               (s->mark.length + MO_KV_BLOCK - 1) / MO_KV_BLOCK);
+        }
         const size_t own = mo_state_saved_bytes(&view);
         *size = own + (size_t)bytes_elsewhere(s->engine, &view, s->mark.length);
         *bytes = malloc(*size ? *size : 1);
@@ -165,6 +169,18 @@ static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **b
     return status;
 }
 
+static mo_status save(const mo_snapshot *s, const mo_blocks *blocks, uint8_t **bytes, size_t *size,
+                      mo_error *err)
+{
+    mo_blocks tail = {0};
+    mo_status status = s->rows ? mo_snapshot_tail(s, &tail, err) : MO_OK;
+    if (status == MO_OK) {
+        status = save_blocks(s, blocks, s->rows ? &tail : NULL, bytes, size, err);
+        mo_blocks_drop(&tail);
+    }
+    return status;
+}
+
 mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
 {
     if (!s->engine) {
@@ -176,14 +192,14 @@ mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size,
         return save(s, &s->blocks, bytes, size, err);
     }
     mo_blocks copy;
-    mo_status status = check_there(s, err);
+    mo_status status = mo_snapshot_check(s, err);
     if (status == MO_OK) {
         status = mo_blocks_init_alone(&copy, &s->blocks, err);
     }
     if (status != MO_OK) {
         return status;
     }
-    status = copy_blocks(s->engine, &copy, &s->blocks, s->mark.length, false, err);
+    status = mo_snapshot_copy(s->engine, &copy, &s->blocks, mo_snapshot_in_blocks(s), false, err);
     if (status == MO_OK) {
         status = save(s, &copy, bytes, size, err);
     }
@@ -199,7 +215,7 @@ static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark 
 {
     mo_state *state = &session->state;
     mo_state_reset(state);
-    const mo_status status = copy_blocks(session->engine, &state->there, from, mark.length, true, err);
+    const mo_status status = mo_snapshot_copy(session->engine, &state->there, from, mark.length, true, err);
     if (status == MO_OK) {
         mo_state_take_mark(state, mark, same);
     }
@@ -249,13 +265,12 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
     return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
 }
 
-/* The session's state is the first `length` positions of the snapshot's. On failure it is as it was, or empty. */
-static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
+static mo_status restore_blocks(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
     mo_state *state = &session->state;
     mo_blocks *blocks = (mo_blocks *)&s->blocks; /* it still has what it had, but shares it */
     const mo_state_mark mark = {length, s->mark.written, s->mark.restored};
-    const mo_status there = check_there(s, err);
+    const mo_status there = mo_snapshot_check(s, err);
     if (there != MO_OK) {
         return there;
     }
@@ -279,6 +294,23 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
         if (bytes != s->state) {
             free(bytes);
         }
+    }
+    return status;
+}
+
+/* The session's state is the first `length` positions of the snapshot's. On failure it is as it was, or empty. */
+static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
+{
+    mo_snapshot whole = *s;
+    if (!s->rows || length <= s->rows_from) {
+        return restore_blocks(session, s, length, err);
+    }
+    mo_status status = mo_snapshot_check(s, err);
+    status = status == MO_OK ? mo_snapshot_whole(s, &whole.blocks, err) : status;
+    if (status == MO_OK) {
+        whole.rows = NULL;
+        status = restore_blocks(session, &whole, length, err);
+        mo_blocks_drop(&whole.blocks);
     }
     return status;
 }
@@ -380,7 +412,7 @@ mo_status mo_snapshot_spill(mo_snapshot *s, mo_error *err)
     if (!s->on_device) {
         return MO_OK;
     }
-    mo_status status = check_there(s, err);
+    mo_status status = mo_snapshot_check(s, err);
     if (status == MO_OK) {
         status = mo_engine_pool(s->engine, s->kv, &pool, err);
     }
@@ -390,7 +422,7 @@ mo_status mo_snapshot_spill(mo_snapshot *s, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    status = copy_blocks(s->engine, &ram, &s->blocks, s->mark.length, false, err);
+    status = mo_snapshot_copy(s->engine, &ram, &s->blocks, mo_snapshot_in_blocks(s), false, err);
     if (status != MO_OK) {
         mo_blocks_drop(&ram);
         return status;
@@ -431,7 +463,7 @@ int64_t mo_snapshot_least(const mo_snapshot *snapshot)
 uint64_t mo_snapshot_bytes(const mo_snapshot *s, uint64_t *all)
 {
     int64_t blocks = 0, alone = 0;
-    const uint64_t own = (uint64_t)s->mark.length * sizeof(int32_t) + s->state_bytes +
+    const uint64_t own = (uint64_t)s->mark.length * sizeof(int32_t) + s->state_bytes + s->rows_bytes +
                          (s->logits ? (uint64_t)s->vocab * sizeof(float) : 0);
     if (s->engine) {
         mo_blocks_count(&s->blocks, &blocks, &alone);

@@ -1,5 +1,6 @@
 /* Snapshot: what a session held, to go back to or to fork from. It refers to blocks of the session's pool, or it is bytes, as
- * mo_snapshot_write() makes them. For snapshot.c and snapshot_bytes.c, which have the public functions. */
+ * mo_snapshot_write() makes them. For snapshot.c, snapshot_bytes.c and snapshot_lean.c, which have the public
+ * functions. */
 #ifndef MO_ENGINE_SNAPSHOT_H
 #define MO_ENGINE_SNAPSHOT_H
 
@@ -22,6 +23,10 @@ struct mo_snapshot {
     unsigned losses; /* then, of the engine when they were written: with more since then, they are gone */
     int64_t context; /* of the session's tables */
     int64_t number;  /* by which other ranks know it; 0: none does */
+    /* Lean (snapshot_lean.c): the blocks have the positions before rows_from alone. */
+    uint8_t *rows; /* of the others, in RAM; NULL: it is not lean */
+    size_t rows_bytes;
+    int64_t rows_from;
     /* As bytes: */
     uint8_t *state;
     size_t state_bytes;
@@ -29,6 +34,24 @@ struct mo_snapshot {
 
 /* With its tokens and logits to be filled; NULL: no memory. */
 mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits);
+
+/* Between RAM and the engine's device. */
+mo_status mo_snapshot_copy(const mo_engine *engine, mo_blocks *to, const mo_blocks *from, int64_t length,
+                           bool to_device, mo_error *err);
+/* What it keeps on the engine's devices is there, or was lost with one of them. */
+mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err);
+
+/* The positions that its blocks have. */
+static inline int64_t mo_snapshot_in_blocks(const mo_snapshot *s)
+{
+    return s->rows ? s->rows_from : s->mark.length;
+}
+/* Of a lean one: tables with all its positions, where its blocks are; and the blocks in RAM, of nobody else, that its rows go
+ * into, with what lies before them there. */
+mo_status mo_snapshot_whole(const mo_snapshot *s, mo_blocks *out, mo_error *err);
+mo_status mo_snapshot_tail(const mo_snapshot *s, mo_blocks *out, mo_error *err);
+/* Forgets the rows, which are not there or are in its blocks. */
+void mo_snapshot_drop_rows(mo_snapshot *s);
 
 /* What mo_state_save() would say. The caller's to free(), unless it is the snapshot's own. */
 mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err);

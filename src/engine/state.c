@@ -238,6 +238,15 @@ mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, i
     return MO_OK;
 }
 
+void mo_state_view_tail(mo_state *s, const mo_blocks *tail, int64_t first, int64_t end)
+{
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        for (int64_t n = first; n < end; n++) {
+            point(s, i, n % s->layers[i].length, mo_blocks_address(tail, i, n % tail->layer[i].length));
+        }
+    }
+}
+
 mo_status mo_state_init_in(mo_state *s, mo_block_pool *pool, const mo_model_spec *spec, mo_kv_type kv,
                            int64_t context, int64_t batch, mo_error *err)
 {
@@ -432,10 +441,15 @@ static int64_t saved_vectors(const mo_kv_shape *s)
     return s->tail && !mo_kv_coded(s->type) ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
 }
 
+int64_t mo_state_row_bytes(const mo_kv_shape *kv)
+{
+    return kv->heads * saved_vectors(kv);
+}
+
 static int64_t saved_layer(const mo_state_layer *l, int64_t length)
 {
     return l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
-                        : (length - first_seen(l, length)) * l->kv.heads * saved_vectors(&l->kv);
+                        : (length - first_seen(l, length)) * mo_state_row_bytes(&l->kv);
 }
 
 static int64_t saved_bytes(const mo_state *s, int64_t length)
@@ -480,6 +494,20 @@ static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint
     return bytes;
 }
 
+int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
+                           int64_t end, uint8_t *rows, bool out)
+{
+    uint8_t *at = rows;
+    for (int h = 0; h < kv->heads; h++) {
+        const mo_kv_head head = mo_kv_head_of(*kv, h, blocks, length);
+        for (int64_t u = begin; u < end; u++) {
+            at += transfer_vector(&head, u, false, at, out);
+            at += transfer_vector(&head, u, true, at, out);
+        }
+    }
+    return at - rows;
+}
+
 /* Moves every saved piece between the state and `saved`, in one fixed order. */
 static void transfer(const mo_state *s, uint8_t *saved, bool out)
 {
@@ -496,13 +524,9 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
             }
             at += sizes[p];
         }
-        const int heads = l->recurrent ? 0 : l->kv.heads;
-        for (int h = 0; h < heads; h++) {
-            const mo_kv_head kv = mo_state_head(s, i, h);
-            for (int64_t u = first_seen(l, s->length); u < s->length; u++) {
-                at += transfer_vector(&kv, u, false, at, out);
-                at += transfer_vector(&kv, u, true, at, out);
-            }
+        if (!l->recurrent) {
+            at += mo_state_move_rows(&l->kv, l->blocks, l->length, first_seen(l, s->length), s->length, at,
+                                     out);
         }
     }
 }

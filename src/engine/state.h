@@ -97,6 +97,9 @@ void mo_state_drop(mo_state *s); /* a zeroed state is allowed */
 mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                         const mo_blocks *blocks, int64_t length, mo_error *err);
 
+/* Of blocks first .. end - 1 of the sequence it looks at those of `tail` instead. */
+void mo_state_view_tail(mo_state *s, const mo_blocks *tail, int64_t first, int64_t end);
+
 /* Where its newest blocks are. */
 static inline mo_blocks *mo_state_place(mo_state *s)
 {
@@ -129,6 +132,12 @@ mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only
 
 /* One KV head of an attention layer, for the kernels. */
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
+
+/* Bytes of a position's keys and values in an attention layer, as they are saved; and those of positions begin .. end - 1 between
+ * blocks in RAM and `rows`, to which out: they go. Head by head; returns the bytes. */
+int64_t mo_state_row_bytes(const mo_kv_shape *kv);
+int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
+                           int64_t end, uint8_t *rows, bool out);
 
 /* The bytes that stand for the state at its length, for saving: only what is filled. The layout depends on spec, kv and
  * length, not on context or batch. Saving and restoring work in RAM. */

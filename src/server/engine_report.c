@@ -22,7 +22,8 @@ void srv_engine_describe(srv_engine *e, srv_engine_report *out)
     out->stopping = e->stopping;
     pthread_mutex_unlock(&e->lock);
     out->kept = kept.kept;
-    out->kept_bytes = kept.bytes + (uint64_t)(blocks.snapshot_bytes + blocks.spilled_bytes);
+    out->kept_bytes =
+        kept.bytes + (uint64_t)(blocks.snapshot_bytes + blocks.spilled_bytes + blocks.row_bytes);
     out->disk_kept = kept.disk_kept;
     out->disk_bytes = kept.disk_bytes;
     out->disk_failures = kept.disk_failures;

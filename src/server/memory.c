@@ -13,7 +13,7 @@ static bool has_room(void *user)
     mo_kept_report blocks;
     mo_model_kept(r->engine->model, &blocks, sizeof blocks);
     return blocks.free_bytes >= (int64_t)r->need &&
-           blocks.snapshot_bytes + blocks.spilled_bytes <= r->engine->options.cache_bytes;
+           blocks.snapshot_bytes + blocks.spilled_bytes + blocks.row_bytes <= r->engine->options.cache_bytes;
 }
 
 void srv_memory_keep(srv_engine *e, srv_sequence *s, int64_t count)
@@ -44,6 +44,13 @@ void srv_memory_make_room(srv_engine *e, int count)
         r.need += mo_session_need(s->session, e->feeds[i].count - s->held);
     }
     srv_prefix_make_room(e->prefix, has_room, &r);
+}
+
+void srv_memory_make_room_for(srv_engine *e, uint64_t bytes)
+{
+    if (e->prefix) {
+        srv_prefix_make_room(e->prefix, has_room, &(demand){.engine = e, .need = bytes});
+    }
 }
 
 static bool never(void *user)

@@ -15,6 +15,9 @@ static int64_t common_tokens(const int32_t *a, int64_t a_count, const int32_t *b
     return i;
 }
 
+/* Positions whose blocks a kept session may want when it is restored (mo_snapshot_lean()). */
+enum { TAIL_MAX = 256 };
+
 typedef struct placing {
     srv_engine *engine;
     int free;
@@ -117,20 +120,39 @@ void srv_sequence_restore(srv_engine *e, srv_sequence *s, const mo_snapshot *sna
                (snapshot == e->empty || mo_session_restore(s->session, e->empty, NULL) != MO_OK);
 }
 
-/* Brings the sequence to what the source has. Where that fails nothing of it is usable. */
-static void begin_from(srv_engine *e, srv_sequence *s, source *from)
+/* Restoring a kept one may take blocks: others that are kept make room for them. */
+static void restore_kept(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
+{
+    mo_error err = {0};
+    if (mo_session_restore(s->session, from->snapshot, &err) == MO_OK) {
+        s->dirty = false;
+        return;
+    }
+    srv_sequence_restore(e, s, e->empty);
+    const bool full = err.status == MO_ENOMEM && !s->dirty;
+    if (full) {
+        srv_memory_make_room_for(e, mo_session_need(s->session, TAIL_MAX));
+        *from = find_source(e, task); /* it may have been dropped for that */
+    }
+    if (full && from->snapshot) {
+        srv_sequence_restore(e, s, from->snapshot);
+    }
+    if (!full || !from->snapshot || mo_session_length(s->session) == 0) { /* it is computed again */
+        *from = (source){.slot = -1, .busy = -1};
+    }
+}
+
+/* Brings the sequence to what the source has; how many tokens of the prompt that saves. */
+static void begin_from(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
 {
     mo_snapshot *copy = NULL;
     if (from->busy >= 0 && mo_snapshot_open(e->sequences[from->busy].session, &copy, NULL) == MO_OK) {
         srv_sequence_restore(e, s, copy);
         mo_snapshot_close(copy);
     } else if (from->snapshot) {
-        srv_sequence_restore(e, s, from->snapshot);
+        restore_kept(e, s, task, from);
     } else if (from->slot < 0 && (s->held > 0 || s->dirty)) {
         srv_sequence_restore(e, s, e->empty);
-    }
-    if (from->usable && (s->dirty || mo_session_length(s->session) < from->usable)) {
-        *from = (source){.slot = -1, .busy = -1};
     }
 }
 
@@ -221,7 +243,7 @@ static void begin_task(srv_engine *e, srv_task *task)
     if (from.slot >= 0 && from.slot != first) {
         from = (source){.slot = -1, .busy = -1};
     }
-    begin_from(e, s, &from);
+    begin_from(e, s, task, &from);
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};

@@ -198,8 +198,40 @@ bool srv_prefix_has(srv_prefix *p, const srv_prefix_key *key)
     return number_of(p, key, true) != 0;
 }
 
+/* One in memory that has most of the way in common and stays: not one that is all beginning of this one and goes when this one is kept
+ * (srv_prefix_drop_shorter()). */
+static const mo_snapshot *beside(const srv_prefix *p, const way *w)
+{
+    int64_t matched;
+    srv_node *below;
+    srv_node *at = srv_prefix_match(p, w->tokens, w->count, &matched, &below);
+    for (const srv_node *own = NULL; at && at->depth >= w->first; own = at, at = at->parent) {
+        if (!p->options.rewinds && at->held) {
+            return at->held->snapshot;
+        }
+        for (srv_node *child = at->child; child; child = child->sibling) {
+            const srv_node *other = child != own ? srv_node_any_below(child) : NULL;
+            if (other && other->held && (!below || child == below)) {
+                return other->held->snapshot;
+            }
+        }
+        below = NULL;
+    }
+    return NULL;
+}
+
+/* Where the sequence parts from another, in the middle of a block, it keeps only what is its own there. What fails costs memory alone. */
+static void make_lean(const srv_prefix *p, const way *w, mo_snapshot *snapshot)
+{
+    const mo_snapshot *on = beside(p, w);
+    if (on) {
+        mo_snapshot_lean(snapshot, on, NULL);
+    }
+}
+
 static void keep(srv_prefix *p, const way *w, mo_snapshot *snapshot)
 {
+    make_lean(p, w, snapshot);
     srv_node *n = srv_prefix_node(p, w->tokens, w->count);
     if (!n || n->held || !srv_prefix_hold(p, n, snapshot, 0)) {
         if (!n || n->held) {

@@ -20,6 +20,8 @@ void srv_messages_send(srv_engine *engine);
 void srv_memory_keep(srv_engine *engine, srv_sequence *sequence, int64_t count);
 /* Before a step of so many feeds. */
 void srv_memory_make_room(srv_engine *engine, int count);
+/* So that so many bytes of blocks are free, as far as what is kept can go. */
+void srv_memory_make_room_for(srv_engine *engine, uint64_t bytes);
 /* Drops all that is kept. False: there was nothing. */
 bool srv_memory_drop_kept(srv_engine *engine);
 
