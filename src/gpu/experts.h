@@ -96,8 +96,8 @@ bool mo_gpu_window_capacity(const mo_gpu_experts *x);
 /* Sends experts (at most window_size, ascending) of a layer to the next window; one must be free. */
 mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, int count, mo_error *err);
 /* Fills the windows with what a large batch will probably need: whatever is not on the device, behind what was sent last,
- * from `layer` on, as long as fewer than `most` are filled. */
-mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, mo_error *err);
+ * from `layer` on, as long as fewer than `most` are filled, with at most `size` experts each. */
+mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, int size, mo_error *err);
 /* The oldest window has been read by what is enqueued so far, or was not needed. */
 mo_status mo_gpu_window_retire(mo_gpu_experts *x, mo_error *err);
 

@@ -17,6 +17,8 @@
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
+/* Of several tokens the device's part lasts longer, with what is still crossing. */
+#define STAY_AWAKE_SHARED_NS ((int64_t)3000 * 1000)
 
 /* ---- Before ----------------------------------------------------------------------------------- */
 
@@ -252,7 +254,8 @@ static mo_status send_all(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
 static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
     const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
-    mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? STAY_AWAKE_NS : 0);
+    const int64_t awake_ns = small ? STAY_AWAKE_NS : STAY_AWAKE_SHARED_NS;
+    mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? awake_ns : 0);
     mo_status status = begin_part(gpu, forward, err);
     if (status == MO_OK && gpu == gpu->head) {
         status = mo_gpu_session_own(gpu, forward, err);

@@ -155,12 +155,12 @@ mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, i
     return status;
 }
 
-/* Up to a window of experts that are not on the device: of `layer` from *expert on, which moves behind them. */
-static int pick_missing(const mo_gpu_experts *x, int layer, int *expert, int *out)
+/* Up to `size` experts that are not on the device: of `layer` from *expert on, which moves behind them. */
+static int pick_missing(const mo_gpu_experts *x, int layer, int size, int *expert, int *out)
 {
     const mo_layer *l = &x->core->spec->layers[layer];
     int count = 0;
-    for (; l->routed && *expert < l->moe.experts && count < x->window_size; (*expert)++) {
+    for (; l->routed && *expert < l->moe.experts && count < size; (*expert)++) {
         if (mo_spec_has_expert(x->core->spec, *expert) && !mo_vram_find(x->vram, layer, *expert)) {
             out[count++] = *expert;
         }
@@ -168,10 +168,11 @@ static int pick_missing(const mo_gpu_experts *x, int layer, int *expert, int *ou
     return count;
 }
 
-mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, mo_error *err)
+mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, int size, mo_error *err)
 {
     mo_status status = MO_OK;
     int expert = 0, experts[GPU_WINDOW];
+    size = size < x->window_size ? size : x->window_size;
     if (x->window_head > x->window_tail) {
         const mo_gpu_window *last = mo_gpu_window_at(x, x->window_head - 1);
         if (last->layer >= layer) {
@@ -181,7 +182,7 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, mo_error *
     }
     while (status == MO_OK && layer < x->core->end && mo_gpu_window_capacity(x) &&
            x->window_head - x->window_tail < (uint64_t)most) {
-        const int count = pick_missing(x, layer, &expert, experts);
+        const int count = pick_missing(x, layer, size, &expert, experts);
         if (count > 0) {
             status = mo_gpu_window_send(x, layer, experts, count, err);
         } else {
