@@ -1,8 +1,8 @@
 #include "plan/least.h"
 
 #include "plan/arrange.h"
+#include "plan/batch.h"
 #include "plan/device.h"
-#include "plan/prompt.h"
 
 static mo_plan_model smallest(const mo_plan_model *m)
 {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "plan/batch.h"
 #include "plan/device.h"
 #include "plan/make.h"
 #include "plan/placement.h"
@@ -116,20 +117,6 @@ typedef struct trial {
 static int64_t prompt_of(const mo_plan_model *m)
 {
     return m->context > 0 && m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
-}
-
-mo_plan_model mo_plan_with_batch(const mo_plan_model *m, const mo_plan_batch *b)
-{
-    mo_plan_model one = *m;
-    one.batch = b->batch;
-    one.kv_bytes = b->kv_bytes;
-    one.work_bytes = b->work_bytes;
-    one.device_kv_bytes = b->device_kv_bytes;
-    one.device_work_bytes = b->device_work_bytes;
-    one.device_host_bytes = b->device_host_bytes;
-    one.device_piece_bytes = b->device_piece_bytes;
-    one.batch_count = 0;
-    return one;
 }
 
 static void estimate(const mo_plan_model *m, const mo_rates *r, mo_plan *p)

@@ -31,9 +31,6 @@ double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates,
 double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                              double tokens);
 
-/* The model, for which this batch is decided. */
-mo_plan_model mo_plan_with_batch(const mo_plan_model *model, const mo_plan_batch *batch);
-
 /* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request above is done first of
  * those that MO_PLAN_TOKEN_WORTH allows, or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
  * failure is that of the smallest. Either way the plan says what a prompt costs, and why the batch is what it is. */

@@ -259,7 +259,8 @@ mo_status mo_disk_open(const char *const *paths, int count, const mo_disk_option
     if (status == MO_OK) {
         status = mo_disk_start(paths, count, &settings, out, err);
     }
-    if (status == MO_OK && !options->told && (options->io == MO_IO_AUTO || !(options->plain || options->uring))) {
+    if (status == MO_OK && !options->told &&
+        (options->io == MO_IO_AUTO || !(options->plain || options->uring))) {
         mo_log(MO_LOG_INFO, "disk", "%s: %s", paths[0], mo_disk_reason(*out)); /* something was chosen */
     }
     return status;
