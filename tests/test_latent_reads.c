@@ -106,9 +106,10 @@ static mo_model *open_counted(const oracle *o)
     counting.product = count_product;
     model->engine->kernels = &counting;
     mo_workspace *w = &model->engine->space;
-    mo_jobs *const lists[] = {&w->mixer_in,  &w->latent_queries, &w->latent_absorb, &w->latent_expand,
-                              &w->mixer_out, &w->router,         &w->ffn_in,        &w->ffn_out};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    enum { LISTS = 8 };
+    mo_jobs *const lists[LISTS] = {&w->mixer_in,  &w->latent_queries, &w->latent_absorb, &w->latent_expand,
+                                   &w->mixer_out, &w->router,         &w->ffn_in,        &w->ffn_out};
+    for (int i = 0; i < LISTS; i++) {
         lists[i]->kernels = &counting;
     }
     return model;
@@ -160,10 +161,10 @@ static void a_token_reads_the_rows_of_the_cache(void **state)
     assert_int_equal(a->kv_heads, 1);
     assert_int_equal(counted.floats, 0);
     assert_int_equal(counted.products, products); /* nothing is made of the rows that are kept */
+    const int64_t values = 2 * a->heads * (a->latent.plain + a->n_rot + a->latent.out_len);
     print_message("a token after %d positions: %lld bytes of the cache, %lld a position and layer; keys and "
                   "values of %d heads would be %lld\n",
-                  POSITIONS, (long long)counted.bytes, (long long)row, (int)a->heads,
-                  (long long)(2 * a->heads * (a->latent.plain + a->n_rot + a->latent.out_len)));
+                  POSITIONS, (long long)counted.bytes, (long long)row, (int)a->heads, (long long)values);
     mo_session_close(session);
     mo_model_close(model);
 }

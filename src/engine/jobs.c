@@ -203,7 +203,8 @@ static int64_t grain_of(const mo_job *job, int64_t bytes)
 {
     const mo_weights *w = &job->linear->w;
     if (job->count < FEW_TOKENS && !job->gated.up && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
-        const int64_t rows = FLOAT_BYTES / row_bytes_of(job->linear) / 4 * 4;
+        const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+        const int64_t rows = row_bytes > 0 ? FLOAT_BYTES / row_bytes / 4 * 4 : 0;
         return rows < 4 ? 4 : rows;
     }
     return mo_ops_product_grain(w, job->count, job->gated.up ? bytes / 2 : bytes);

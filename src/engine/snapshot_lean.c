@@ -258,7 +258,7 @@ mo_status mo_snapshot_lean(mo_snapshot *s, const mo_snapshot *on, mo_error *err)
     mo_status status = mo_snapshot_check(s, err);
     status = status == MO_OK ? mo_snapshot_check(on, err) : status;
     const size_t bytes = (size_t)((s->mark.length - common) * row_bytes(s));
-    uint8_t *rows = status == MO_OK ? malloc(bytes) : NULL;
+    uint8_t *rows = status == MO_OK ? malloc(bytes > 0 ? bytes : 1) : NULL;
     if (!rows) {
         return status == MO_OK ? no_memory(err) : status;
     }
