@@ -169,14 +169,14 @@ static double time_copies(mo_gpu *gpu, int64_t *bytes)
     mo_error err = {0};
     const uint64_t before = gpu->experts.fetched_bytes;
     const int64_t began = mo_clock_ns();
-    check(mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, gpu->experts.window_count, &err),
+    check(mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, gpu->experts.window_size, &err),
           &err);
     while (gpu->experts.window_tail < gpu->experts.window_head) {
         check(mo_dstream_after(gpu->link.main,
                                mo_gpu_window_at(&gpu->experts, gpu->experts.window_tail)->ready, &err),
               &err);
         check(
-            mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, gpu->experts.window_count, &err),
+            mo_gpu_window_ahead(&gpu->experts, 0, gpu->experts.window_count, gpu->experts.window_size, &err),
             &err);
         check(mo_gpu_window_retire(&gpu->experts, &err), &err);
     }
