@@ -7,8 +7,6 @@
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
-enum { FEW_TOKENS = 8 };
-
 /* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
 static const mo_ffn *side_of(const mo_layer *l)
 {
@@ -158,7 +156,7 @@ static mo_phase merging(mo_forward *forward)
 {
     const mo_merge m = merge_of(forward);
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
-    if (forward->tokens < FEW_TOKENS && mo_merge_divides(&m)) {
+    if (forward->tokens < MO_JOBS_FEW && mo_merge_divides(&m)) {
         return (mo_phase){.fn = merge_some,
                           .ctx = forward,
                           .count = forward->tokens * merge_pieces(m.n),
@@ -180,7 +178,7 @@ static bool merges(const mo_forward *forward)
 /* Do pieces of the first products go on to activations? With many tokens pieces are cut otherwise. */
 static bool goes_on(const mo_forward *forward, const mo_linear *gate, const mo_linear *up)
 {
-    return forward->tokens < FEW_TOKENS && forward->w->adapting.count == 0 && mo_linear_present(gate) &&
+    return forward->tokens < MO_JOBS_FEW && forward->w->adapting.count == 0 && mo_linear_present(gate) &&
            mo_linear_present(up) && up->w.rows % 32 == 0;
 }
 

@@ -11,7 +11,6 @@ enum { PIECE_TOKENS = 256 };
 
 /* Where that makes few pieces, floats are cut more finely, for which nothing is laid out or decoded: a router of 128 experts would else keep
  * two threads busy. */
-enum { FEW_TOKENS = 8 }; /* below: pieces are cut by bytes (mo_ops_product_grain()) */
 enum { FEW_PIECES = 64, FINE_ROWS = 32, FINE_TOKENS = 24 };
 
 static int64_t pieces_of(int64_t count, int64_t grain)
@@ -202,7 +201,7 @@ enum { FLOAT_BYTES = 64 * 1024 };
 static int64_t grain_of(const mo_job *job, int64_t bytes)
 {
     const mo_weights *w = &job->linear->w;
-    if (job->count < FEW_TOKENS && !job->gated.up && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+    if (job->count < MO_JOBS_FEW && !job->gated.up && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
         const int64_t rows = row_bytes > 0 ? FLOAT_BYTES / row_bytes / 4 * 4 : 0;
         return rows < 4 ? 4 : rows;
@@ -240,5 +239,5 @@ mo_phase mo_jobs_phase(mo_jobs *j)
                       .count = j->pieces,
                       .grain = 1,
                       .part = MO_PART_PRODUCTS,
-                      .shares = most < FEW_TOKENS};
+                      .shares = most < MO_JOBS_FEW};
 }

@@ -8,6 +8,9 @@
 #include "numeric/kernels.h"
 #include "numeric/merge.h"
 
+/* Tokens, below which pieces are cut by bytes (mo_ops_product_grain()) and threads begin with shares of their own. */
+enum { MO_JOBS_FEW = 8 };
+
 /* A second matrix with the first one's rows, and what becomes of both products, row by row: each piece goes on to its part of the
  * activations that the next product reads, so nobody waits in between. */
 typedef struct mo_job_gated {
