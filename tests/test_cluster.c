@@ -337,8 +337,8 @@ static void sessions_are_those_of_one_rank(void **state)
     }
 }
 
-/* Prompts, single tokens and sessions on a device in every rank; where experts are divided in rank 0, with its own experts in VRAM, partly
- * there (tests/test_mpirun.sh: and on disk, which takes processes of their own). */
+/* Prompts, single tokens and sessions on a device in every rank, with experts in VRAM, where they are divided partly there
+ * (tests/test_annex.c, tests/test_mpirun.sh: and on disk). */
 static void devices_in_ranks_give_the_same_logits(void **state)
 {
     (void)state;
@@ -352,9 +352,8 @@ static void devices_in_ranks_give_the_same_logits(void **state)
         float *scenes = play(alone, o);
         mo_model_close(alone);
         run r;
-        device = way == MO_DIVIDE_LAYERS ? "sim" : "none"; /* experts: rank 0 alone has one */
-        start(&r, way == MO_DIVIDE_LAYERS ? 2 : 3, o->path, PATIENT, NONE, NULL, NULL);
         device = "sim";
+        start(&r, way == MO_DIVIDE_LAYERS ? 2 : 3, o->path, PATIENT, NONE, NULL, NULL);
         vram_bytes = way == MO_DIVIDE_LAYERS || i == 0 ? (int64_t)24 << 20 : (int64_t)7 << 19;
         mo_model *m = open_on(&r, o->path);
         mo_device_report report;
@@ -392,7 +391,7 @@ static void saved_sessions_fit_any_number_of_ranks(void **state)
         float *after[3];
         for (int n = 0; n < 3; n++) { /* one rank, three, three with devices */
             run r;
-            device = n == 2 && way == MO_DIVIDE_LAYERS ? "sim" : "none";
+            device = n == 2 ? "sim" : "none";
             start(&r, n ? 3 : 1, o->path, PATIENT, NONE, NULL, NULL);
             mo_model *m = open_on(&r, o->path);
             device = "none";

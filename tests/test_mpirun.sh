@@ -45,9 +45,15 @@ device_with_experts() { # rank 0 has a device that does not hold all of its core
     timeout 120 mpirun --oversubscribe --bind-to none \
         -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 41M --device sim --vram 6M : \
         -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
+}
+experts_in_all_vram() { # of every rank: with memory for all of its experts, and then for some, the others being in RAM and on disk
+    ranks 3 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --device sim --vram 64M || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several" || return 1
-    ! ranks 2 eval "$model" --tokens "$scratch/ids" --divide experts --device sim --vram 64M 2>"$scratch/said" && cat "$scratch/said" &&
-        grep -q "rank 1 has a --device, but where experts are divided only rank 0's computes" "$scratch/said"
+    timeout 120 mpirun --oversubscribe --bind-to none \
+        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 : \
+        -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 37M --device sim --vram 3M || return 1
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
 }
 devices_are_used() { # each rank with one of its own
     ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
@@ -188,12 +194,13 @@ check "ranks that share experts keep theirs" ceilings_hold experts
 check "experts go where there is memory, with the logits of one rank" small_rank_0
 check "ranks use devices that are named, with the logits of one" devices_are_used
 check "experts are divided beside a device in rank 0, with the logits of one" device_with_experts
+check "experts lie in the VRAM of all ranks, with the logits of one" experts_in_all_vram
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
 check "a server whose rank is killed is started again, and goes on with what it kept" server_goes_on
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "the network between ranks is measured, and plans find it" network_is_measured
-check "devices compute layers, whatever the network is" devices_are_used
+check "devices are used, whatever the network is" devices_are_used
 check "a shorter time-out is kept, and names the rank" shorter_time_out_is_kept
 check "ranks that are not of Open MPI are noticed, and one rank is told so" other_starters_are_noticed
 check "a module of another version is refused" module_of_another_version_is_refused

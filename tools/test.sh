@@ -123,7 +123,7 @@ test_gpu_batch:windows_have_holes test_tier_faults:failed_copies_cost_only_speed
 test_quantize test_disk:threads_* test_disk:uring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
 test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
 test_gpu_streaming:kinds_of_steps_take_turns test_gpu_streaming:layers_pass_from_disk test_pool test_text:threads_share_a_tokenizer
-test_postfetch test_probe_device test_transport test_cluster test_meter test_plan_run:models_opened_at_once test_server_company test_server_jobs test_server_turns test_server_kept
+test_postfetch test_probe_device test_transport test_cluster test_annex test_meter test_plan_run:models_opened_at_once test_server_company test_server_jobs test_server_turns test_server_kept
 test_server_prefix:kept_sessions_outlive_the_process test_server_prefix:prompts_that_come_together_are_computed_once
 test_server_prefix:sixteen_clients_hold_what_they_share_once test_snapshot:threads_share_blocks* test_server_http test_grammar:threads_share_a_grammar"
 # Programs that make sense under the emulator: bits and formats; the rest is the same code. The program and the library
@@ -172,6 +172,7 @@ all)
     launch native test_pull.py tests/test_pull.py build
     launch native test_mpirun.sh tests/test_mpirun.sh build
     launch native test_rank_ends.sh tests/test_rank_ends.sh build
+    launch native test_rank_server.py tests/test_rank_server.py build
     launch native test_packages.sh tests/test_packages.sh build
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"

@@ -279,22 +279,6 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
     return first;
 }
 
-/* Devices compute layers, and rank 0's its experts; not those of others' layers. */
-static mo_status check_devices(mo_cluster *c, const mo_wire_hello *all, mo_error *err)
-{
-    for (int r = 1; r < mo_link_ranks(c->link); r++) {
-        if (all[r].devices && c->way == MO_DIVIDE_EXPERTS) {
-            return mo_fail(
-                err, MO_EUNSUPPORTED,
-                "rank %d has a `device`, but where experts are divided only rank 0's computes; set "
-                "it to none there, or divide layers",
-                r);
-        }
-        c->way = all[r].devices ? MO_DIVIDE_LAYERS : c->way;
-    }
-    return MO_OK;
-}
-
 /* Where nobody says how: the faster way by what was measured of the network between these machines; layers where nothing was. */
 static void choose_way(mo_cluster *c, const mo_division_model *m, const mo_wire_hello *all,
                        mo_division_rank *machines)
@@ -449,9 +433,6 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     /* Experts may only be skipped where layers are divided. */
     c->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
     mo_status status = gather(c, path, means, all, err);
-    if (status == MO_OK) {
-        status = check_devices(c, all, err);
-    }
     if (status == MO_OK) {
         status = divide_model(c, path, all, needs, err);
     }

@@ -202,6 +202,16 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
     }
 }
 
+/* On a device: the first, or one more. */
+static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_error *err)
+{
+    if (m->experts.alone) {
+        return first ? mo_gpu_annex_open(m->checkpoint, o, &m->annex, err)
+                     : mo_gpu_annex_join(m->annex, m->checkpoint, o, err);
+    }
+    return first ? mo_gpu_open(m->checkpoint, o, &m->gpu, err) : mo_gpu_join(m->gpu, m->checkpoint, o, err);
+}
+
 /* On several devices, each with its run of layers. */
 static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means *means, int *failing,
                            mo_error *err)
@@ -212,15 +222,16 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means 
     mo_status status = plan ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to open a model on devices");
     for (int i = 0; plan && i < d->count && status == MO_OK; i++) {
         take_run(m, means, &d->run[i], plan, &hot, options);
-        status = i == 0 ? mo_gpu_open(m->checkpoint, options, &m->gpu, err)
-                        : mo_gpu_join(m->gpu, m->checkpoint, options, err);
+        status = open_run(m, options, i == 0, err);
         *failing = d->run[i].card;
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && m->gpu) {
         mo_gpu_divide_batches(m->gpu, d->piece);
-    } else {
+    } else if (status != MO_OK) {
         mo_gpu_close(m->gpu);
+        mo_gpu_annex_close(m->annex);
         m->gpu = NULL;
+        m->annex = NULL;
     }
     free(plan);
     return status;
@@ -276,7 +287,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     }
     if (status == MO_OK) {
         status = m->opened.placed.division ? open_runs(m, &options, means, &failing, &failed)
-                                           : mo_gpu_open(m->checkpoint, &options, &m->gpu, &failed);
+                                           : open_run(m, &options, true, &failed);
     }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device && failing >= 0 &&
         leave_out(m, o, means, failing, status, &failed)) {
@@ -313,6 +324,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
         m->engine->timed = mo_learning_times(m->learning);
+        m->engine->annex = mo_gpu_annex_of(m->annex);
     }
     return status;
 }
@@ -324,7 +336,8 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
         return;
     }
     if (!m->gpu) {
-        mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 changes nothing: the CPU computes, exactly");
+        mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 changes nothing: %s computes, exactly",
+               m->annex ? "a rank that has experts alone" : "the CPU");
     } else if (means->precision.precision == MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
                "`prompt_precision` bf16 changes nothing: %s computes exactly; kernels for bfloat16 need a "
@@ -536,6 +549,7 @@ void mo_model_close(mo_model *model)
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);
         mo_gpu_close(model->gpu);
+        mo_gpu_annex_close(model->annex);
         mo_device_close(model->device);
         for (int i = 0; i < MO_DEVICES - 1; i++) {
             mo_device_close(model->others[i]);

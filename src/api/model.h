@@ -6,6 +6,7 @@
 #include "api/learning.h"
 #include "dialogue/style.h"
 #include "engine/adapter.h"
+#include "gpu/annex.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
 #include "template/chat_template.h"
@@ -27,6 +28,7 @@ struct mo_model {
         without; /* GPUs that nobody named and that failed while they were opened, a bit for the number of each */
     bool again;                    /* it is to be opened again without them */
     mo_gpu *gpu;                   /* the model on it; the engine stops using it when the device is lost */
+    mo_gpu_annex *annex;           /* or, where experts are all that is here, these on it */
     char device_name[256];         /* of several, all names */
     double probed_link_bytes_s;    /* to the device; 0: nobody has measured */
     double probed_experts_bytes_s; /* the same in copies of experts; likewise */

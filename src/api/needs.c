@@ -115,7 +115,8 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
         const int64_t bytes = mo_state_layer_bytes(f, &states, i);
         layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
         layers[i].core_bytes = mo_gpu_layer_core_bytes(f, i);
-        layers[i].state_bytes = mo_state_layer_share(f, &states, i); /* of windows: for this batch */
+        layers[i].state_bytes = /* of windows: for this batch */
+            o->experts.alone ? 0 : mo_state_layer_share(f, &states, i);
     }
     out->device_kept_bytes = o->kept_device_bytes;
     out->device_stage_bytes = interleaved ? 2 * needs.brick : needs.brick;
@@ -147,8 +148,10 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
         .work_bytes =
             mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
                         mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
-        .device_kv_bytes = mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
-                                       mo_plan_times(sessions, device.table)),
+        .device_kv_bytes = o->experts.alone
+                               ? 0
+                               : mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
+                                             mo_plan_times(sessions, device.table)),
         .device_work_bytes = device.work,
         .device_host_bytes = device.host,
         .device_piece_bytes = device.piece};

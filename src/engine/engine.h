@@ -8,6 +8,7 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
+#include "engine/annex.h"
 #include "engine/elsewhere.h"
 #include "engine/relay.h"
 #include "engine/split.h"
@@ -52,6 +53,8 @@ typedef struct mo_engine {
         *relay; /* the ranks that have further layers; set before the first session. NULL: all are here */
     const mo_elsewhere
         *elsewhere; /* the ranks that have further experts; set before the first step. NULL: all are here */
+    const mo_annex *
+        annex; /* the device of a rank that has experts alone; set before the first question. NULL: none, or lost */
     atomic_ullong layers_run; /* by the CPU; any thread may look whether something moves */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;

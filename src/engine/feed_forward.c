@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
@@ -310,6 +311,12 @@ void mo_forward_run_round(mo_forward *forward, bool last)
 
 /* ---- Experts that come and go ----------------------------------------------------------------- */
 
+/* Is the expert here, and the CPU's to compute? */
+static bool is_ours(const mo_forward *forward, int expert)
+{
+    return mo_spec_has_expert(forward->spec, expert) && !(forward->taken && forward->taken[expert]);
+}
+
 static int list_needs(mo_forward *forward)
 {
     const mo_moe *moe = &forward->layer->moe;
@@ -317,7 +324,7 @@ static int list_needs(mo_forward *forward)
     int count = 0;
     for (int e = 0; e < moe->experts; e++) {
         const int32_t picks = w->first[e + 1] - w->first[e];
-        if (picks > 0 && mo_spec_has_expert(forward->spec, e)) {
+        if (picks > 0 && is_ours(forward, e)) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
     }
@@ -478,7 +485,7 @@ static void feed_resident(mo_forward *forward)
     mo_forward_begin_round(forward);
     mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
     for (int e = 0; l->routed && e < l->moe.experts; e++) {
-        if (mo_spec_has_expert(forward->spec, e)) {
+        if (is_ours(forward, e)) {
             add_in(forward, e);
             add_down(forward, e);
             tally(forward, counts, e, MO_FOUND_HOT);
@@ -525,11 +532,55 @@ static mo_status feed_divided(mo_forward *forward, mo_error *err)
     return status;
 }
 
+/* Experts that are wanted, but for those that a device has. */
+static mo_status feed_rest(mo_forward *forward, const bool *taken, mo_error *err)
+{
+    const int32_t *first = forward->w->first;
+    mo_status status = MO_OK;
+    bool any = false;
+    for (int e = 0; e < forward->layer->moe.experts; e++) {
+        any |= first[e + 1] > first[e] && !taken[e];
+    }
+    forward->taken = taken;
+    if (any) {
+        status = feed_here(forward, err);
+    }
+    forward->taken = NULL;
+    return status;
+}
+
+/* Beside a device that has some of them. One that is lost costs speed: the CPU computes its share, of this layer too. */
+static mo_status feed_beside_annex(mo_forward *forward, mo_error *err)
+{
+    const mo_annex *annex = forward->engine->annex;
+    bool taken[MO_EXPERTS_MAX] = {0};
+    mo_error lost = {0};
+    mo_status there = annex->begin(annex->owner, forward, taken, &lost);
+    if (there != MO_OK) {
+        memset(taken, 0, sizeof taken);
+    }
+    mo_status status = feed_rest(forward, taken, err);
+    if (there == MO_OK) {
+        there = annex->end(annex->owner, forward, &lost);
+        if (there != MO_OK && status == MO_OK) {
+            for (int e = 0; e < forward->layer->moe.experts; e++) {
+                taken[e] = !taken[e];
+            }
+            status = feed_rest(forward, taken, err);
+        }
+    }
+    if (there != MO_OK) {
+        forward->engine->annex = NULL;
+        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts from here on", lost.detail);
+    }
+    return status;
+}
+
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->first[moe->experts], moe->width);
-    return feed_here(forward, err);
+    return forward->engine->annex ? feed_beside_annex(forward, err) : feed_here(forward, err);
 }
 
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)

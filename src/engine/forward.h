@@ -43,6 +43,7 @@ typedef struct mo_forward {
     int64_t merge_ns;       /* and what the merge took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     bool experts_only;      /* for another rank, which has the rest of the layer and merges */
+    const bool *taken;      /* [experts] those that a device computes (engine/annex.h); NULL: none */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;

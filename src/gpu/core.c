@@ -224,9 +224,17 @@ static void put_mamba(packer *p, const mo_mamba *m, mo_gpu_layer *out)
     out->delta_norm = put_vector(p, m->norm, m->inner);
 }
 
-static void put_layer(packer *p, const mo_layer *l, int64_t width, mo_gpu_layer *out)
+static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer *out)
 {
+    const mo_layer *l = &f->layers[index];
+    const int64_t width = f->width;
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
+    if (f->experts.alone) { /* of its experts all but their matrices; the rest is another rank's */
+        if (l->routed) {
+            put_experts(p, &l->moe, out);
+        }
+        return;
+    }
     out->mixer_norm = put_vector(p, l->mixer_norm, width);
     out->mixer_norm_bias = put_vector(p, l->mixer_norm_bias, width);
     out->post_mixer_norm = put_vector(p, l->post_mixer_norm, width);
@@ -278,7 +286,7 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
         if (read) {
             p->status = mo_gpu_layer_buffer_read(p->layers, i, p->err);
         }
-        put_layer(p, &f->layers[i], f->width, core ? &core->layers[i] : &scratch);
+        put_layer(p, f, i, core ? &core->layers[i] : &scratch);
         if (read && p->status == MO_OK) {
             p->status = leave_behind(p, i);
         }
@@ -289,7 +297,8 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
         }
     }
     p->streamed = NULL;
-    if (end < f->layer_count || mo_spec_layers(f) > f->layer_count) { /* the logits are made elsewhere */
+    const bool elsewhere = mo_spec_layers(f) > f->layer_count || f->experts.alone; /* the logits are made */
+    if (end < f->layer_count || elsewhere) {
         return;
     }
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
@@ -313,7 +322,7 @@ int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer)
 {
     packer p = {0};
     mo_gpu_layer scratch;
-    put_layer(&p, &spec->layers[layer], spec->width, &scratch);
+    put_layer(&p, spec, layer, &scratch);
     return p.matrices;
 }
 
@@ -329,7 +338,7 @@ mo_gpu_widest mo_gpu_core_widest(const mo_model_spec *spec)
     packer p = {0};
     mo_gpu_layer scratch;
     for (int i = 0; i < spec->layer_count; i++) {
-        put_layer(&p, &spec->layers[i], spec->width, &scratch);
+        put_layer(&p, spec, i, &scratch);
     }
     return p.widest;
 }
@@ -365,7 +374,10 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_la
     if (!core->layers) {
         return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
     }
-    mo_status status = mo_gpu_memory_alloc(memory, core->bytes, "the core of the model", &core->memory, err);
+    mo_status status = MO_OK;
+    if (core->bytes > 0) { /* experts that are alone may have nothing beside their matrices */
+        status = mo_gpu_memory_alloc(memory, core->bytes, "the core of the model", &core->memory, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -391,9 +403,17 @@ void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
 
 /* ---- Experts ------------------------------------------------------------------------------------ */
 
+/* One that is here, as it lies in RAM: of the others nobody knows the layout. */
+static const mo_brick *own_brick(const mo_gpu_core *core, int layer)
+{
+    const mo_expert_range *here = &core->spec->experts;
+    const mo_moe *moe = &core->spec->layers[layer].moe;
+    return &moe->bricks[here->divided && here->first < moe->experts ? here->first : 0];
+}
+
 bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer)
 {
-    const mo_brick *b = &core->spec->layers[layer].moe.bricks[0];
+    const mo_brick *b = own_brick(core, layer);
     return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
 }
 
@@ -431,7 +451,7 @@ mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *lin
 mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
                           int64_t stride, int only)
 {
-    const mo_brick *b = &core->spec->layers[layer].moe.bricks[0];
+    const mo_brick *b = own_brick(core, layer);
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
     const int64_t at[] = {0, core->layers[layer].up_at, core->layers[layer].down_at};
     mo_op op = mo_gpu_restore_op(from, to, count);

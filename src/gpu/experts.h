@@ -75,6 +75,7 @@ typedef struct mo_gpu_fill {
     const mo_store_request
         *requests; /* these first, in this order, as far as they are in RAM; then by number */
     int32_t request_count;
+    bool bring; /* what is on disk is read for it, too, and then leaves its place in RAM */
     mo_progress_fn progress;
     void *user;
 } mo_gpu_fill;

@@ -68,6 +68,9 @@ static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_erro
         status = mo_dstream_wait(x->link->main, err);
     }
     mo_vram_landed(x->vram, layer, expert);
+    if (status == MO_OK && asked->bring && x->store) {
+        mo_store_yield(x->store, layer, expert);
+    }
     f->done += bytes;
     if (status == MO_OK && asked->progress &&
         !asked->progress(asked->user, f->done < f->all ? f->done : f->all, f->all)) {
@@ -85,7 +88,7 @@ static mo_status fill_by_number(filling *f, mo_error *err)
         for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
             const mo_layer *l = &spec->layers[i];
             if (mo_gpu_core_routed(f->x->core, i) && e < l->moe.experts && mo_spec_has_expert(spec, (int)e)) {
-                status = fill_one(f, i, (int)e, false, err);
+                status = fill_one(f, i, (int)e, f->asked->bring, err);
             }
         }
     }
@@ -124,7 +127,8 @@ mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_er
     mo_status status = MO_OK;
     if (asked->hot) {
         status = fill_hot(&f, err);
-    } else if (slots > 0 && !x->store) { /* what is on disk comes beside the first steps (gpu/start.h) */
+    } else if (slots > 0 &&
+               (asked->bring || !x->store)) { /* or it comes beside the first steps (gpu/start.h) */
         status = fill_by_requests(&f, err);
         if (status == MO_OK) {
             status = fill_by_number(&f, err);

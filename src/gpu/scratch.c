@@ -63,10 +63,36 @@ static int64_t max64(int64_t a, int64_t b)
 /* What attention leaves of sessions that decode together: 64 of them with 2048 positions take one launch a layer. */
 enum { TOGETHER_CHUNKS = 1024 };
 
+/* What a step's experts work in. */
+static void lay_experts(cutter *c, mo_gpu_scratch *r)
+{
+    const mo_extent *e = &r->core->extent;
+    const int64_t rows = r->batch * e->used;
+    r->gate = cut(c, rows * e->expert_width, sizeof(float));
+    r->up = cut(c, rows * e->expert_width, sizeof(float));
+    r->hidden = cut(c, 1, mo_acts_bytes(rows, e->expert_width));
+    r->down = cut(c, rows * r->core->spec->width, sizeof(float));
+}
+
+/* Where each expert's rows are: together, so that one copy sends them. */
+static void lay_groups(cutter *c, mo_gpu_scratch *r)
+{
+    const int64_t rows = r->batch * r->core->extent.used;
+    r->groups = cut(c, 3 * r->group_limit, sizeof(mo_dgroup));
+    r->picks = cut(c, rows, sizeof(int32_t));
+    r->row_of = cut(c, rows, sizeof(int32_t));
+}
+
 static void lay_device(cutter *c, mo_gpu_scratch *r)
 {
     const mo_extent *e = &r->core->extent;
     const int64_t batch = r->batch, width = r->core->spec->width, rows = batch * e->used;
+    if (r->core->spec->experts.alone) {
+        r->in = cut(c, 1, mo_acts_bytes(batch, width));
+        lay_groups(c, r);
+        lay_experts(c, r);
+        return;
+    }
     const int64_t chunks = (r->context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the shortest */
     r->step = cut(c, mo_gpu_block_of(r, batch).bytes, 1);
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
@@ -93,15 +119,10 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->ids = cut(c, r->core->spec->layer_count * chosen, sizeof(int32_t));
     r->work = cut(c, work_bytes(rows), 1);
     r->fetched = cut(c, MO_PLAN_STAGES * r->pinned.work_bytes, 1);
-    r->groups = cut(c, 3 * r->group_limit, sizeof(mo_dgroup)); /* with the next two: sent in one copy */
-    r->picks = cut(c, rows, sizeof(int32_t));
-    r->row_of = cut(c, rows, sizeof(int32_t));
+    lay_groups(c, r);
     r->counts = cut(c, r->core->spec->layer_count * r->group_limit, sizeof(int32_t));
     if (e->expert_width) {
-        r->gate = cut(c, rows * e->expert_width, sizeof(float));
-        r->up = cut(c, rows * e->expert_width, sizeof(float));
-        r->hidden = cut(c, 1, mo_acts_bytes(rows, e->expert_width));
-        r->down = cut(c, rows * width, sizeof(float));
+        lay_experts(c, r);
         r->sent = cut(c, 1, mo_acts_bytes(GPU_SMALL * e->used, e->expert_width));
     }
     r->side_gate = cut(c, batch * e->side_width, sizeof(float));
@@ -120,6 +141,14 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     const mo_extent *e = &s->core->extent;
     const int64_t rows = s->batch * e->used, small = GPU_SMALL * e->used;
     const int layers = s->core->spec->layer_count;
+    if (s->core->spec->experts.alone) {
+        p->acts = (uint8_t *)cut(c, 1, mo_acts_bytes(s->batch, s->core->spec->width));
+        p->shared_rows = (float *)cut(c, rows * s->core->spec->width, sizeof(float));
+        p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
+        p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
+        p->row_of = (int32_t *)cut(c, rows, sizeof(int32_t));
+        return;
+    }
     p->reply_bytes =
         ((int64_t)sizeof(mo_dreply) + 4 * (small > GPU_SMALL ? small : GPU_SMALL) + 63) / 64 * 64;
     p->block = (uint8_t *)cut(c, mo_gpu_block_of(s, s->batch).bytes, 1);

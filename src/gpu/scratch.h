@@ -40,6 +40,7 @@ typedef struct mo_gpu_pinned {
     float *shared_in,
         *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens, of any
                          where other ranks have experts */
+    uint8_t *acts;    /* acts [batch][D]: what the experts read, where they are all that is here */
     float *logits;    /* [GPU_LOGITS][vocab] */
     uint32_t *
         bad; /* [2 * layers + 2], what the device waited for replies: [layers] nanoseconds, and best tokens */
