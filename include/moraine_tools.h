@@ -418,6 +418,9 @@ typedef struct mo_plan_report {
     int card_count;
     mo_plan_report_card cards[MO_DEVICES_MAX];
     bool disk_learned; /* disk_bytes_s is what models found that ran from the same file system */
+    /* The same speed where keys and values are counted: of the first token of a text, and of one at the end of a full context, which
+     * spends so many seconds reading them. tokens_per_second counts weights, and of keys and values that cross the link half. */
+    double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

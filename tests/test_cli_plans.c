@@ -75,6 +75,33 @@ static void test_plan(void **state)
     expect_failure("plan none.gguf", 1, "none.gguf");
 }
 
+static double depth_of(const char *command, const char *what)
+{
+    assert_int_equal(run(command), 0);
+    json_t *root = parse_output();
+    const double value = json_real_value(json_object_get(json_object_get(root, "depth"), what));
+    json_decref(root);
+    return value;
+}
+
+/* Both are said. Attention reads in proportion to the context, but for layers with a window; formats differ. */
+static void test_plan_depth(void **state)
+{
+    (void)state;
+    assert_int_equal(run("plan " TINY " --ctx 4096 --device none"), 0);
+    assert_non_null(strstr(output, "empty context"));
+    assert_non_null(strstr(output, "tokens/s: keys and values of 4096 positions take"));
+    const double empty = depth_of("plan " TINY " --ctx 4096 --device none --json", "empty_tokens_per_second"),
+                 full = depth_of("plan " TINY " --ctx 4096 --device none --json", "full_tokens_per_second"),
+                 short_s = depth_of("plan " TINY " --ctx 1024 --device none --json", "attention_seconds"),
+                 long_s = depth_of("plan " TINY " --ctx 4096 --device none --json", "attention_seconds"),
+                 codes_s =
+                     depth_of("plan " TINY " --ctx 4096 --kv q8_0 --device none --json", "attention_seconds");
+    assert_true(full < empty && fabs(1 / full - 1 / empty - long_s) < 1e-9);
+    assert_true(fabs(long_s / short_s - 4) < 1e-6);
+    assert_true(codes_s > 0.45 * long_s && codes_s < 0.7 * long_s);
+}
+
 /* Machines that are not there. */
 static void test_plan_hosts(void **state)
 {
@@ -353,6 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_depth),
         cmocka_unit_test(test_plan_hosts),
         cmocka_unit_test(test_plan_device),
         cmocka_unit_test(test_probe),

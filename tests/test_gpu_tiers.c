@@ -42,6 +42,121 @@ static void a_first_start_fills_both_tiers(void **state)
     }
 }
 
+/* The start alone, until it has come to its end: nobody computes meanwhile. */
+static void run_start(rig *r)
+{
+    mo_gpu_start *s = &r->gpu->start;
+    for (int i = 0; i < 100000 && (s->to_device < s->count || s->to_ram < s->count || s->under_way > 0);
+         i++) {
+        mo_store_settle(r->gpu->experts.store);
+        check_status(mo_gpu_start_turn(s, &r->err), &r->err);
+    }
+    mo_store_settle(r->gpu->experts.store);
+    assert_true(s->to_device == s->count && s->to_ram == s->count && s->under_way == 0);
+}
+
+/* Where the order's brick is: 2 in VRAM, 1 in RAM, 0 in neither. */
+static int tier_of(const rig *r, const mo_gpu_start_brick *b)
+{
+    return mo_gpu_holds(r->gpu, b->layer, b->expert)                       ? 2
+           : mo_store_resident(r->gpu->experts.store, b->layer, b->expert) ? 1
+                                                                           : 0;
+}
+
+/* By a profile the hottest experts are in VRAM, the next in RAM, and on disk are the coldest. */
+static void a_start_takes_the_hottest_first(void **state)
+{
+    (void)state;
+    const double shares[][2] = {{0.3, 0.3}, {0.2, 0.5}, {0.5, 0.1}};
+    for (int i = 0; i < 3; i++) {
+        rig r;
+        rig_open(&r, &(rigged){.set = tiers_of(shares[i][0], shares[i][1]), .known = true});
+        const mo_gpu_start *s = &r.gpu->start;
+        run_start(&r);
+        int last = 2, tiers[3] = {0};
+        assert_int_equal(s->count, EXPERTS);
+        for (int32_t n = 0; n < s->count; n++) {
+            const int tier = tier_of(&r, &s->order[n]);
+            assert_true(tier <= last);
+            assert_true(n == 0 ||
+                        s->order[n].expert <= s->order[n - 1].expert); /* the last are the hottest */
+            last = tier;
+            tiers[tier]++;
+        }
+        int32_t slots, filled;
+        int64_t bytes;
+        mo_vram_slots(r.gpu->experts.vram, &slots, &filled, &bytes);
+        assert_int_equal(tiers[2], slots);
+        mo_store_slots(r.gpu->experts.store, &slots, &filled, &bytes);
+        assert_true(10 * tiers[1] >= 7 * slots && tiers[0] > 0);
+        rig_close(&r);
+    }
+}
+
+/* Without a profile every layer gets alike of both. */
+static void a_start_without_a_profile_is_even(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, &(rigged){.set = tiers_of(0.3, 0.3)});
+    const mo_model_spec *spec = mo_checkpoint_spec(r.opened.model);
+    run_start(&r);
+    for (int tier = 1; tier <= 2; tier++) {
+        int least = EXPERTS, most = 0;
+        for (int i = 0; i < spec->layer_count; i++) {
+            int held = 0;
+            for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+                held += tier_of(&r, &(mo_gpu_start_brick){.layer = i, .expert = e}) == tier;
+            }
+            least = spec->layers[i].routed && held < least ? held : least;
+            most = held > most ? held : most;
+        }
+        assert_true(least > 10);
+        assert_in_range(most - least, 0, 1);
+    }
+    rig_close(&r);
+}
+
+/* What is in VRAM when each token of a prompt is done. */
+typedef struct progress {
+    const mo_gpu *gpu;
+    int32_t slots, first, last;
+    int told;
+} progress;
+
+static void watch(void *user, int64_t position, const float *row)
+{
+    progress *p = user;
+    int64_t bytes;
+    (void)position;
+    (void)row;
+    mo_vram_slots(p->gpu->experts.vram, &p->slots, &p->last, &bytes);
+    p->first = p->told++ ? p->first : p->last;
+}
+
+/* The prompt does not wait for the start: its first tokens are done when few slots are filled, its last when all are. */
+static void a_prompt_runs_while_tiers_are_filled(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        rig r;
+        rig_open(&r, &(rigged){.set = tiers_of(0.4, 0.3), .known = known});
+        progress p = {.gpu = r.gpu};
+        const mo_feed f = {.size = sizeof f,
+                           .session = r.session,
+                           .tokens = tokens,
+                           .count = PROMPT,
+                           .step = 4,
+                           .logits = watch,
+                           .user = &p};
+        check_status(mo_session_feed(&f, &r.err), &r.err);
+        assert_int_equal(p.told, PROMPT);
+        assert_true(2 * p.first < p.slots);
+        assert_int_equal(p.last, p.slots);
+        rig_close(&r);
+    }
+}
+
 /* Nobody reads a prompt: tokens alone bring it in, too, up to the few places that misses pass through. */
 static void tokens_fill_both_tiers(void **state)
 {
@@ -200,7 +315,8 @@ static void no_expert_lies_in_both_tiers(void **state)
     const double shares[][2] = {{0.2, 0.3}, {0.5, 0.3}};
     for (int i = 0; i < 2; i++) {
         rig r;
-        rig_open(&r, &(rigged){.set = tiers_of(shares[i][0], shares[i][1]), .link_bytes_s = 2e8});
+        rig_open(&r, &(rigged){.set = tiers_of(shares[i][0], shares[i][1]),
+                               .link_bytes_s = simulated() ? 2e8 : 0});
         r.gpu->lanes.cpu_rate = mo_lane_rate_of(2e6);
         for (int64_t n = 4; n <= 48; n += 4) {
             const mo_feed f = {
@@ -217,6 +333,9 @@ static void no_expert_lies_in_both_tiers(void **state)
 static void small_copies_cross_as_planned(void **state)
 {
     (void)state;
+    if (!simulated()) {
+        skip(); /* a link of just that rate */
+    }
     const mo_rates rates = {.link_bytes_s = 5e7, .link_copy_s = 300e-6};
     rig r;
     rig_open(&r, &(rigged){.set = tiers_of(0.1, 1),
@@ -235,6 +354,35 @@ static void small_copies_cross_as_planned(void **state)
     }
     assert_true(fabs(found / planned - 1) <= 0.05);
     rig_close(&r);
+}
+
+/* What the CPU is believed to do becomes what it does, also where experts come from disk: after a guess that is far too high the
+ * link would stay idle, after one that is far too low the CPU. */
+static void the_cpu_is_observed_beside_a_disk(void **state)
+{
+    (void)state;
+    enum { FEW = 16 };
+    for (int i = 0; i < 2; i++) {
+        rig r;
+        rig_open(&r, &(rigged){.set = tiers_of(0.15, 0.3)});
+        mo_gpu_lanes *lanes = &r.gpu->lanes;
+        lanes->postfetch.mode = MO_POSTFETCH_OFF; /* all that is missing is the CPU's */
+        double found = 0, did = 0, wrong = 0;
+        for (int64_t n = 0; n < PROMPT && (n < 2 * FEW || fabs(log(found / did)) > log(3)); n += FEW) {
+            const uint64_t bytes = lanes->cpu_bytes, ns = lanes->cpu_ns;
+            decode(r.session, n, n + FEW);
+            did = (double)(lanes->cpu_bytes - bytes) / ((double)(lanes->cpu_ns - ns) * 1e-9);
+            if (n == 0) {
+                wrong = i ? 20 * did : did / 20;
+                lanes->cpu_rate = mo_lane_rate_of(wrong);
+            }
+            found = 1 / lanes->cpu_rate.s_per_byte;
+        }
+        assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > 0);
+        assert_true(fabs(log(found / did)) <= log(3));
+        assert_true(fabs(log(found / wrong)) > log(3));
+        rig_close(&r);
+    }
 }
 
 static void prediction_reads_ahead_beside_a_device(void **state)
@@ -306,6 +454,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_first_start_fills_both_tiers),
+        cmocka_unit_test(a_start_takes_the_hottest_first),
+        cmocka_unit_test(a_start_without_a_profile_is_even),
+        cmocka_unit_test(a_prompt_runs_while_tiers_are_filled),
         cmocka_unit_test(tokens_fill_both_tiers),
         cmocka_unit_test(prompts_fill_vram_where_ram_is_tiny),
         cmocka_unit_test(prompts_leave_as_much_in_every_layer),
@@ -314,6 +465,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_ceiling_that_rises_costs_speed),
         cmocka_unit_test(no_expert_lies_in_both_tiers),
         cmocka_unit_test(small_copies_cross_as_planned),
+        cmocka_unit_test(the_cpu_is_observed_beside_a_disk),
         cmocka_unit_test(prediction_reads_ahead_beside_a_device),
         cmocka_unit_test(cpu_and_device_share_what_comes_from_disk),
         cmocka_unit_test(wherever_experts_are_the_bits_are_the_same),

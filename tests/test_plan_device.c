@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "plan/depth.h"
 #include "plan/device.h"
 #include "plan/limits.h"
 #include "plan/placement.h"
@@ -630,6 +631,38 @@ static void keys_and_values_go_to_ram_where_that_moves_less(void **state)
     }
 }
 
+/* What attention reads, where it is read: in RAM by the CPU, in VRAM, and over the link what is kept in RAM. */
+static void a_full_context_costs_what_attention_reads(void **state)
+{
+    (void)state;
+    enum { LAYERS = 4 };
+    mo_plan_layer layers[LAYERS];
+    mo_plan_model m = {.layers = LAYERS, .layer = layers};
+    mo_plan p = {.tokens_per_second = 100};
+    for (int i = 0; i < LAYERS; i++) { /* one of them has a window, which stays where it is */
+        layers[i] = (mo_plan_layer){.read_bytes = i == 2 ? 9 * MIB : 90 * MIB, .kv_bytes = i > 0 && i != 2};
+    }
+    const double all = 279.0 * MIB;
+    mo_plan_depth d = mo_plan_depth_of(&m, &gpu, &p);
+    assert_true(fabs(d.attention_seconds - all / mo_rates_products(&gpu)) < 1e-12);
+    assert_true(fabs(d.empty - 100) < 1e-9);
+    assert_true(fabs(1 / d.full - 0.01 - d.attention_seconds) < 1e-12);
+    p.device.ceiling = GIB;
+    d = mo_plan_depth_of(&m, &gpu, &p);
+    assert_true(fabs(d.attention_seconds - all / 900e9) < 1e-12);
+    /* The last two that can be; of their bytes the plan's speed has half. */
+    p.device.cold_layers = 2;
+    p.device.cold_bytes = 180 * MIB;
+    const double link = mo_rates_link(&gpu, 0, 0), crossing = 180.0 * MIB / link;
+    p.tokens_per_second = 1 / (0.01 + crossing / 2);
+    d = mo_plan_depth_of(&m, &gpu, &p);
+    assert_true(fabs(d.empty - 100) < 1e-6);
+    assert_true(fabs(1 / d.full - (0.01 + crossing + 99.0 * MIB / 900e9)) < 1e-9);
+    assert_true(d.full < p.tokens_per_second && p.tokens_per_second < d.empty);
+    p.tokens_per_second = 0;
+    assert_true(mo_plan_depth_of(&m, &gpu, &p).full == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -649,6 +682,7 @@ int main(void)
         cmocka_unit_test(vram_ceilings),
         cmocka_unit_test(vram_ceilings_beside_other_models),
         cmocka_unit_test(machine_002_with_its_gpu),
+        cmocka_unit_test(a_full_context_costs_what_attention_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

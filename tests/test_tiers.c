@@ -810,6 +810,33 @@ static int begin(void **state)
     return 0;
 }
 
+/* ---- What is told ------------------------------------------------------------------------------- */
+
+static void count_disk_lines(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)level;
+    (void)text;
+    *(int *)user += strcmp(subsystem, "disk") == 0;
+}
+
+/* Experts and layers that come and go are read from the same file in the same way. */
+static void how_the_disk_is_read_is_told_once(void **state)
+{
+    (void)state;
+    const int budgets[] = {LEAST, FEW, 50};
+    for (int i = 0; i < 3; i++) {
+        int told = 0;
+        mo_log_set(count_disk_lines, &told, MO_LOG_INFO);
+        mo_model *model = open_setting(&(setting){.budget = budgets[i]});
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        const mo_tier_report r = report_of(model);
+        assert_true(r.slots > 0);
+        assert_int_equal(r.streamed_layers > 0, budgets[i] == LEAST);
+        assert_int_equal(told, 1);
+        mo_model_close(model);
+    }
+}
+
 static int end(void **state)
 {
     char command[128];
@@ -831,6 +858,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_stays_under_the_ceiling),
         cmocka_unit_test_teardown(no_cgroup_kills_it, drop_group),
         cmocka_unit_test(the_default_policy_is_never_far_from_the_best),
+        cmocka_unit_test(how_the_disk_is_read_is_told_once),
     };
     if (argc == 5 && strcmp(argv[1], "--live-under") == 0) {
         return live_under(argv[2], argv[3], argv[4]);

@@ -163,6 +163,7 @@ all)
     launch native test_terminal.py tests/test_terminal.py build
     launch native test_templates.py tests/test_templates.py build
     launch native test_schema.py tests/test_schema.py build
+    launch native test_bound.py tests/test_bound.py build
     launch native test_server.py tests/test_server.py build
     launch native test_server_api.py tests/test_server_api.py build
     launch native test_server_faults.py tests/test_server_faults.py build

@@ -213,6 +213,7 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
         out->layers[i].size_class = -1;
+        out->layers[i].read_bytes = mo_state_read_bytes(f, o->kv, m->context, i);
         if (l->routed) {
             m->routed_layers++;
             m->experts = l->moe.experts > m->experts ? l->moe.experts : m->experts;

@@ -13,6 +13,7 @@
 #include "hotcache/budget.h"
 #include "hotcache/plan.h"
 #include "numeric/kernels.h"
+#include "plan/depth.h"
 #include "plan/least.h"
 #include "plan/make.h"
 #include "plan/text.h"
@@ -72,6 +73,13 @@ static void report_speed(const mo_plan *p, const mo_rates *r, mo_plan_report *ou
     out->prompt_tokens = p->prompt_tokens;
     out->prompt_tokens_per_second = p->prompt_seconds > 0 ? (double)p->prompt_tokens / p->prompt_seconds : 0;
     memcpy(out->batch_why, p->batch_why, sizeof out->batch_why);
+}
+
+static void report_depth(mo_plan_depth d, mo_plan_report *out)
+{
+    out->empty_tokens_per_second = d.empty;
+    out->full_tokens_per_second = d.full;
+    out->attention_seconds = d.attention_seconds;
 }
 
 static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_report *report)
@@ -283,6 +291,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     out->kept_bytes = model->kept_bytes;
     out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);
+    report_depth(mo_plan_depth_of(model, &m.rates, plan), out);
     out->disk_learned = m.disk_learned;
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);

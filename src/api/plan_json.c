@@ -119,6 +119,13 @@ static json_t *prompt_json(const mo_plan_report *r)
                      r->prompt_tokens_per_second, "batch", text(r->batch_why));
 }
 
+static json_t *depth_json(const mo_plan_report *r)
+{
+    return json_pack("{s:f, s:f, s:f}", "empty_tokens_per_second", r->empty_tokens_per_second,
+                     "full_tokens_per_second", r->full_tokens_per_second, "attention_seconds",
+                     r->attention_seconds);
+}
+
 static json_t *plan_json(const mo_plan_report *r)
 {
     json_t *disk = json_pack("{s:I, s:I, s:I}", "layers", (json_int_t)r->disk_core_bytes, "experts",
@@ -128,7 +135,7 @@ static json_t *plan_json(const mo_plan_report *r)
                               "disk_learned", (int)r->disk_learned);
     return json_pack(
         "{s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:o, "
-        "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",
+        "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
         "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "ceiling", text(r->why),
         "available_bytes", (json_int_t)r->available_bytes, "used_bytes", (json_int_t)r->used_bytes,
         "least_bytes", (json_int_t)r->least_bytes, "whole_bytes", (json_int_t)r->whole_bytes, "ram_bytes",
@@ -139,7 +146,7 @@ static json_t *plan_json(const mo_plan_report *r)
         rates, "device_bytes", (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache",
         hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? text(r->device.why) : json_null(), "prompt",
-        prompt_json(r), "devices", cards_json(r));
+        prompt_json(r), "devices", cards_json(r), "depth", depth_json(r));
 }
 
 mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)

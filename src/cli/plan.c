@@ -178,6 +178,11 @@ static void print_speed(const mo_plan_report *r)
         printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
     }
     printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+    if (r->attention_seconds > 0) {
+        printf("  %-18s%10.2f  tokens/s\n", "  empty context", r->empty_tokens_per_second);
+        printf("  %-18s%10.2f  tokens/s: keys and values of %lld positions take %.1f ms\n", "  full context",
+               r->full_tokens_per_second, (long long)r->context, 1e3 * r->attention_seconds);
+    }
     if (r->prompt_tokens_per_second > 0) {
         printf("  %-18s%10.0f  tokens/s, of a prompt of %lld in steps of %lld\n", "prompts",
                r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);

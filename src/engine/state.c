@@ -117,6 +117,13 @@ int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *siz
     return total > INT64_MAX / bytes ? INT64_MAX : total * bytes;
 }
 
+int64_t mo_state_read_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int layer)
+{
+    const mo_state_layer l = describe(&spec->layers[layer], kv, context, 1);
+    const int64_t seen = l.window && l.window < context ? l.window : context;
+    return l.recurrent ? 0 : mo_kv_block_bytes(l.kv) * seen / MO_KV_BLOCK;
+}
+
 int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer)
 {
     const mo_state_layer l = describe(&spec->layers[layer], size->kv, size->context, size->batch);

@@ -73,6 +73,8 @@ int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *siz
 /* The same, of the layer's that may lie apart from the others: 0 unless it attends to all positions, and 0 for the first
  * layer, so that something is left. */
 int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer);
+/* Bytes of keys and values that a token at the end of the context reads in the layer; 0: it does not attend. */
+int64_t mo_state_read_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int layer);
 /* Bytes of the blocks of one state. */
 int64_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch);
 

@@ -41,6 +41,7 @@ typedef struct mo_plan_layer {
     int64_t kv_bytes; /* of device_kv_bytes: its keys and values, where they can be in RAM instead; 0: not */
     int64_t core_bytes;  /* of device_core_bytes: its matrices and vectors */
     int64_t state_bytes; /* of device_kv_bytes: its part of the sessions' states */
+    int64_t read_bytes;  /* keys and values that a token at the end of a full context reads */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */

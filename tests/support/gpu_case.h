@@ -17,10 +17,21 @@ static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 static const char *device_name = "sim"; /* MO_TEST_DEVICE in the environment names another */
 
-static inline void read_models(void)
+static inline void name_device(void)
 {
     const char *asked = getenv("MO_TEST_DEVICE");
     device_name = asked ? asked : device_name;
+}
+
+/* A test that makes the device slow, or lets it fail, has nothing to say of a real one. */
+static inline bool simulated(void)
+{
+    return strcmp(device_name, "sim") == 0;
+}
+
+static inline void read_models(void)
+{
+    name_device();
     model_count = oracle_read(models);
 }
 

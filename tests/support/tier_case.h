@@ -17,12 +17,14 @@ static int32_t tokens[PROMPT + 256];
 static inline int make_tokens(void **state)
 {
     (void)state;
+    name_device();
     for (int i = 0; i < PROMPT + 256; i++) {
         tokens[i] = (i * 7919 + i * i * 31 + 11) % VOCAB;
     }
     return 0;
 }
 
+/* What a plan counts is the same for every device, and a real one takes a while to open. */
 static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
 {
     mo_plan_report plan;
@@ -43,7 +45,7 @@ static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
 /* Ceilings with which at least such shares of the experts have slots in each tier. */
 static inline setting tiers_of(double in_vram, double in_ram)
 {
-    setting s = {.device = "sim", .ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .batch = 64};
+    setting s = {.device = device_name, .ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .batch = 64};
     const mo_plan_report whole = plan_of(s.ram, s.vram);
     s.vram = whole.device.least_bytes;
     s.ram = whole.least_bytes + (1 << 19);
@@ -91,9 +93,10 @@ static inline int in_vram(const mo_gpu *gpu, const mo_model_spec *spec, bool als
 
 typedef struct rigged {
     setting set;
-    bool least_slots; /* RAM has as few as a token needs */
-    bool known;       /* a profile has seen every expert, the last ones most */
-    double link_bytes_s, link_copy_s;
+    bool least_slots;                 /* RAM has as few as a token needs */
+    bool known;                       /* a profile has seen every expert, the last ones most */
+    double link_bytes_s, link_copy_s; /* of a simulated device */
+    const mo_kernels *kernels;        /* the CPU's; NULL: the best */
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
     void *fault_user;
 } rigged;
@@ -152,10 +155,13 @@ static inline void rig_open(rig *r, const rigged *how)
     const mo_hot_cache_options no_hot_cache = {0};
     *r = (rig){.err = {.detail = ""}};
     check_status(mo_kernels_select(NULL, &kernels, &r->err), &r->err);
+    kernels = how->kernels ? how->kernels : kernels;
     check_status(mo_pool_create(2, &r->pool, &r->err), &r->err);
     check_status(mo_means_find(&(mo_means_ask){.ram_bytes = how->set.ram,
                                                .vram_bytes = how->set.vram,
-                                               .device = "sim",
+                                               .device = device_name,
+                                               .cpu_moe = how->set.cpu_moe,
+                                               .postfetch = how->set.postfetch,
                                                .hot_cache = &no_hot_cache,
                                                .to_open = true},
                                &r->means, &r->err),

@@ -1,0 +1,47 @@
+#include "plan/depth.h"
+
+#include <math.h>
+
+/* Bytes of all layers, and of those whose keys and values are in RAM although a device computes them: the last that can be. */
+static double read_bytes(const mo_plan_model *m, int cold_layers, double *cold)
+{
+    double all = 0;
+    *cold = 0;
+    for (int i = m->layers - 1; m->layer && i >= 0; i--) {
+        const mo_plan_layer *l = &m->layer[i];
+        all += (double)l->read_bytes;
+        if (cold_layers > 0 && l->kv_bytes > 0) {
+            *cold += (double)l->read_bytes;
+            cold_layers--;
+        }
+    }
+    return all;
+}
+
+/* Layers that the CPU computes have theirs in RAM. */
+static double device_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan_device *d)
+{
+    double cold;
+    const double all = read_bytes(m, d->cold_layers, &cold);
+    const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
+    const double by_cpu = m->layers > 0 ? (all - cold) * d->by_cpu / m->layers : 0;
+    return cold / mo_rates_link(r, 0, 0) + by_cpu / mo_rates_products(r) + (all - cold - by_cpu) / vram;
+}
+
+mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+{
+    const mo_plan_device *d = &p->device;
+    const bool device = d->ceiling > 0;
+    double cold;
+    if (p->tokens_per_second <= 0) {
+        return (mo_plan_depth){0};
+    }
+    /* The plan's own speed counts half of what crosses the link for keys and values in RAM. */
+    const double half = device ? (double)d->cold_bytes / 2 / mo_rates_link(r, 0, 0) : 0;
+    const double empty = fmax(1 / p->tokens_per_second - half, 0);
+    const double attention =
+        device ? device_seconds(m, r, d) : read_bytes(m, 0, &cold) / mo_rates_products(r);
+    return (mo_plan_depth){.empty = empty > 0 ? 1 / empty : p->tokens_per_second,
+                           .full = empty + attention > 0 ? 1 / (empty + attention) : p->tokens_per_second,
+                           .attention_seconds = attention};
+}

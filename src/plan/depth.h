@@ -1,0 +1,15 @@
+/* Depth: what keys and values cost a token in an empty context and at the end of a full one. A plan's speed is that of the
+ * weights; what attention reads grows with the text. */
+#ifndef MO_PLAN_DEPTH_H
+#define MO_PLAN_DEPTH_H
+
+#include "plan/plan.h"
+
+typedef struct mo_plan_depth {
+    double empty, full;       /* tokens per second; 0: nothing to compute */
+    double attention_seconds; /* of a token at the end: reading keys and values, wherever they are */
+} mo_plan_depth;
+
+mo_plan_depth mo_plan_depth_of(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan);
+
+#endif

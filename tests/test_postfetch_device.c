@@ -1,0 +1,111 @@
+/* Post-Fetch on a device: when its copies begin, and what memory they go to. That its modes change no bit is in test_gpu.c. */
+#include <time.h>
+
+#include "tier_case.h"
+
+/* ---- When copies begin ---- */
+
+static const mo_kernels *quick;
+
+enum { SLOW_NS = 3 * 1000 * 1000 };
+
+/* A CPU that takes milliseconds for what it takes microseconds for. */
+static void slow_product(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
+                         const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
+{
+    nanosleep(&(struct timespec){.tv_nsec = SLOW_NS}, NULL);
+    quick->product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+}
+
+/* Copies that the CPU did not wait for, and that were late, of a few tokens whose experts are all in RAM. */
+static uint64_t late_copies(const mo_kernels *kernels, int transfers, uint64_t *all)
+{
+    enum { TOKENS = 3 };
+    rig r;
+    char most[16];
+    snprintf(most, sizeof most, "%d", transfers);
+    setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", most, 1);
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "0", 1);
+    rig_open(&r, &(rigged){.set = {.ram = (int64_t)64 << 20,
+                                   .vram = (int64_t)64 << 20,
+                                   .cpu_moe = true,
+                                   .postfetch = MO_POSTFETCH_DOWN},
+                           .kernels = kernels,
+                           .link_bytes_s = 1e9,
+                           .link_copy_s = 0.3e-3});
+    unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    assert_int_equal(r.gpu->lanes.transfers_most, transfers);
+    const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = TOKENS, .step = 1};
+    check_status(mo_session_feed(&f, &r.err), &r.err);
+    const uint64_t late = r.gpu->lanes.late;
+    *all = late + r.gpu->experts.fetched;
+    rig_close(&r);
+    return late;
+}
+
+/* One place, so each copy waits for the one before: while the CPU computes gate and up, not after that, all of them cross. A CPU that is done
+ * at once finds them late: what is counted can be seen. */
+static void queued_copies_begin_beside_the_cpu(void **state)
+{
+    (void)state;
+    if (!simulated()) {
+        skip(); /* a link of just that rate */
+    }
+    mo_error err = {.detail = ""};
+    uint64_t all = 0;
+    check_status(mo_kernels_select(NULL, &quick, &err), &err);
+    mo_kernels slow = *quick;
+    slow.product = slow_product;
+    for (int transfers = 1; transfers <= 2; transfers++) {
+        assert_int_equal(late_copies(&slow, transfers, &all), 0);
+        assert_int_equal(all, 3 * 7 * 6); /* tokens, layers, experts that a token uses */
+    }
+    assert_true(late_copies(quick, 1, &all) > 0);
+    assert_int_equal(all, 3 * 7 * 6);
+}
+
+/* ---- What they take ---- */
+
+/* Bytes of the device's memory that a model with all experts in RAM takes with a scratchpad of so many MiB; NULL: not given. */
+static int64_t taken_with(const char *scratchpad, mo_postfetch_mode mode)
+{
+    const setting set = {.device = "sim", .vram = (int64_t)64 << 20, .cpu_moe = true, .postfetch = mode};
+    int64_t now = 0, peak = 0;
+    if (scratchpad) {
+        setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", scratchpad, 1);
+    }
+    mo_model *model = open_model(MO_TEST_MODEL, &set);
+    mo_sim_usage(model->device, &now, &peak);
+    unsetenv("LLAMA_POSTFETCH_SCRATCHPAD_MB");
+    mo_model_close(model);
+    return now;
+}
+
+/* By the device's own count. */
+static void a_scratchpad_is_what_the_device_gives(void **state)
+{
+    (void)state;
+    const mo_postfetch_mode modes[] = {MO_POSTFETCH_AUTO, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT};
+    const int64_t mib = (int64_t)1 << 20;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const int64_t one = taken_with("1", modes[i]), two = taken_with("2", modes[i]),
+                      three = taken_with("3", modes[i]);
+        assert_in_range(two - one, mib - 4096, mib + 4096);
+        assert_in_range(three - one, 2 * mib - 4096, 2 * mib + 4096);
+    }
+    /* Off, it is not taken. */
+    assert_int_equal(taken_with("3", MO_POSTFETCH_OFF), taken_with(NULL, MO_POSTFETCH_OFF));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queued_copies_begin_beside_the_cpu),
+        cmocka_unit_test(a_scratchpad_is_what_the_device_gives),
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, make_tokens, NULL);
+}
