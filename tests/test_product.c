@@ -314,7 +314,8 @@ static void few_tokens_along_spans(void **state)
 static void few_tokens_and_very_long_rows(void **state)
 {
     (void)state;
-    static const mo_type some[] = {MO_IQ1_M, MO_IQ2_XXS, MO_IQ2_XS, MO_IQ2_S, MO_IQ3_S, MO_TQ2_0};
+    static const mo_type some[] = {MO_Q4_K,   MO_Q6_K,  MO_NVFP4, MO_IQ1_M, MO_IQ2_XXS,
+                                   MO_IQ2_XS, MO_IQ2_S, MO_IQ3_S, MO_TQ2_0};
     for (size_t i = 0; !SANITIZED && i < sizeof some / sizeof *some; i++) {
         problem p = make(some[i], 5, 131 * 256, ORDINARY);
         each_set(&p, visit_few);

@@ -1,5 +1,5 @@
-/* Product: what the products of the two x86 sets share. One token is folded as blocks are decoded; more
- * tokens share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
+/* Product: what the products of the two x86 sets share. Up to FOLDED tokens are folded as blocks are decoded; more
+ * share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
  *
  * Included once per set, after its vocabulary and its tile header (avx2_tile.h, avx512_tile.h). */
 #ifndef MO_NUMERIC_X86_PRODUCT_H
@@ -9,16 +9,37 @@
 #include "numeric/reference/reference.h"
 #include "numeric/x86/tile.h"
 
-/* Where decoded blocks go: into the panel, or straight into one token's fold. */
+enum { FOLDED = 4 };
+
+/* Where decoded blocks go: into the panel, or straight into the fold of one token or of 2 or 4. */
 typedef struct sink {
     mo_step *panel; /* NULL: fold */
     const mo_slot512 *slot;
-    fvec acc;
+    bool
+        few; /* constant where code is made, so that one token, which is most often asked for, has code of its own */
+    int width;
+    fvec acc[FOLDED];
 } sink;
+
+MO_INLINE void fold_block(mo_type type, int width, sink *k, int64_t block, const mo_step *s)
+{
+    ivec sum[FOLDED][2];
+    dots(type, width, s, k->slot, block, sum);
+    MO_UNROLL
+    for (int t = 0; t < width; t++) {
+        k->acc[t] = fold_sums(mo_fold_of(type), s, k->slot + t, block, sum[t], k->acc[t]);
+    }
+}
 
 MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
 {
-    if (k->panel) {
+    if (k->few) {
+        if (k->width == 2) {
+            fold_block(type, 2, k, block, s);
+        } else {
+            fold_block(type, FOLDED, k, block, s);
+        }
+    } else if (k->panel) {
         mo_step *out = k->panel + block;
         for (int i = 0; i < 8; i++) {
             out->code[i] = s->code[i];
@@ -34,9 +55,7 @@ MO_INLINE void emit(mo_type type, sink *k, int64_t block, const mo_step *s)
             out->mcode = s->mcode;
         }
     } else {
-        ivec sum[1][2];
-        dots(type, 1, s, k->slot, block, sum);
-        k->acc = fold_sums(mo_fold_of(type), s, k->slot, block, sum[0], k->acc);
+        fold_block(type, 1, k, block, s);
     }
 }
 
@@ -162,10 +181,8 @@ _Static_assert(sizeof(product_space) <= sizeof(mo_scratch), "slots and panel fit
 MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, const batch *j)
 {
     mo_step *panel = j->panel;
-    sink k = {j->tokens == 1 ? NULL : panel, j->slots, floats(0.0f)};
-    if (j->tokens == 1 && j->first) {
-        k.acc = rows_load(rows, j->y);
-    }
+    sink k = {.panel = j->tokens == 1 ? NULL : panel, .slot = j->slots};
+    k.acc[0] = j->tokens == 1 && j->first ? rows_load(rows, j->y) : floats(0.0f);
     for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
         unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
@@ -176,37 +193,60 @@ MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, con
         }
     }
     if (j->tokens == 1) {
-        rows_store(rows, j->y, k.acc);
+        rows_store(rows, j->y, k.acc[0]);
+    }
+}
+
+/* The same with 2 to FOLDED tokens: their slots are padded to 2 or 4. */
+MO_INLINE void run_few(mo_type type, bool interleaved, const mo_rows *rows, const batch *j)
+{
+    sink k = {.slot = j->slots, .few = true, .width = j->padded};
+    for (int t = 0; t < FOLDED; t++) {
+        k.acc[t] = j->first && t < j->tokens ? rows_load(rows, j->y + t * j->y_stride) : floats(0.0f);
+    }
+    for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
+        const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
+        unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
+    }
+    for (int t = 0; t < j->tokens; t++) {
+        rows_store(rows, j->y + t * j->y_stride, k.acc[t]);
     }
 }
 
 typedef void rows_function(const mo_rows *rows, const batch *j);
 
-#define INSTANCE(type, interleaved, name)                                                                    \
+#define INSTANCE(run, type, interleaved, name)                                                               \
     static void name(const mo_rows *rows, const batch *j)                                                    \
     {                                                                                                        \
         if (!(interleaved) || mo_format_has_units(type)) {                                                   \
-            run_rows(type, interleaved, rows, j);                                                            \
+            run(type, interleaved, rows, j);                                                                 \
         }                                                                                                    \
     }
-#define BOTH(name, ...)                                                                                      \
-    INSTANCE(MO_##name, false, plain_##name)                                                                 \
-    INSTANCE(MO_##name, true, interleaved_##name)
-MO_QUANTIZED_FORMATS(BOTH)
+#define EACH(name, ...)                                                                                      \
+    INSTANCE(run_rows, MO_##name, false, plain_##name)                                                       \
+    INSTANCE(run_rows, MO_##name, true, interleaved_##name)                                                  \
+    INSTANCE(run_few, MO_##name, false, few_plain_##name)                                                    \
+    INSTANCE(run_few, MO_##name, true, few_interleaved_##name)
+MO_QUANTIZED_FORMATS(EACH)
 
 #define ENTRY(name, ...) [MO_##name] = {plain_##name, interleaved_##name},
 static rows_function *const functions[MO_TYPE_LIMIT][2] = {MO_QUANTIZED_FORMATS(ENTRY)};
+#define ENTRY_FEW(name, ...) [MO_##name] = {few_plain_##name, few_interleaved_##name},
+static rows_function *const few_functions[MO_TYPE_LIMIT][2] = {MO_QUANTIZED_FORMATS(ENTRY_FEW)};
 
 static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, const batch *j)
 {
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    /* Q5_K's words do not fit the registers beside sums of several tokens: it is decoded first. */
+    const bool few = j->tokens > 1 && j->tokens <= FOLDED && w->type != MO_Q5_K;
+    rows_function *const *run = few ? few_functions[w->type] : functions[w->type];
     batch here = *j;
     for (int64_t r = row_begin; r < row_end; r += rows_count(w)) {
         const bool interleaved = w->interleave && mo_format_has_units(w->type) && r + LANES <= w->rows;
         const mo_rows rows =
             interleaved ? rows_interleaved(w, row_bytes, r, row_end) : rows_plain(w, row_bytes, r, row_end);
         here.y = j->y + r;
-        functions[w->type][interleaved](&rows, &here);
+        run[interleaved](&rows, &here);
     }
 }
 
