@@ -41,6 +41,15 @@ small_rank_0() { # others have the experts for which it has no memory
         -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
     cmp "$scratch/one" "$scratch/several"
 }
+reads_ahead() { # rank 0 has the routers: it tells the others, whose experts are on disk, what will probably be asked
+    local words=(run "$model" -p 'Tell me a story.' -n 60 --temp 0 --threads 1 --batch 16 --ctx 256)
+    "$moraine" "${words[@]}" >"$scratch/alone" || return 1
+    MORAINE_LOG=note ranks 2 "${words[@]}" --divide experts --ram 38M >"$scratch/together" 2>"$scratch/said" || return 1
+    cat "$scratch/said"
+    cmp "$scratch/alone" "$scratch/together" && grep -q 'rank 1: note: cluster: [1-9][0-9]* experts were read ahead, [1-9]' "$scratch/said" || return 1
+    MORAINE_LOG=note ranks 2 "${words[@]}" --divide experts --ram 38M --predict off >"$scratch/together" 2>"$scratch/said" || return 1
+    cmp "$scratch/alone" "$scratch/together" && ! grep -q 'were read ahead' "$scratch/said"
+}
 device_with_experts() { # rank 0 has a device that does not hold all of its cores, and experts on disk
     timeout 120 mpirun --oversubscribe --bind-to none \
         -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 41M --device sim --vram 6M : \
@@ -191,6 +200,7 @@ check "three ranks give the logits of one" logits_are_the_same 3 layers
 check "three ranks that share experts give the logits of one" logits_are_the_same 3 experts
 check "ranks keep their ceilings, with the logits of one" ceilings_hold layers
 check "ranks that share experts keep theirs" ceilings_hold experts
+check "ranks read ahead what rank 0 foresees" reads_ahead
 check "experts go where there is memory, with the logits of one rank" small_rank_0
 check "ranks use devices that are named, with the logits of one" devices_are_used
 check "experts are divided beside a device in rank 0, with the logits of one" device_with_experts

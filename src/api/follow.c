@@ -63,7 +63,6 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     o.batch = share->batch;
     o.positions = share->positions;
     o.kept_bytes = share->kept_bytes;
-    o.no_prediction |= experts.divided; /* that is for who has the routers */
     o.all_logits = false;
     o.progress = on_load;
     o.user = f;

@@ -40,6 +40,9 @@ static standing find_standing(mo_model *model)
         experts += mo_model_layer_experts(model, i);
     }
     standing s = {.device = d.name != NULL, .routed = experts > 0};
+    if (cli_cluster()) { /* this rank does not know what the others read, and from where */
+        return s;
+    }
     const int64_t on_device = d.name ? d.slots : 0;
     if (strcmp(t.mode, "mapped") == 0) {
         s.no_reads = s.no_choice = "--mmap leaves reading to the system";

@@ -10,7 +10,11 @@
 #include "cluster/link.h"
 #include "engine/engine.h"
 
-typedef enum mo_experts_kind { MO_EXPERTS_ASK = 1, MO_EXPERTS_CLOSE } mo_experts_kind;
+typedef enum mo_experts_kind {
+    MO_EXPERTS_ASK = 1,
+    MO_EXPERTS_CLOSE,
+    MO_EXPERTS_AHEAD, /* picks follow that the layer will probably want, without rows: nothing is answered */
+} mo_experts_kind;
 
 /* From rank 0 to any other. */
 typedef struct mo_experts_head {
@@ -29,8 +33,8 @@ typedef struct mo_experts_pick {
 } mo_experts_pick;
 
 typedef struct mo_experts_answer {
-    int32_t status; /* MO_OK: `rows` of the model's width follow; else a mo_wire_result */
-    int32_t reserved;
+    int32_t status;  /* MO_OK: `rows` of the model's width follow; else a mo_wire_result */
+    int32_t listens; /* some of its experts are on disk: it wants to know what will be wanted */
     int64_t rows;
 } mo_experts_answer;
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "cluster/experts.h"
 #include "engine/forward.h"
@@ -123,6 +124,7 @@ static mo_status compute(helper *h, mo_error *err)
     }
     h->layer = h->head.layer;
     h->answer = (mo_experts_answer){.status = (int32_t)mo_forward_experts(&f, &own), .rows = h->head.rows};
+    h->answer.listens = mo_guess_wanted(e->tiers);
     if (h->answer.status != MO_OK) {
         h->result = (mo_wire_result){.status = h->answer.status, .rank = mo_link_rank(h->link)};
         snprintf(h->result.detail, sizeof h->result.detail, "%.*s", MO_WIRE_TEXT - 1, own.detail);
@@ -157,6 +159,48 @@ static mo_status answer(helper *h, mo_error *err)
     return status == MO_OK ? mo_link_flush(h->link, err) : status;
 }
 
+/* ---- What may be asked next -------------------------------------------------------------------- */
+
+static mo_status look_ahead(helper *h, mo_error *err)
+{
+    const mo_experts_head *q = &h->head;
+    const mo_model_spec *spec = h->engine->spec;
+    int32_t experts[MO_EXPERTS_MAX];
+    bool good = q->layer >= 0 && q->layer < spec->layer_count && spec->layers[q->layer].routed &&
+                q->experts > 0 && q->experts <= spec->layers[q->layer].moe.used && q->rows == 0 &&
+                q->tokens == 0;
+    const mo_status status =
+        good ? mo_link_receive(h->link, 0, h->body, mo_experts_body_bytes(q, spec->width), false, err)
+             : MO_OK;
+    for (int i = 0; i < q->experts && good && status == MO_OK; i++) {
+        mo_experts_pick p;
+        memcpy(&p, h->body + sizeof p * (size_t)i, sizeof p);
+        good = p.expert >= spec->experts.first && p.expert < spec->experts.end &&
+               p.expert < spec->layers[q->layer].moe.experts;
+        experts[i] = p.expert;
+    }
+    if (!good) {
+        return mo_fail(err, MO_EFORMAT, "rank 0 foresees experts that are not here");
+    }
+    if (status == MO_OK) {
+        pthread_mutex_lock(&h->engine->lock);
+        mo_guess_take(h->engine->tiers, q->layer, experts, q->experts);
+        pthread_mutex_unlock(&h->engine->lock);
+    }
+    return status;
+}
+
+/* What came of it: this rank has no reports of its own. */
+static void tell_guesses(const helper *h)
+{
+    const mo_tiers *tiers = h->engine ? h->engine->tiers : NULL;
+    const mo_store_counters c = tiers && tiers->store ? mo_store_count(tiers->store) : (mo_store_counters){0};
+    if (c.guessed) {
+        mo_log(MO_LOG_INFO, "cluster", "%llu experts were read ahead, %llu of which were needed",
+               (unsigned long long)c.guessed, (unsigned long long)(c.useful + c.late));
+    }
+}
+
 /* ---- All of them ------------------------------------------------------------------------------- */
 
 static mo_status serve(helper *h, bool *closed, mo_error *err)
@@ -172,6 +216,9 @@ static mo_status serve(helper *h, bool *closed, mo_error *err)
     *closed = h->head.kind == MO_EXPERTS_CLOSE;
     if (*closed) {
         return MO_OK;
+    }
+    if (h->engine && h->head.kind == MO_EXPERTS_AHEAD) {
+        return look_ahead(h, err);
     }
     return h->engine && h->head.kind == MO_EXPERTS_ASK
                ? answer(h, err)
@@ -205,6 +252,7 @@ mo_status mo_experts_follow(mo_link *link, mo_engine *engine, mo_error *err)
         status = serve(&h, &closed, err);
     }
     mo_link_watch(link, NULL);
+    tell_guesses(&h);
     if (status != MO_OK) {
         mo_link_fail(link, err);
     }

@@ -13,8 +13,11 @@ enum { AT_ONCE = 4 << 10 };
 typedef struct question {
     mo_experts_head head;
     uint8_t *body;
-    int first, end;   /* its experts */
-    int64_t from_row; /* among all rows */
+    int first, end;        /* its experts */
+    int64_t from_row;      /* among all rows */
+    bool listens;          /* as its last answer said */
+    mo_experts_head ahead; /* what it was told last of layers to come, */
+    mo_experts_pick foreseen[MO_EXPERTS_MAX];
 } question;
 
 struct mo_experts_leader {
@@ -121,16 +124,48 @@ static mo_status begin(void *owner, mo_forward *f, const mo_elsewhere_rows *rows
     return status;
 }
 
+/* ---- What may be asked next -------------------------------------------------------------------- */
+
+static bool listens(void *owner)
+{
+    const mo_experts_leader *l = owner;
+    bool any = false;
+    for (int r = 1; r < l->ranks; r++) {
+        any |= l->questions[r].listens;
+    }
+    return any;
+}
+
+/* What was told before has left since: `begin` waits for that. A failure shows with the next question. */
+static void guess(void *owner, int layer, const int32_t *experts, int count)
+{
+    mo_experts_leader *l = owner;
+    mo_error ignored;
+    for (int r = 1; r < l->ranks; r++) {
+        question *q = &l->questions[r];
+        q->ahead = (mo_experts_head){.order = MO_WIRE_ORDER, .kind = MO_EXPERTS_AHEAD, .layer = layer};
+        for (int i = 0; i < count && q->listens; i++) {
+            if (experts[i] >= q->first && experts[i] < q->end) {
+                q->foreseen[q->ahead.experts++] = (mo_experts_pick){.expert = experts[i]};
+            }
+        }
+        if (q->ahead.experts > 0 && mo_link_send(l->link, r, &q->ahead, sizeof q->ahead, &ignored) == MO_OK) {
+            mo_link_send(l->link, r, q->foreseen, sizeof *q->foreseen * (size_t)q->ahead.experts, &ignored);
+        }
+    }
+}
+
 /* ---- Answers ----------------------------------------------------------------------------------- */
 
 /* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. */
 static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f, mo_error *own,
                              mo_error *err)
 {
-    const question *q = &l->questions[rank];
+    question *q = &l->questions[rank];
     const int64_t width = f->spec->width;
     mo_experts_answer answer;
     mo_status status = mo_link_receive(l->link, rank, &answer, sizeof answer, false, err);
+    q->listens = status == MO_OK && answer.listens != 0;
     if (status == MO_OK && answer.status != MO_OK) {
         status = mo_link_receive(l->link, rank, &l->result, sizeof l->result, false, err);
         if (status == MO_OK && own->status == MO_OK) {
@@ -213,7 +248,7 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
         mo_experts_leave(l);
         return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
     }
-    l->elsewhere = (mo_elsewhere){.owner = l, .begin = begin, .end = end};
+    l->elsewhere = (mo_elsewhere){.owner = l, .begin = begin, .end = end, .listens = listens, .guess = guess};
     engine->elsewhere = &l->elsewhere;
     *out = l;
     return MO_OK;

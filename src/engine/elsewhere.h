@@ -16,11 +16,15 @@ typedef struct mo_elsewhere_rows {
 
 /* Between the two calls this rank computes what it has itself. The caller holds the engine's lock. */
 typedef struct mo_elsewhere {
-    void *owner; /* first argument of both */
+    void *owner; /* first argument of all */
 
     /* forward->in is what the layer's experts read: others begin with those that are theirs. Returns at once; what is then still to be
      * sent may become the round's side task. */
     mo_status (*begin)(void *owner, struct mo_forward *forward, const mo_elsewhere_rows *rows, mo_error *err);
+    /* Does somebody read experts from disk, and wants to know which will probably be chosen? These, by `layer`: it is told, and not waited for.
+     * Not between the two calls. */
+    bool (*listens)(void *owner);
+    void (*guess)(void *owner, int layer, const int32_t *experts, int count);
     /* Waits until their outputs are there. After every begin that succeeded, also when nobody wants them any more. */
     mo_status (*end)(void *owner, struct mo_forward *forward, mo_error *err);
 } mo_elsewhere;

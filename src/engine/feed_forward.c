@@ -515,6 +515,7 @@ static mo_status feed_divided(mo_forward *forward, mo_error *err)
     const mo_elsewhere *others = forward->engine->elsewhere;
     mo_error theirs = {0};
     const mo_elsewhere_rows rows = {forward->w->first, forward->w->by_expert, forward->w->down};
+    mo_forward_guess_elsewhere(forward); /* their disks look ahead while they compute */
     mo_status status = others->begin(others->owner, forward, &rows, err);
     if (status != MO_OK) {
         return status;

@@ -133,6 +133,11 @@ void mo_forward_run_round(mo_forward *forward, bool last);
 /* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is
  * now. Does nothing unless prediction is on and one token is computed. */
 void mo_forward_guess(mo_forward *forward);
+/* The same for other ranks that have experts on disk: they are told. */
+void mo_forward_guess_elsewhere(mo_forward *forward);
+/* In such a rank: is it of use to be told? And what was told. */
+bool mo_guess_wanted(const mo_tiers *tiers);
+void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count);
 
 /* Leaves out, of the w->needs, those that are not in RAM, and lets the others have their weight: lossy. A token
  * of which nothing would remain keeps its best expert. */

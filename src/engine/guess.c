@@ -63,18 +63,16 @@ static void guess_input(const mo_forward *forward, const mo_layer *l, const mo_a
     mo_forward_quantize(forward->k, in, 0);
 }
 
-void mo_forward_guess(mo_forward *forward)
+/* What the next routed layer would choose; false: there is none, or nothing can be said. */
+static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
 {
-    mo_tiers *tiers = forward->engine->tiers;
-    int index = 0;
-    const mo_layer *next = forward->tokens == 1 ? next_routed(forward, &index) : NULL;
-    if (!next || !tiers->foresight.on || !pays(tiers)) {
-        return;
+    const mo_layer *next = forward->tokens == 1 ? next_routed(forward, index) : NULL;
+    if (!next) {
+        return false;
     }
     mo_workspace *w = forward->w;
     const mo_moe *moe = &next->moe;
     const mo_acts in = mo_acts_lay(w->guess_in, 1, forward->spec->width);
-    int32_t ids[MO_EXPERTS_MAX];
     guess_input(forward, next, &in);
     mo_jobs_clear(&w->guess);
     mo_jobs_add(&w->guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
@@ -82,14 +80,47 @@ void mo_forward_guess(mo_forward *forward)
     mo_pool_region(forward->engine->pool, &phase, 1);
     for (int e = 0; e < moe->experts; e++) {
         if (!isfinite(w->guess_scores[e])) {
-            return;
+            return false;
         }
     }
     if (moe->router.select_bias) {
         forward->k->add(w->guess_scores, moe->router.select_bias, moe->experts);
     }
     mo_topk(w->guess_scores, moe->experts, moe->used, ids);
-    mo_store_guess(tiers->store, index, ids, moe->used, guess_bytes);
+    *count = moe->used;
+    return true;
+}
+
+void mo_forward_guess(mo_forward *forward)
+{
+    mo_tiers *tiers = forward->engine->tiers;
+    int32_t ids[MO_EXPERTS_MAX];
+    int index = 0, count = 0;
+    if (tiers->foresight.on && pays(tiers) && choose(forward, &index, ids, &count)) {
+        mo_store_guess(tiers->store, index, ids, count, guess_bytes);
+    }
+}
+
+void mo_forward_guess_elsewhere(mo_forward *forward)
+{
+    const mo_elsewhere *others = forward->engine->elsewhere;
+    int32_t ids[MO_EXPERTS_MAX];
+    int index = 0, count = 0;
+    if (others && others->listens(others->owner) && choose(forward, &index, ids, &count)) {
+        others->guess(others->owner, index, ids, count);
+    }
+}
+
+bool mo_guess_wanted(const mo_tiers *tiers)
+{
+    return tiers && tiers->store && tiers->foresight.on;
+}
+
+void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count)
+{
+    if (mo_guess_wanted(tiers) && pays(tiers)) {
+        mo_store_guess(tiers->store, layer, experts, count, guess_bytes);
+    }
 }
 
 /* ---- Doing without ---------------------------------------------------------------------------- */

@@ -359,8 +359,11 @@ static bool foresee(const mo_gpu_lanes *lanes, const mo_forward *forward)
     const mo_layer *l = forward->layer;
     const float *weights = l->moe_norm ? l->moe_norm : l->ffn_norm;
     const float *in = lanes->scratch->pinned.in;
-    if (forward->tokens > 1 || !lanes->experts->store || !forward->engine->tiers->foresight.on || !weights ||
-        l->ffn_norm_bias || l->moe.router.input_scale || !mo_gpu_swap_absent(lanes->experts)) {
+    const mo_elsewhere *others = forward->engine->elsewhere;
+    const bool reads = lanes->experts->store && forward->engine->tiers->foresight.on &&
+                       mo_gpu_swap_absent(lanes->experts); /* this rank, from disk; or another */
+    if (forward->tokens > 1 || !(reads || (others && others->listens(others->owner))) || !weights ||
+        l->ffn_norm_bias || l->moe.router.input_scale) {
         return false;
     }
     for (int64_t i = 0; i < lanes->core->spec->width; i++) {
@@ -441,7 +444,10 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         status = measure_now_or_later(lanes, s, err);
     }
     if (status == MO_OK && guess) {
-        mo_forward_guess(forward);
+        mo_forward_guess_elsewhere(forward);
+        if (lanes->experts->store) {
+            mo_forward_guess(forward);
+        }
     }
     mo_error ignored = {0};
     const mo_status left = release(lanes, forward, s, status == MO_OK ? err : &ignored);
