@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/model.h"
+#include "device/sim/sim.h"
 #include "folder.h"
 #include "server_case.h"
 
@@ -490,6 +492,65 @@ static void damaged_sessions_are_computed_again(void **state)
     mo_model_close(model);
 }
 
+/* What was kept on a device that is lost cannot be restored: it is computed again, in pieces like any prompt, and nobody is told
+ * that it was found. */
+static void what_cannot_be_restored_is_not_told_as_cached(void **state)
+{
+    (void)state;
+    int32_t tokens[2][300], expected[8];
+    mo_model *model = open_model(families[0], "sim", 1);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+    for (int i = 0; i < 2; i++) {
+        prompt_of(vocab_of(model), 3 + i, 0, 3 + i, 300, tokens[i]);
+        free_client(ask(e, tokens[i], 300, 3)); /* the second takes the only sequence */
+    }
+    mo_sim_arm(model->device, MO_SIM_LOST, 0);
+    free_client(ask(e, tokens[1], 200, 3)); /* by the CPU, and known to be lost since */
+    client *c = new_client();
+    srv_job_options job = job_of(c, tokens[0], 300, 6);
+    job.progress = true;
+    submit(e, c, &job);
+    wait_last(c);
+    assert_int_equal(c->status, MO_OK);
+    assert_int_equal(c->told_cached, 0);
+    assert_int_equal(c->usage.cached_tokens, 0);
+    assert_true(c->progress >= 300 / 64);
+    srv_engine_close(e);
+    mo_model_close(model);
+    model = open_model(families[0], "none", 1);
+    assert_int_equal(c->count[0], alone(model, tokens[0], 300, 6, expected));
+    assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+    free_client(c);
+    mo_model_close(model);
+}
+
+/* A kept session is longer than a sequence is after the restart: what a prompt has in common with it is found all the same. */
+static void sessions_that_are_too_long_now_serve_their_beginnings(void **state)
+{
+    (void)state;
+    int32_t tokens[400], expected[8];
+    const srv_engine_options o = {.parallel = 1, .cache_dir = in_folder("longer")};
+    mo_model_options settings = model_settings("none", 1);
+    mo_model *model = open_model_with(families[0], &settings);
+    srv_engine *e = open_engine(model, o);
+    prompt_of(vocab_of(model), 3, 0, 3, 400, tokens);
+    free_client(ask(e, tokens, 400, 3));
+    srv_engine_close(e);
+    mo_model_close(model);
+    settings.context = 256;
+    model = open_model_with(families[0], &settings);
+    e = open_engine(model, o);
+    prompt_of(vocab_of(model), 5, 0, 5, 12, tokens + 200);
+    client *c = ask(e, tokens, 212, 6);
+    assert_int_equal(c->told_cached, 200);
+    assert_int_equal(c->usage.cached_tokens, 200);
+    assert_int_equal(c->count[0], alone(model, tokens, 212, 6, expected));
+    assert_memory_equal(c->tokens[0], expected, sizeof *expected * (size_t)c->count[0]);
+    free_client(c);
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
 static void a_disk_that_is_full_costs_only_the_file(void **state)
 {
     (void)state;
@@ -562,6 +623,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(kept_sessions_outlive_the_process),
         cmocka_unit_test(a_killed_process_loses_no_kept_session),
         cmocka_unit_test(damaged_sessions_are_computed_again),
+        cmocka_unit_test(what_cannot_be_restored_is_not_told_as_cached),
+        cmocka_unit_test(sessions_that_are_too_long_now_serve_their_beginnings),
         cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
         cmocka_unit_test(without_the_cache_everything_is_computed),
     };

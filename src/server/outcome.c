@@ -19,7 +19,7 @@ static void fork_choices(srv_engine *e, srv_sequence *first)
             e, s, status == MO_OK ? snapshot : e->empty); /* without a copy each computes the prompt itself */
         pthread_mutex_lock(&e->lock);
         s->waits = false;
-        s->held = s->cached = status == MO_OK && !s->dirty ? s->prompt : 0;
+        s->held = s->cached = !s->dirty && mo_session_length(s->session) == s->prompt ? s->prompt : 0;
         pthread_mutex_unlock(&e->lock);
     }
     mo_snapshot_close(snapshot);

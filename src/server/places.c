@@ -120,29 +120,35 @@ void srv_sequence_restore(srv_engine *e, srv_sequence *s, const mo_snapshot *sna
                (snapshot == e->empty || mo_session_restore(s->session, e->empty, NULL) != MO_OK);
 }
 
+/* As much of a kept one as the prompt has in common with it: all of it may be more than a sequence holds now. */
+static mo_status restore_usable(const srv_engine *e, const srv_sequence *s, const source *from, mo_error *err)
+{
+    const int64_t all = mo_snapshot_length(from->snapshot);
+    const int64_t length = e->info.rewinds && from->usable < all ? from->usable : all;
+    return mo_session_restore_first(s->session, from->snapshot, length, err);
+}
+
 /* Restoring a kept one may take blocks: others that are kept make room for them. */
 static void restore_kept(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
 {
     mo_error err = {0};
-    if (mo_session_restore(s->session, from->snapshot, &err) == MO_OK) {
-        s->dirty = false;
+    s->dirty = restore_usable(e, s, from, &err) != MO_OK;
+    if (!s->dirty) {
         return;
     }
     srv_sequence_restore(e, s, e->empty);
-    const bool full = err.status == MO_ENOMEM && !s->dirty;
-    if (full) {
-        srv_memory_make_room_for(e, mo_session_need(s->session, TAIL_MAX));
-        *from = find_source(e, task); /* it may have been dropped for that */
+    if (err.status != MO_ENOMEM || s->dirty) {
+        return;
     }
-    if (full && from->snapshot) {
-        srv_sequence_restore(e, s, from->snapshot);
-    }
-    if (!full || !from->snapshot || mo_session_length(s->session) == 0) { /* it is computed again */
-        *from = (source){.slot = -1, .busy = -1};
+    srv_memory_make_room_for(e, mo_session_need(s->session, TAIL_MAX));
+    *from = find_source(e, task); /* it may have been dropped for that */
+    if (from->snapshot && restore_usable(e, s, from, NULL) != MO_OK) {
+        srv_sequence_restore(e, s, e->empty);
     }
 }
 
-/* Brings the sequence to what the source has; how many tokens of the prompt that saves. */
+/* Brings the sequence to what the source has. What could not be brought there is computed again: it is not told as cached, and it does
+ * not come as one piece. */
 static void begin_from(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
 {
     mo_snapshot *copy = NULL;
@@ -153,6 +159,9 @@ static void begin_from(srv_engine *e, srv_sequence *s, const srv_task *task, sou
         restore_kept(e, s, task, from);
     } else if (from->slot < 0 && (s->held > 0 || s->dirty)) {
         srv_sequence_restore(e, s, e->empty);
+    }
+    if (s->dirty || mo_session_length(s->session) < from->usable) {
+        from->usable = 0;
     }
 }
 

@@ -64,6 +64,7 @@ static bool hear(void *user, const srv_event *event)
         assert_int_equal(event->completion_tokens, c->count[event->choice]);
     }
     c->usage = *event->usage;
+    c->told_cached = event->kind == SRV_STARTED ? (int64_t)c->usage.cached_tokens : c->told_cached;
     c->timings = *event->timings;
     if (event->kind == SRV_DONE || event->kind == SRV_FAILED) {
         c->lasts++;

@@ -42,6 +42,7 @@ typedef struct client {
     int ends, lasts, started, progress, events_after;
     srv_event_kind last;
     srv_usage usage;
+    int64_t told_cached; /* when it started */
     srv_timings timings;
     mo_status status;
     int events;
