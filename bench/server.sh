@@ -5,7 +5,7 @@
 #
 # Prompts are new in every request, and both are told not to look for them (cache_prompt false). llama-server keeps no copies of slots
 # (--cache-ram 0), which cost it time here and are never used; its batches, flash attention, repacked weights and mapping of the file are as
-# it chooses them.
+# it chooses them. STREAMS: how many at once ("1 2 4 8 16"); PARTS: of "small large prompt" (all).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${LLAMA_SERVER:?server.sh: name a build of llama-server in LLAMA_SERVER}"
@@ -55,7 +55,7 @@ streams() { # model, positions, prompt, answer
     start "$1" "$2"
     ask 8071 1 16 8 >/dev/null
     ask 8072 1 16 8 >/dev/null
-    for count in 1 2 4 8 16; do
+    for count in ${STREAMS:-1 2 4 8 16}; do
         : >"$scratch/a" && : >"$scratch/b"
         for _ in $(seq "$rounds"); do
             ask 8071 $count "$3" "$4" >>"$scratch/a"
@@ -100,6 +100,11 @@ echo "$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1), $threads thr
 pebble=models/pebble.gguf
 qwen=$scratch/qwen3-30b-a3b-4-words.gguf # llama-server serves no model without a vocabulary
 [ -f "$qwen" ] || "$program" synth qwen3-30b-a3b --layers 4 --vocabulary -o "$qwen"
-streams $pebble 512 64 128
-streams "$qwen" 1024 256 64
-beside_a_prompt "$qwen"
+for part in ${PARTS:-small large prompt}; do
+    case $part in
+    small) streams $pebble 512 64 128 ;;
+    large) streams "$qwen" 1024 256 64 ;;
+    prompt) beside_a_prompt "$qwen" ;;
+    *) echo "server.sh: no part $part" >&2 && exit 2 ;;
+    esac
+done
