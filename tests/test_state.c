@@ -220,7 +220,7 @@ static void restoring_leaves_the_others_alone(void **test)
     grow(&a, BATCH, 2);
     share(&b, &a);
     uint8_t *second = saved(&b);
-    assert_int_equal(mo_state_restore(&a, first, bytes, BATCH, NULL), MO_OK);
+    assert_int_equal(mo_state_restore(&a, first, bytes, BATCH, BATCH, NULL), MO_OK);
     assert_holds(&a, first);
     assert_holds(&b, second);
     free(first);
@@ -385,7 +385,7 @@ static void saved_windows_go_back_as_far_as_they_see(void **test)
     }
     uint8_t *want = saved(&a);
     const size_t bytes = mo_state_saved_bytes(&a);
-    assert_int_equal(mo_state_restore(&b, want, bytes, 600, NULL), MO_OK);
+    assert_int_equal(mo_state_restore(&b, want, bytes, 600, 600, NULL), MO_OK);
     assert_holds(&b, want);
     assert_false(mo_state_trim(&b, 599)); /* sees one position more than were saved */
     assert_int_equal(b.length, 600);

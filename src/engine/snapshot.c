@@ -228,14 +228,14 @@ static mo_status restore_here(mo_session *session, const uint8_t *bytes, size_t 
 {
     mo_state *state = &session->state, copy;
     if (!state->gpu_session) {
-        return mo_state_restore(state, bytes, size, all, err);
+        return mo_state_restore(state, bytes, size, all, length, err);
     }
     mo_status status =
         mo_state_init(&copy, state->spec, state->kv, state->context, session->engine->batch, err);
     if (status != MO_OK) {
         return status;
     }
-    status = mo_state_restore(&copy, bytes, size, all, err);
+    status = mo_state_restore(&copy, bytes, size, all, length, err);
     if (status == MO_OK) {
         mo_state_trim(&copy, length);
         status = send(session, &copy.here, mo_state_mark_of(&copy), true, err);
@@ -256,7 +256,9 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
     }
     mo_engine *engine = session->engine;
     const size_t rest = (size_t)bytes_elsewhere(engine, state, all);
-    mo_status status = restore_here(session, bytes, size > rest ? size - rest : 0, all, length, err);
+    /* Other ranks take all of theirs, and cut it as this one does. */
+    mo_status status =
+        restore_here(session, bytes, size > rest ? size - rest : 0, all, engine->relay ? all : length, err);
     if (status == MO_OK && engine->relay) {
         pthread_mutex_lock(&engine->lock);
         status = engine->relay->load(engine->relay->owner, state, all, bytes + size - rest, err);

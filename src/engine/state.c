@@ -543,15 +543,45 @@ void mo_state_save(const mo_state *s, uint8_t *out)
     transfer(s, out, true);
 }
 
-mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t length, mo_error *err)
+/* Has every layer saved all positions? */
+static bool saves_all(const mo_state *s, int64_t length)
 {
-    if (length < 0 || length > s->context) {
+    bool all = true;
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        all = all && !s->layers[i].recurrent && first_seen(&s->layers[i], length) == 0;
+    }
+    return all;
+}
+
+/* The positions that the state has now, of `all` that were saved. */
+static void take_first(const mo_state *s, const uint8_t *saved, int64_t all)
+{
+    uint8_t *at = (uint8_t *)saved;
+    for (int i = 0; i < s->spec->layer_count; i++) {
+        const mo_state_layer *l = &s->layers[i];
+        for (int h = 0; h < l->kv.heads; h++) {
+            const mo_kv_head head = mo_kv_head_of(l->kv, h, l->blocks, l->length);
+            for (int64_t u = 0; u < s->length; u++) {
+                at += transfer_vector(&head, u, false, at, false);
+                at += transfer_vector(&head, u, true, at, false);
+            }
+            at += (all - s->length) * saved_vectors(&l->kv);
+        }
+    }
+}
+
+mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t all, int64_t length,
+                           mo_error *err)
+{
+    const bool part = length < all && saves_all(s, all);
+    const int64_t taken = part ? length : all;
+    if (taken < 0 || taken > s->context) {
         return mo_fail(
             err, MO_EINVAL,
             "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
-            (long long)length, (long long)s->context);
+            (long long)taken, (long long)s->context);
     }
-    if (saved_bytes(s, length) != (int64_t)bytes) {
+    if (saved_bytes(s, all) != (int64_t)bytes) {
         return mo_fail(err, MO_EINVAL,
                        "the saved state has %zu bytes where this model and `kv` format need others; it "
                        "belongs to another "
@@ -559,13 +589,15 @@ mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int6
                        bytes);
     }
     mo_state_reset(s);
-    const mo_status status = length > 0 ? mo_state_own(s, 0, length, NULL, err) : MO_OK;
+    const mo_status status = taken > 0 ? mo_state_own(s, 0, taken, NULL, err) : MO_OK;
     if (status != MO_OK) {
         mo_state_reset(s);
         return status;
     }
-    mo_state_take_mark(s, (mo_state_mark){length, length, length}, true);
-    if (length > 0) {
+    mo_state_take_mark(s, (mo_state_mark){taken, taken, taken}, true);
+    if (part) {
+        take_first(s, saved, all);
+    } else if (taken > 0) {
         transfer(s, (uint8_t *)saved, false);
     }
     return MO_OK;

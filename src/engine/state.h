@@ -148,7 +148,9 @@ size_t mo_state_saved_bytes(const mo_state *s);
  * saves follows what the one before it does. */
 int64_t mo_state_saved_part(const mo_state *s, int first, int end, int64_t length);
 void mo_state_save(const mo_state *s, uint8_t *out);
-/* MO_EINVAL when bytes does not fit `length` positions of this state, which then is as it was; MO_ENOMEM: it is empty. */
-mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t length, mo_error *err);
+/* Of what was saved at `all` positions the first `length`: fewer than all only where every layer has kept all of them, otherwise all are
+ * taken. MO_EINVAL when bytes does not fit so many positions of this state, which then is as it was; MO_ENOMEM: it is empty. */
+mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t all, int64_t length,
+                           mo_error *err);
 
 #endif
