@@ -948,24 +948,52 @@ def requests_of_every_kind():
         lambda number: chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema(number)}})]
 
 
-def soak(server, first, count, failures):
-    """So many requests by a client, from a number on."""
+class Stops:
+    """How long this process stood still, with all that run beside it (SIGSTOP, a machine that sleeps): a client's clock goes on meanwhile."""
+
+    def __init__(self):
+        self.seconds, self.over = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def watch(self):
+        last = time.monotonic()
+        while not self.over.wait(0.5):
+            now = time.monotonic()
+            self.seconds += now - last if now - last > 10 else 0
+            last = now
+
+
+def generates(kind):
+    """Does the engine get it?"""
+    return kind is None or (kind[0] == "POST" and kind[1] != "/tokenize" and isinstance(kind[2], dict) and kind[2].get("messages") != 1)
+
+
+def soak(server, first, count, failures, stops):
+    """So many requests by a client, from a number on; returns how many were for the engine. Each is waited for until it is answered, so that one
+    that comes late is told from one that is lost."""
     kinds = requests_of_every_kind()
     connection = None
+    sent = 0
     for number in range(first, first + count):
         kind = kinds[number % len(kinds)](number)
+        sent += generates(kind)
         try:
             if kind is None:
                 leaving = raw_post(server, "/completion", generation(500))
                 leaving.recv(100)
                 leaving.close()
                 continue
-            connection = connection or http.client.HTTPConnection("127.0.0.1", server.port, timeout=60 * SLOW)
+            connection = connection or http.client.HTTPConnection("127.0.0.1", server.port, timeout=900 * SLOW)
+            began, stood = time.monotonic(), stops.seconds
             connection.request(kind[0], kind[1], json.dumps(kind[2]) if isinstance(kind[2], dict) else kind[2])
             answer = connection.getresponse()
             answer.read()
+            took = time.monotonic() - began - (stops.seconds - stood)
             if answer.status >= 500:
                 failures.append((kind, answer.status))
+            if took > 60 * SLOW:
+                failures.append((kind, "answered after %.1f s" % took))
             if answer.will_close:
                 connection.close()
                 connection = None
@@ -974,6 +1002,7 @@ def soak(server, first, count, failures):
             connection = None
     if connection:
         connection.close()
+    return sent
 
 
 def nothing_grows_with_requests():
@@ -982,16 +1011,19 @@ def nothing_grows_with_requests():
     total = int(os.environ.get("MO_SOAK", "600")) // 2
     for words in (["--cache-ram", "0"], ["--cache-ram", "4", "--cache-dir", tempfile.mkdtemp(dir=FOLDER), "--cache-dir-mib", "4"]):
         with Server("--parallel", "4", *words) as s:
-            failures = []
+            failures, sent, stops = [], [], Stops()
 
             def clients(begin, count):
-                threads = [threading.Thread(target=soak, args=(s, begin + 100003 * i, count // 8, failures)) for i in range(8)]
+                threads = [threading.Thread(target=lambda i=i: sent.append(soak(s, begin + 100003 * i, count // 8, failures, stops)))
+                           for i in range(8)]
                 for thread in threads:
                     thread.start()
                 for thread in threads:
                     thread.join()
                 assert not failures, failures[:5]
                 assert until(lambda: busy(s) == 0 and s.get("/v1/moraine/status")["http"]["connections"] == 1), s.get("/v1/moraine/status")
+                engine = s.get("/v1/moraine/status")["models"][0]["engine"]  # nothing that came to it was lost
+                assert engine["done"] + engine["cancelled"] == sum(sent) and engine["failed"] == engine["refused"] == 0, (sum(sent), engine)
                 return resident(s), open_files(s)
 
             parts = 3 if total < 1000 else 10
@@ -1001,6 +1033,7 @@ def nothing_grows_with_requests():
                   (words[1], total // parts, total, " ".join("%.1f" % memory for memory, _ in seen), files, files_after), flush=True)
             assert after - before < 24 * SLOW, seen
             assert files_after <= files + 2, (files, files_after)
+            stops.over.set()
             s.stop()
 
 

@@ -297,6 +297,7 @@ static void refused(srv_generation *g, srv_verdict verdict, const mo_error *err,
     case SRV_TOO_LONG:
         srv_fault_context(&g->fault, (int64_t)g->prompts[prompt].count, srv_model_context(g->held));
         break;
+    case SRV_TOO_MANY: srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "n", "%s", err->detail); break;
     case SRV_INVALID: srv_fault_set(&g->fault, SRV_FAULT_REQUEST, NULL, "%s", err->detail); break;
     case SRV_STOPPING: srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL, "%s", err->detail); break;
     default: srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "%s", err->detail); break;

@@ -127,6 +127,7 @@ typedef enum srv_verdict {
     SRV_ACCEPTED,
     SRV_QUEUE_FULL, /* 429 */
     SRV_TOO_LONG,   /* 400: the prompt fills the window; err says the numbers */
+    SRV_TOO_MANY,   /* 400: more choices than there are sequences */
     SRV_INVALID,    /* 400 */
     SRV_STOPPING,   /* 503 */
     SRV_NO_MEMORY,  /* 500 */

@@ -44,7 +44,7 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
         err->status = MO_EINVAL;
         snprintf(err->detail, sizeof err->detail,
                  "%d choices were asked for, and %d sequences can be decoded at once", o->n, e->parallel);
-        return SRV_INVALID;
+        return SRV_TOO_MANY;
     }
     if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {
         fail(err, MO_EINVAL, "the likeliest tokens come with log probabilities, and are 0 to 20");
