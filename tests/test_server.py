@@ -904,7 +904,8 @@ def experts_are_discovered_before_a_new_text():
 
 
 def sessions_are_shared_by_the_same_settings_alone():
-    """Of another format of keys and values nothing is found on disk; where experts may be left out nothing is shared at all."""
+    """Of another format of keys and values, or prompts of another precision, nothing is found on disk; where experts may be left out nothing is
+    shared at all. A device's are the CPU's."""
     talk = {"messages": [{"role": "user", "content": "Tell me a story about a fox and a hen who meet in the wood. " * 4}], "max_tokens": 2, "temperature": 0}
     folder = tempfile.mkdtemp(dir=FOLDER)
 
@@ -920,6 +921,9 @@ def sessions_are_shared_by_the_same_settings_alone():
     assert cached("--skip-missing", times=2) == 0
     assert cached() > 20
     assert cached("--kv", "q8_0") > 20
+    assert cached("--device", "sim") > 20
+    for found in (False, True):
+        assert (cached("--device", "sim", "--prompt-precision", "bf16") > 20) == found
 
 
 def resident(server):
