@@ -123,7 +123,7 @@ static void limits_end_answers(void **state)
     assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_INVALID);
     o = job_of(none, prompt, (int)count, 4);
     o.n = 3;
-    assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_INVALID);
+    assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_TOO_MANY);
     o.n = 1;
     o.sampler.top_p = -1.0f;
     assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_INVALID);
