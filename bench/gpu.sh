@@ -6,9 +6,10 @@
 # GPU_MODELS and GPU_ONLY (a pattern of row names) narrow it down; GPU_DEVICE=sim tries the script itself without a GPU.
 # Then prompts of 512 to 8192 tokens, exact, in bfloat16 and by the CPU alone, prompts and decoding after many positions (GPU_DEPTHS), and sequences decoded
 # together (GPU_SEQUENCES); where
-# LLAMA_BENCH names llama.cpp's llama-bench, its figures for the same file come after ours. Then dense models, whole and under a ceiling of half of that, and large models under small ceilings beside what the plan
-# expects; at last, for the first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share,
-# how much of the copies lay beside the CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
+# LLAMA_BENCH names llama.cpp's llama-bench, its figures for the same file come after ours. Then dense models, whole and under a ceiling of half of that, prompts in both
+# precisions with their distance from F32 (GPU_PRECISION), and large models under small ceilings beside what the plan expects; at last, for the
+# first model, the modes of Post-Fetch with blocking on and off: tokens/s, layer times, the GPU's busy share, how much of the copies lay beside the
+# CPU's lane and what fell back; and what Post-Fetch costs where it has nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 moraine=$(realpath "${1:-build}")/moraine
@@ -177,6 +178,36 @@ for spec in ${GPU_DENSE-llama-3-8b:q8_0:0 llama-3-70b:q6_k:12}; do
     run_rows
     "$moraine" bench $decode --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/do not fit/,/crossed/p'
     "$moraine" bench $prefill --vram "$half" --rounds 1 --profile off 2>/dev/null | sed -n '/crossed/p'
+done
+
+# Prompts exact and in bfloat16 side by side, and how far both are from the same weights in F32: mean KL divergence over 520 random tokens.
+kl() { # PATH PRECISION ARGUMENTS...
+    local path=$1 precision=$2
+    shift 2
+    LLAMA_FP4_PREFILL_M=64 "$moraine" eval "$path" --tokens "$directory/gpu.ids" --kv f32 --device "$device" --batch 520 --profile off \
+        --prompt-precision "$precision" "$@" 2>"$directory/gpu.log" || tail -1 "$directory/gpu.log" >&2
+}
+for spec in ${GPU_PRECISION-llama-3-8b:q8_0:8 qwen3.6-35b-a3b:nvfp4:4}; do
+    IFS=: read -r name format layers <<<"$spec"
+    [[ "$name: precision" =~ ${GPU_ONLY:-.} ]] || continue
+    path=$directory/$name-$format-$layers.gguf
+    [ -f "$path" ] || "$moraine" synth "$name" --type "$format" --layers "$layers" -o "$path" >&2
+    for n in 512 2048 8192; do
+        for precision in exact bf16; do
+            row "$name $format, $layers layers: precision, prompt of $n, $precision" prefill_best_tps \
+                "$path --device $device --batch 8192 --ctx 8256 --prefill $n --decode 0 --prompt-precision $precision"
+        done
+    done
+    run_rows
+    awk 'BEGIN {srand(7); for (i = 0; i < 520; i++) printf "%d ", 100 + int(rand() * 100000)}' >"$directory/gpu.ids"
+    "$moraine" quantize "$path" "$directory/gpu.f32" --force --experts f32 --rest f32 2>"$directory/gpu.log" || continue
+    kl "$directory/gpu.f32" exact --save-logits "$directory/gpu.logits" >/dev/null
+    rm "$directory/gpu.f32"
+    for precision in exact bf16; do
+        value=$(kl "$path" "$precision" --compare "$directory/gpu.logits" --json | field kl_divergence)
+        printf '%-58s %9.2e\n' "$name $format, $layers layers: precision, KL from F32, $precision" "${value:-nan}"
+    done
+    rm -f "$directory/gpu.logits"
 done
 
 # Small GPUs, played by this one with a ceiling.

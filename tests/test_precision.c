@@ -90,7 +90,9 @@ static void begins_above_a_number_of_tokens(void **state)
 {
     (void)state;
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact" EXACT), 0);
+    assert_non_null(strstr(errors, "LLAMA_FP4_PREFILL_M changes nothing: prompts are exact"));
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits lossy" BF16), 0);
+    assert_null(strstr(errors, "LLAMA_FP4_PREFILL_M"));
     assert_false(same_files("exact", "lossy"));
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits given --prompt-precision exact" EXACT),
                      0);

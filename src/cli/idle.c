@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cluster.h"
@@ -136,7 +137,17 @@ static void add_name(char *names, size_t size, const char *entry)
     }
 }
 
-void cli_idle_variables(const char *command, bool serve)
+/* Set for prompts that nobody asked to be anything but exact, it would seem to work. */
+static void tell_threshold(const char *command, const cli_loading *l)
+{
+    const char *tokens = getenv("LLAMA_FP4_PREFILL_M");
+    if (tokens && *tokens && strcmp(l->prompt_precision, "exact") == 0) {
+        note(command, "LLAMA_FP4_PREFILL_M changes nothing: prompts are exact; it belongs to "
+                      "--prompt-precision bf16");
+    }
+}
+
+void cli_idle_variables(const char *command, const cli_loading *l, bool serve)
 {
     extern char **environ;
     static bool told;
@@ -151,6 +162,9 @@ void cli_idle_variables(const char *command, bool serve)
                     !(serve && is(*entry, "LLAMA_CHAT_TEMPLATE_KWARGS")))) {
             add_name(others, sizeof others, *entry);
         }
+    }
+    if (!told) {
+        tell_threshold(command, l);
     }
     told = true;
     if (options[0]) {
@@ -197,7 +211,7 @@ void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model)
         note(command, "--%s changes nothing: there is one rank; mpirun -n N starts several",
              l->divide ? "divide" : "rank-timeout");
     }
-    cli_idle_variables(command, false);
+    cli_idle_variables(command, l, false);
     if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
         note(command, "--%s changes nothing: this model's chat format has no switch for it",
              l->thinking == MO_THINKING_ON ? "think" : "no-think");
@@ -222,5 +236,5 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const 
         note("plan", "--cpu-moe changes nothing: %s", why);
     }
     tell_hot_cache("plan", &ask->hot_cache);
-    cli_idle_variables("plan", false);
+    cli_idle_variables("plan", l, false);
 }

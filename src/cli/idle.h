@@ -15,7 +15,7 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const 
 /* The three tiers' switch, which is no more than told. */
 void cli_idle_streaming(const char *command, const cli_loading *l);
 
-/* Variables of llama.cpp and ggml that nothing here reads. serve: the command takes LLAMA_ARG_ by itself. */
-void cli_idle_variables(const char *command, bool serve);
+/* Variables of llama.cpp and ggml that nothing here reads, or not with these options. serve: the command takes LLAMA_ARG_ by itself. */
+void cli_idle_variables(const char *command, const cli_loading *l, bool serve);
 
 #endif

@@ -537,7 +537,7 @@ int cli_serve(int argc, char **argv)
     if (code != CLI_OK) {
         return code;
     }
-    cli_idle_variables("serve", true);
+    cli_idle_variables("serve", &m.loading, true);
     cli_serve_log_library();
     srv_fault_name_settings(cli_name_options);
     raise_file_limit();
