@@ -199,8 +199,14 @@ for spec in ${GPU_PRECISION-llama-3-8b:q8_0:8 qwen3.6-35b-a3b:nvfp4:4}; do
         done
     done
     run_rows
-    awk 'BEGIN {srand(7); for (i = 0; i < 520; i++) printf "%d ", 100 + int(rand() * 100000)}' >"$directory/gpu.ids"
-    "$moraine" quantize "$path" "$directory/gpu.f32" --force --experts f32 --rest f32 2>"$directory/gpu.log" || continue
+    awk 'BEGIN {srand(7); for (i = 0; i < 520; i++) printf "%d ", 100 + int(rand() * 30000)}' >"$directory/gpu.ids"
+    floats="--rest f32" # a dense model has no experts to name
+    "$moraine" inspect "$path" --json | grep -q '"experts": *[1-9]' && floats="--experts f32 --rest f32"
+    # shellcheck disable=SC2086
+    if ! "$moraine" quantize "$path" "$directory/gpu.f32" --force $floats 2>"$directory/gpu.log"; then
+        tail -1 "$directory/gpu.log" >&2
+        continue
+    fi
     kl "$directory/gpu.f32" exact --save-logits "$directory/gpu.logits" >/dev/null
     rm "$directory/gpu.f32"
     for precision in exact bf16; do

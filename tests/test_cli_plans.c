@@ -197,6 +197,11 @@ static void test_plan_device(void **state)
     setenv("MORAINE_SIM", "memory=lots", 1);
     expect_failure("plan " PEBBLE " --device sim", 2, "MORAINE_SIM");
     unsetenv("MORAINE_SIM");
+    /* A step that is too large says so; RAM, of which there is enough, is none of it. */
+    expect_failure("plan " PEBBLE " --device sim --ram 1G --vram 60M --ctx 8192 --batch 2048", 1,
+                   "raise --vram to that, make --ctx or --batch smaller, or run with --device none");
+    expect_failure("plan " PEBBLE " --device sim --ram 1G --vram 78M --ctx 8192 --batch 2048", 1,
+                   "raise --vram to that, make --ctx or --batch smaller, or run with --device none");
     assert_int_equal(run("plan " PEBBLE " --device none --json"), 0);
     root = parse_output();
     assert_true(json_is_null(json_object_get(root, "device")));

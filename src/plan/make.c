@@ -346,7 +346,8 @@ static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits 
     if (err) {
         const int64_t vram = mo_plan_least_vram(model, limits), ram = mo_plan_least_ram(model, limits);
         a.vram = mo_plan_sum(vram > 0 ? vram : a.vram, mo_plan_vram_held(limits));
-        a.ram = ram > 0 ? mo_plan_sum(ram, limits->ram_held) : 0;
+        a.ram = mo_plan_sum(ram, limits->ram_held);
+        a.ram = ram > 0 && a.ram > limits->ram_bytes ? a.ram : 0; /* less than there is would be no advice */
     }
     return mo_plan_refuse_device(d, &a, err);
 }

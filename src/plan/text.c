@@ -76,12 +76,24 @@ mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *er
         need, a->ram, ceiling, vram, remedy(p), weights, kv, work, experts, rest, p->why);
 }
 
+/* A smaller context or step, where that makes up for what VRAM lacks; "": it does not. */
+static const char *device_remedy(const mo_plan_device *d, int64_t missing)
+{
+    const bool context = d->kv > missing, batch = d->work > missing;
+    return context && batch            ? "make `context` or `batch` smaller, or "
+           : context                   ? "make `context` smaller, or "
+           : batch                     ? "make `batch` smaller, or "
+           : d->kv > missing - d->work ? "make `context` and `batch` smaller, or "
+                                       : "";
+}
+
 mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a, mo_error *err)
 {
     char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], buffers[32], there[96] = "",
                                                                                       ram[128] = "", more[32];
-    const bool countless = d->used == INT64_MAX, context = d->kv > a->vram - d->ceiling;
+    const bool countless = d->used == INT64_MAX;
     const bool possible = a->vram_there == 0 || a->vram <= a->vram_there;
+    const char *const less = device_remedy(d, a->vram - d->ceiling);
     mo_plan_size_text(a->vram, need);
     mo_plan_size_text(d->ceiling, ceiling);
     mo_plan_size_text(countless ? INT64_MAX : d->core + d->vectors, core);
@@ -94,15 +106,17 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a
                  "the device has only %s free: ", mo_plan_size_text(a->vram_there, more));
     }
     if (a->ram > 0) {
-        snprintf(ram, sizeof ram, "raise `ram_bytes` to %s (%" PRId64 " bytes) for keys and values, ",
-                 mo_plan_size_text(a->ram, more), a->ram);
+        snprintf(ram, sizeof ram, "raise `ram_bytes` to %s (%" PRId64 " bytes) for keys and values, %s",
+                 mo_plan_size_text(a->ram, more), a->ram, less[0] ? "" : "or ");
     }
     return mo_fail(err, MO_EDEVICE,
                    "at least %s of VRAM (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; %s%s%s%sor run with `device` none (needed: "
+                   " bytes) are needed, but the ceiling is %s; %s%s%s%srun with `device` none (needed: "
                    "output matrix and vectors %s, keys and values %s, working memory %s, staging %s, layer "
                    "buffers %s%s%s)",
-                   need, a->vram, ceiling, there, possible ? "raise `vram_bytes` to that, " : "", ram,
-                   context ? "make `context` smaller, " : "", core, kv, work, staging, buffers,
-                   d->why[0] ? "; ceiling: " : "", d->why);
+                   need, a->vram, ceiling, there,
+                   !possible           ? ""
+                   : ram[0] || less[0] ? "raise `vram_bytes` to that, "
+                                       : "raise `vram_bytes` to that, or ",
+                   ram, less, core, kv, work, staging, buffers, d->why[0] ? "; ceiling: " : "", d->why);
 }
