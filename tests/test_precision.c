@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 
@@ -84,6 +85,35 @@ static void keys_and_values_are_nearer_to_f32_than_f16(void **state)
     const double kl = kl_of(TEXT);
     print_message("KL from --kv f32: %.3e\n", kl);
     assert_true(kl > 0.0 && kl <= 3.133e-3);
+}
+
+/* Keys that are not finite: codes cannot have them, where floats might; and where floats have them, nothing is left but a damaged model. */
+static void keys_that_are_not_finite_are_told(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"none", CARD};
+    char command[256];
+    int64_t bytes = 0, at = 0;
+    assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/qwen3moe.gguf --tensors"), 0);
+    const char *line = strstr(output, "blk.1.attn_k.weight");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "%*s F32 %*d x %*d %" SCNd64 " %" SCNd64, &bytes, &at), 2);
+    snprintf(command, sizeof command,
+             "cp " MO_TEST_DATA "/oracle/qwen3moe.gguf '%s/bad' && chmod +w '%s/bad' && "
+             "printf '\\000\\000\\300\\177' | dd of='%s/bad' bs=1 seek=%" PRId64 " conv=notrunc 2>/dev/null",
+             folder, folder, folder, at);
+    assert_int_equal(system(command), 0);
+    write_file("ids", "1 2 3", 5);
+    unsetenv("LLAMA_FP4_PREFILL_M");
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --device %s", devices[i]);
+        expect_failure(command, 1,
+                       "layer 1 has keys or values too large for this cache format; run again with --kv f32");
+        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --kv f32 --device %s",
+                 devices[i]);
+        expect_failure(command, 1, "layer 1 gives numbers that are not finite; the model file is damaged");
+    }
+    setenv("LLAMA_FP4_PREFILL_M", "64", 1);
 }
 
 static void begins_above_a_number_of_tokens(void **state)
@@ -183,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_as_near_to_f32_as_exact),
         cmocka_unit_test(keys_and_values_are_nearer_to_f32_than_f16),
+        cmocka_unit_test(keys_that_are_not_finite_are_told),
         cmocka_unit_test(begins_above_a_number_of_tokens),
         cmocka_unit_test(the_cpu_says_once_that_it_does_without),
         cmocka_unit_test(sessions_are_of_one_precision),

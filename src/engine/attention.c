@@ -55,7 +55,7 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
     float *value = forward->w->v + (t * a->kv_heads + h) * a->v_len;
     if (!mo_heads_prepare(forward->k, &heads, query_of(forward, t, h * group), group,
                           query_stride(a) / a->heads, key, value, c, s, &kv, forward->w->position[t])) {
-        atomic_store_explicit(&forward->overflow, true, memory_order_relaxed);
+        mo_forward_refuse_key(forward, kv.type);
     }
 }
 

@@ -52,10 +52,17 @@ typedef struct mo_forward {
     bool stale;           /* not done: a state is from before a device was lost */
     bool begun;           /* states are being written: a recurrent one is lost if the step fails */
     atomic_bool overflow; /* a key or value does not fit the KV format */
-    atomic_bool infinite; /* the residual stream is not finite */
+    atomic_bool infinite; /* the residual stream, or what is kept of it as floats, is not finite */
     atomic_bool unread;   /* an embedding could not be read; who sets it first writes read_error */
     mo_error read_error;
 } mo_forward;
+
+/* A key or value that has no codes, or is not finite: floats would do for the one and not for the other. */
+static inline void mo_forward_refuse_key(mo_forward *forward, mo_kv_type kv)
+{
+    atomic_store_explicit(mo_kv_coded(kv) ? &forward->overflow : &forward->infinite, true,
+                          memory_order_relaxed);
+}
 
 /* What the step counts as, for statistics. */
 static inline mo_trace_phase mo_forward_phase(const mo_forward *forward)

@@ -75,7 +75,7 @@ static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, 0);
         if (first == 0 && !mo_latent_key(forward->k, a->latent.norm, forward->spec->eps,
                                          forward->w->k + t * a->k_len, c, s, &kv, forward->w->position[t])) {
-            atomic_store_explicit(&forward->overflow, true, memory_order_relaxed);
+            mo_forward_refuse_key(forward, kv.type);
         }
     }
 }

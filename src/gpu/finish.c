@@ -10,17 +10,17 @@
 #include "gpu/handover.h"
 #include "gpu/logits.h"
 
-static mo_status check_flags(mo_gpu *gpu, mo_error *err)
+static mo_status check_flags(mo_gpu *gpu, mo_kv_type kv, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;
     const uint32_t *bad = gpu->scratch.pinned.bad;
     for (int i = 0; i < layers; i++) {
-        if (bad[2 * i + 1]) {
+        if (bad[2 * i + 1] && mo_kv_coded(kv)) {
             return mo_fail(
                 err, MO_EUNSUPPORTED,
                 "layer %d has keys or values too large for this cache format; run again with `kv` f32", i);
         }
-        if (bad[2 * i]) {
+        if (bad[2 * i] || bad[2 * i + 1]) {
             return mo_fail(
                 err, MO_EFORMAT,
                 "layer %d gives numbers that are not finite; the model file is damaged or not meant for "
@@ -201,7 +201,7 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);
-        status = check_flags(gpu, err);
+        status = check_flags(gpu, forward->slices[0].state->kv, err);
     }
     if (status == MO_OK && small) {
         status = end_clock(gpu, forward, err);
