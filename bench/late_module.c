@@ -12,7 +12,7 @@
 
 extern const mo_mpi_calls mo_mpi_module_in_time; /* what mpi_module.c is called here */
 
-enum { MOST = 64, SPIN_NS = 80000 };
+enum { MOST = 64, SPIN_NS = 80000, GRACE_NS = 30000 };
 
 /* A message that is to be sent, and what carries it: only who has the lock looks at that. */
 typedef struct held {
@@ -41,13 +41,28 @@ struct mo_mpi { /* the module's own is another, which is passed on alone */
     late data;
 };
 
+/* Messages that are due leave, at the latest now. With the lock held. */
+static void release_due(late *l, int64_t now_ns)
+{
+    while (l->waiting && l->all[l->queue[0]].due_ns <= now_ns) {
+        held *h = &l->all[l->queue[0]];
+        l->waiting--;
+        for (int i = 0; i < l->waiting; i++) {
+            l->queue[i] = l->queue[i + 1];
+        }
+        h->leaves = true;
+        mo_transport_send(l->inner, &h->carrier);
+    }
+}
+
+/* For ranks that compute: who waits for a message lets those that are due leave itself, and in time, since a thread that sleeps is woken late. */
 static void *release(void *argument)
 {
     late *l = argument;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         held *h = l->waiting ? &l->all[l->queue[0]] : NULL;
-        const int64_t left = h ? h->due_ns - mo_clock_ns() : 0;
+        const int64_t left = h ? h->due_ns + GRACE_NS - mo_clock_ns() : 0;
         if (!h) {
             pthread_cond_wait(&l->changed, &l->lock);
         } else if (left > 0) { /* awake shortly before: a sleeper is woken late */
@@ -61,12 +76,7 @@ static void *release(void *argument)
             pthread_mutex_lock(&l->lock);
             atomic_store(&l->urgent, false);
         } else {
-            l->waiting--;
-            for (int i = 0; i < l->waiting; i++) {
-                l->queue[i] = l->queue[i + 1];
-            }
-            h->leaves = true;
-            mo_transport_send(l->inner, &h->carrier);
+            release_due(l, mo_clock_ns());
         }
     }
     pthread_mutex_unlock(&l->lock);
@@ -90,7 +100,11 @@ static void hold(late *l, mo_net_message *m)
                        .of = m,
                        .due_ns = mo_clock_ns() + l->late_ns};
     l->queue[l->waiting++] = i;
-    pthread_cond_signal(&l->changed);
+    if (l->late_ns == 0) {
+        release_due(l, mo_clock_ns());
+    } else {
+        pthread_cond_signal(&l->changed);
+    }
 }
 
 static void begin(mo_transport *t, mo_net_message *m)
@@ -112,6 +126,7 @@ static void look_once(late *l, mo_net_message *m)
         return;
     }
     pthread_mutex_lock(&l->lock);
+    release_due(l, mo_clock_ns());
     held *h = m->sends ? &l->all[m->request] : NULL;
     if (!h) {
         mo_transport_ended(l->inner, m);

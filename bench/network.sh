@@ -4,7 +4,8 @@
 # `probe` measures it there; how much slower two ranks are than one; whether prompts overlap messages; a model that is
 # larger than a rank's ceiling; and llama.cpp's RPC back end in the same namespaces where NETWORK_PEER names a directory with its llama-server and
 # ggml-rpc-server, built with GGML_RPC=ON. For development: needs root, iproute2 and Open MPI, and says so where it has them not. The two ranks share this
-# machine's processors: NETWORK_THREADS of each (half of them). NETWORK_RATES, in Gbit/s, NETWORK_LATER, in us, and NETWORK_MODEL, a synth name, narrow it down.
+# machine's processors: NETWORK_THREADS of each (half of them). Processes differ in where they run, so probe and model are measured NETWORK_TURNS times in turn (3), and the
+# middle of each counts. NETWORK_RATES, in Gbit/s, NETWORK_LATER, in us, NETWORK_MODEL, a synth name, and NETWORK_TABLE_ONLY narrow it down.
 # Everything that it makes is removed at the end but for the models in DIRECTORY.
 set -euo pipefail
 program=$(realpath "$1")
@@ -16,6 +17,7 @@ name=${NETWORK_MODEL:-qwen3-30b-a3b}
 layers=${NETWORK_LAYERS:-4}
 threads=${NETWORK_THREADS:-$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))}
 decode=${NETWORK_DECODE:-48}
+turns=${NETWORK_TURNS:-3}
 
 skip() {
     echo "network.sh: skipped: $*"
@@ -116,20 +118,23 @@ for rate in $rates; do
         two eval "$model" --device none --profile off --threads "$threads" --tokens "$scratch/ids" --save-logits "$scratch/both" --divide layers >/dev/null
         same=no
         cmp -s "$scratch/alone" "$scratch/both" && same=yes
-        two probe --network --output "$scratch/hosts" >/dev/null 2>&1
-        one plan "$model" --hosts "$scratch/hosts" --ctx 512 --json >"$scratch/plan.json"
-        two "${bench[@]}" --divide layers >"$scratch/two.json"
-        tps=$(field decode_best_tps "$scratch/two.json")
-        steps=$(field traffic.steps "$scratch/two.json")
-        mean=$(calc "($(field traffic.wait_ns "$scratch/two.json") - $(field traffic.work_ns "$scratch/two.json")) / $steps / 1e3")
-        least=$(calc "$(field traffic.least_ns "$scratch/two.json") / 1e3")
-        middle=$(calc "$(field traffic.middle_ns "$scratch/two.json") / 1e3")
-        plan=$(calc "($(field by_layers.token.latency_seconds "$scratch/plan.json") + $(field by_layers.token.wire_seconds "$scratch/plan.json")) * 1e6")
+        : >"$scratch/turns"
+        for ((turn = 0; turn < turns; turn++)); do
+            two probe --network --output "$scratch/hosts" >/dev/null 2>&1
+            one plan "$model" --hosts "$scratch/hosts" --ctx 512 --json >"$scratch/plan.json"
+            two "${bench[@]}" --divide layers >"$scratch/two.json"
+            mean=$(calc "($(field traffic.wait_ns "$scratch/two.json") - $(field traffic.work_ns "$scratch/two.json")) / $(field traffic.steps "$scratch/two.json") / 1e3")
+            plan=$(calc "($(field by_layers.token.latency_seconds "$scratch/plan.json") + $(field by_layers.token.wire_seconds "$scratch/plan.json")) * 1e6")
+            echo "$(field decode_best_tps "$scratch/two.json") $mean $(calc "$(field traffic.middle_ns "$scratch/two.json") / 1e3") $(calc "$(field traffic.least_ns "$scratch/two.json") / 1e3") $plan" >>"$scratch/turns"
+        done
+        read -r tps mean middle least plan < <(python3 -c 'import statistics, sys
+print(*(statistics.median(map(float, of)) for of in zip(*map(str.split, open(sys.argv[1])))))' "$scratch/turns")
         printf '%-10s %8s %10.2f %8.3f %8s %30s %10.1f %8.2f %10s\n' "$rate Gbit/s" "$late us" "$tps" "$(calc "$tps / $alone")" "$load" \
             "$(printf '%.1f (%.1f, %.1f)' "$mean" "$middle" "$least")" "$plan" "$(calc "$middle / $plan")" "$same"
     done
 done
 late=0
+[ -z "${NETWORK_TABLE_ONLY:-}" ] || exit 0
 
 # A prompt: its pieces are on their way while both ranks compute others. Without that two ranks of one thread each would take as long as one, and the wire's time.
 prompt=(bench "$model" --device none --profile off --threads "$threads" --ctx 1100 --batch 128 --prefill 1024 --decode 1 --rounds 2 --json)

@@ -8,7 +8,10 @@
 
 enum {
     SMALL_BYTES = 64,
-    ROUNDS = 15, /* round trips, of which the middle one counts */
+    /* Round trips, of which the middle one counts: the more ranks, the fewer, so that all of them take some seconds. */
+    ROUNDS_LEAST = 15,
+    ROUNDS = 45,
+    ROUNDS_TOGETHER = 225,
     WARM_UP = 4, /* rounds before: it is learnt how long is waited */
     WORK_US = 12000,
     WORK_BYTES = 1 << 27, /* more than most caches hold */
@@ -111,14 +114,21 @@ static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip
     return status;
 }
 
+static int rounds_of(const mo_link *l)
+{
+    const int pairs = 2 * mo_link_ranks(l) - 3, each = ROUNDS_TOGETHER / pairs;
+    return each < ROUNDS_LEAST ? ROUNDS_LEAST : each > ROUNDS ? ROUNDS : each;
+}
+
 static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *out, mo_error *err)
 {
     const meter_part end = {0};
+    const int rounds = rounds_of(l);
     int64_t one = 0, row = 0;
     *out = (mo_meter_wire){0};
-    mo_status status = middle(l, peer, buffer, (meter_part){ROUNDS, 1, SMALL_BYTES, WORK_US}, &one, err);
+    mo_status status = middle(l, peer, buffer, (meter_part){rounds, 1, SMALL_BYTES, WORK_US}, &one, err);
     if (status == MO_OK) {
-        status = middle(l, peer, buffer, (meter_part){ROUNDS, ROW, SMALL_BYTES, WORK_US}, &row, err);
+        status = middle(l, peer, buffer, (meter_part){rounds, ROW, SMALL_BYTES, WORK_US}, &row, err);
     }
     if (status == MO_OK) {
         status = large(l, peer, buffer, one, &out->bytes_s, err);
