@@ -11,6 +11,7 @@
 #include "check.h"
 #include "engine/session.h"
 #include "folder.h"
+#include "lora_file.h"
 #include "net/loopback.h"
 #include "oracle.h"
 #include "plan/division.h"
@@ -60,9 +61,16 @@ static void *follow(void *ctx)
 static const char *device = "none"; /* of every rank, each with a ceiling of its own: */
 static int64_t vram_bytes = (int64_t)24 << 20;
 
+static const char *adapters[2]; /* that models are opened with; sessions have both, with these scales */
+static const float adapter_scales[2] = {0.75f, -0.5f};
+static int adapter_count;
+
 static mo_model_options usual(void)
 {
     mo_model_options o = mo_model_options_default();
+    o.adapters = adapters;
+    o.adapter_scales = adapter_scales;
+    o.adapter_count = adapter_count;
     o.threads = 1;
     o.device = device;
     o.vram_bytes = strcmp(device, "none") != 0 ? vram_bytes : 0;
@@ -424,6 +432,121 @@ static void saved_sessions_fit_any_number_of_ranks(void **state)
             free(after[n]);
         }
     }
+}
+
+/* ---- Adapters ---- */
+
+static uint64_t identity_of(const mo_model *m)
+{
+    mo_adapter_info info;
+    mo_adapter_describe(mo_model_adapter(m, 1), &info, sizeof info);
+    return info.identity;
+}
+
+/* Three sessions in steps that they share: with both adapters, with one, without. */
+static float *play_adapted(mo_model *m, const oracle *o)
+{
+    float *out = calloc((size_t)(3 * o->vocab), sizeof *out), *at = out;
+    mo_session *s[3];
+    mo_feed together[3];
+    for (int i = 0; i < 3; i++) {
+        const mo_adapter_use one = {mo_model_adapter(m, 1), 1.25f};
+        s[i] = open_session(m);
+        if (i > 0) {
+            check_status(mo_session_adapt(s[i], &one, i == 1, &err), &err);
+        }
+        together[i] =
+            (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = 30 - i};
+    }
+    check_status(mo_session_feed_all(together, 3, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        add_logits(&at, s[i], o->vocab);
+        mo_session_close(s[i]);
+    }
+    return out;
+}
+
+static void check_adapters(const oracle *o, const char *devices)
+{
+    const size_t bytes = sizeof(float) * (size_t)((ORACLE_TOKENS + DECODED) * o->vocab);
+    device = "none";
+    mo_model *alone = open_on(NULL, o->path);
+    float *want = logits_of(alone, o, 0), *together = play_adapted(alone, o);
+    const uint64_t identity = identity_of(alone);
+    mo_model_close(alone);
+    device = devices;
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        run r;
+        start(&r, ranks, o->path, PATIENT, NONE, NULL, NULL);
+        mo_model *m = open_on(&r, o->path);
+        float *got = logits_of(m, o, 7), *played = play_adapted(m, o);
+        if (memcmp(got, want, bytes) != 0 ||
+            memcmp(played, together, sizeof(float) * (size_t)(3 * o->vocab)) != 0) {
+            fail_msg("%s: other bits with adapters in %d ranks", o->name, ranks);
+        }
+        assert_true(identity_of(m) ==
+                    identity); /* what is kept of sessions does not show how many there were */
+        mo_adapter *later = NULL;
+        assert_int_equal(mo_adapter_open(m, adapters[0], &later, &err), MO_EUNSUPPORTED);
+        check_says(&err, "open it anew");
+        free(got);
+        free(played);
+        mo_model_close(m);
+        finish(&r, NONE);
+    }
+    free(want);
+    free(together);
+    device = "none";
+}
+
+/* On attention and on experts, wherever those are. */
+static void adapters_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss", "gpt-oss-mxfp4", "qwen35moe", "deepseek2"};
+    const mo_divide before = way;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i += 1 + SANITIZED) {
+        const oracle *o = named(names[i]);
+        char first[512], second[512];
+        snprintf(first, sizeof first, "%s", in_folder("attention.gguf"));
+        snprintf(second, sizeof second, "%s", in_folder("experts.gguf"));
+        assert_true(
+            lora_file_make(o->path, first,
+                           &(lora_recipe){.parts = lora_beside_attention, .rank = 5, .alpha = 8, .seed = 3}));
+        assert_true(lora_file_make(
+            o->path, second, &(lora_recipe){.parts = lora_experts, .rank = 3, .half = true, .seed = 9}));
+        adapters[0] = first;
+        adapters[1] = second;
+        adapter_count = 2;
+        for (way = MO_DIVIDE_LAYERS; way <= MO_DIVIDE_EXPERTS; way++) {
+            check_adapters(o, "none");
+            check_adapters(o, "sim");
+        }
+        adapter_count = 0;
+    }
+    way = before;
+}
+
+/* A rank that has others is named. */
+static void other_adapters_are_refused(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    char path[512];
+    run r;
+    snprintf(path, sizeof path, "%s", in_folder("one.gguf"));
+    assert_true(lora_file_make(o->path, path, &(lora_recipe){.parts = lora_attention, .rank = 2, .seed = 1}));
+    start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+    adapters[0] = path;
+    adapter_count = 1;
+    mo_model_options options = usual();
+    mo_model *m = NULL;
+    options.cluster = r.leader;
+    assert_int_equal(mo_model_open(o->path, &options, &m, &err), MO_EINVAL);
+    check_says(&err, "rank 1 has other `adapters`");
+    adapter_count = 0;
+    mo_model_close(open_on(&r, o->path));
+    finish(&r, NONE);
 }
 
 /* ---- Faults ---- */
@@ -811,6 +934,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(sessions_are_those_of_one_rank),
         cmocka_unit_test(devices_in_ranks_give_the_same_logits),
         cmocka_unit_test(saved_sessions_fit_any_number_of_ranks),
+        cmocka_unit_test(adapters_are_those_of_one_rank),
+        cmocka_unit_test(other_adapters_are_refused),
         cmocka_unit_test(late_messages_change_nothing),
         cmocka_unit_test(truncated_messages_end_the_run),
         cmocka_unit_test(lost_messages_end_the_run),

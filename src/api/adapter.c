@@ -5,14 +5,30 @@
 #include "base/growing.h"
 #include "base/status.h"
 
-mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err)
+/* Of a rank's part of a model: what the adapter is to the whole, which ranks do not change; and whether it is good for that. */
+static mo_status know_whole(const mo_model *model, const char *path, mo_lora *part, mo_error *err)
 {
-    MO_OWN_ERROR(err)
+    const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
+    mo_checkpoint *whole = NULL;
+    mo_lora lora = {0};
+    mo_status status =
+        mo_checkpoint_load(mo_gguf_part_path(g, 0), &(mo_load_options){.describe = true}, &whole, err);
+    if (status == MO_OK) {
+        status = mo_lora_load(whole, path, false, &lora, err);
+    }
+    if (status == MO_OK) {
+        part->identity = lora.identity;
+        part->experts = lora.experts;
+    }
+    mo_lora_drop(&lora);
+    mo_checkpoint_free(whole);
+    return status;
+}
+
+static mo_status open_adapter(mo_model *model, const char *path, mo_adapter **out, mo_error *err)
+{
     mo_lora lora;
     *out = NULL;
-    if (model->cluster) {
-        return mo_fail(err, MO_EUNSUPPORTED, "a model that is divided among ranks cannot have `adapters`");
-    }
     mo_status status = mo_lora_load(model->checkpoint, path, true, &lora, err);
     if (status == MO_OK) {
         status = mo_engine_adapter_fits(model->engine, &lora, err);
@@ -21,7 +37,25 @@ mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, m
     if (status == MO_OK) {
         status = mo_lora_load(model->checkpoint, path, false, &lora, err);
     }
+    if (status == MO_OK && (model->range.count || model->experts.divided)) {
+        status = know_whole(model, path, &lora, err);
+        if (status != MO_OK) {
+            mo_lora_drop(&lora);
+        }
+    }
     return status == MO_OK ? mo_engine_adapter_open(model->engine, &lora, out, err) : status;
+}
+
+mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    if (model->cluster) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "a model that is divided among ranks has the `adapters` that it was opened with; open "
+                       "it anew with this one, in all ranks");
+    }
+    return open_adapter(model, path, out, err);
 }
 
 void mo_adapter_close(mo_adapter *adapter)
@@ -56,7 +90,7 @@ mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *option
     e->adapter_limit = -1; /* those that are named are in the plan */
     for (int i = 0; i < options->adapter_count && status == MO_OK; i++) {
         model->adapters[i].scale = options->adapter_scales ? options->adapter_scales[i] : 0.0f;
-        status = mo_adapter_open(model, options->adapters[i], &model->adapters[i].adapter, err);
+        status = open_adapter(model, options->adapters[i], &model->adapters[i].adapter, err);
         model->adapter_count += status == MO_OK;
     }
     if (options->ram_bytes > 0) {

@@ -9,6 +9,7 @@
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/adapter.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
 #include "plan/hosts.h"
@@ -153,8 +154,8 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         what = "`map`";
     } else if (o->skip_missing && o->divide == MO_DIVIDE_EXPERTS) {
         what = "`skip_missing`";
-    } else if (o->adapter_count || o->adapter_bytes) {
-        what = "`adapters`";
+    } else if (o->adapter_bytes) {
+        what = "`adapter_bytes`";
     } else if (l->hot_cache.file) {
         what = "`hot_cache.file`";
     } else if (l->perf_out) {
@@ -452,8 +453,8 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     return status;
 }
 
-/* Every rank's answer to its share: the first failure. */
-static mo_status receive_answers(mo_cluster *c, mo_error *err)
+/* Every rank's answer to its share: the first failure. adapters: as mo_engine_adapters_identity() of this rank, or NULL. */
+static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int r = 1; r < mo_link_ranks(c->link); r++) {
@@ -462,6 +463,10 @@ static mo_status receive_answers(mo_cluster *c, mo_error *err)
         mo_status one = mo_link_receive(c->link, r, &result, sizeof result, false, &own);
         if (one == MO_OK && result.status != MO_OK) {
             one = mo_fail(&own, (mo_status)result.status, "rank %d: %.*s", r, MO_WIRE_TEXT, result.detail);
+        } else if (one == MO_OK && adapters && (uint64_t)result.rows != *adapters) {
+            one = mo_fail(
+                &own, MO_EINVAL,
+                "rank %d has other `adapters` than rank 0; give all ranks the same, in the same order", r);
         }
         if (one != MO_OK && status == MO_OK) {
             status = one;
@@ -484,7 +489,8 @@ static void close_all(mo_cluster *c)
 mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, mo_experts_leader **asker,
                           mo_error *err)
 {
-    mo_status status = receive_answers(c, err);
+    const uint64_t adapters = mo_engine_adapters_identity(engine);
+    mo_status status = receive_answers(c, &adapters, err);
     c->told = false;
     if (status == MO_OK) {
         status = c->way == MO_DIVIDE_EXPERTS ? mo_experts_lead(c->link, engine, c->first, asker, err)
@@ -500,7 +506,7 @@ void mo_cluster_give_up(mo_cluster *c)
 {
     mo_error ignored;
     if (c->told) {
-        receive_answers(c, &ignored);
+        receive_answers(c, NULL, &ignored);
         close_all(c);
         c->told = false;
     }

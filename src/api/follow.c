@@ -69,6 +69,7 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     result.status = (int32_t)mo_model_open_part(f->path, &o, (mo_layer_range){share->first, share->count},
                                                 experts, &model, &why);
     snprintf(result.detail, sizeof result.detail, "%.*s", MO_WIRE_TEXT - 1, why.detail);
+    result.rows = model ? (int64_t)mo_engine_adapters_identity(model->engine) : 0;
     mo_status status = mo_link_send(link, 0, &result, sizeof result, err);
     if (status == MO_OK) {
         status = mo_link_flush(link, err);

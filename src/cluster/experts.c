@@ -8,7 +8,13 @@ size_t mo_experts_token_bytes(int64_t width, bool codes)
 size_t mo_experts_body_bytes(const mo_experts_head *head, int64_t width)
 {
     return sizeof(mo_experts_pick) * (size_t)head->experts + sizeof(int32_t) * (size_t)head->rows +
-           mo_experts_token_bytes(width, head->codes != 0) * (size_t)head->tokens;
+           mo_experts_token_bytes(width, head->codes != 0) * (size_t)head->tokens +
+           mo_experts_uses_bytes(head);
+}
+
+size_t mo_experts_uses_bytes(const mo_experts_head *head)
+{
+    return head->adapted ? sizeof(mo_experts_use) * MO_ADAPTERS_USED * (size_t)head->tokens : 0;
 }
 
 bool mo_experts_read_codes(const mo_moe *moe, int64_t width)
@@ -25,5 +31,6 @@ bool mo_experts_read_codes(const mo_moe *moe, int64_t width)
 int64_t mo_experts_message_bytes(int64_t width, int64_t used, int peers)
 {
     const int64_t lists = used * (int64_t)(sizeof(mo_experts_pick) + sizeof(int32_t));
-    return peers * (lists + (int64_t)mo_experts_token_bytes(width, false));
+    const int64_t uses = MO_ADAPTERS_USED * (int64_t)sizeof(mo_experts_use);
+    return peers * (lists + uses + (int64_t)mo_experts_token_bytes(width, false));
 }

@@ -25,9 +25,18 @@ typedef struct mo_experts_head {
     int32_t codes;   /* activations are codes and scales, and not floats */
     int32_t prompt;
     int64_t rows, tokens; /* of all these experts; whose activations follow */
+    int32_t adapted;      /* some of the tokens have adapters that change experts */
+    int32_t reserved;
 } mo_experts_head;
 
-/* In the body: experts in their order, then int32_t rows (numbers of tokens, expert by expert), then the tokens' activations. */
+/* An adapter of a token, as mo_wire_use; adapter -1: it has no more. */
+typedef struct mo_experts_use {
+    int32_t adapter;
+    float scale;
+} mo_experts_use;
+
+/* In the body: experts in their order, then int32_t rows (numbers of tokens, expert by expert), then the tokens' activations; where some are
+ * adapted, as floats, and MO_ADAPTERS_USED mo_experts_use of every token behind them. */
 typedef struct mo_experts_pick {
     int32_t expert, rows;
 } mo_experts_pick;
@@ -39,13 +48,15 @@ typedef struct mo_experts_answer {
 } mo_experts_answer;
 
 /* As in cluster/wire.h. */
-_Static_assert(sizeof(mo_experts_head) == 40, "the layout of a message");
+_Static_assert(sizeof(mo_experts_head) == 48, "the layout of a message");
 _Static_assert(sizeof(mo_experts_pick) == 8, "the layout of a message");
+_Static_assert(sizeof(mo_experts_use) == 8, "the layout of a message");
 _Static_assert(sizeof(mo_experts_answer) == 16, "the layout of a message");
 
 /* A token's activations in a body; of a body. */
 size_t mo_experts_token_bytes(int64_t width, bool codes);
 size_t mo_experts_body_bytes(const mo_experts_head *head, int64_t width);
+size_t mo_experts_uses_bytes(const mo_experts_head *head); /* at the end of a body */
 /* Do all of the layer's experts read codes alone? */
 bool mo_experts_read_codes(const mo_moe *moe, int64_t width);
 /* What bodies take for each token of a batch, at most, in a rank that talks to so many others. */

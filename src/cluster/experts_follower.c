@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "cluster/experts.h"
+#include "engine/adapter.h"
 #include "engine/forward.h"
 
 typedef struct helper {
@@ -30,7 +31,8 @@ static mo_status check_head(const helper *h, mo_error *err)
     const int64_t here = spec->experts.end - spec->experts.first;
     if (!known || q->tokens < 1 || q->tokens > h->engine->batch || q->rows < q->tokens ||
         q->rows > q->tokens * spec->layers[q->layer].moe.used || q->experts < 1 || q->experts > here ||
-        q->experts > q->rows || (q->codes && spec->width % 32 != 0)) {
+        q->experts > q->rows || (q->codes && (spec->width % 32 != 0 || q->adapted)) ||
+        (q->adapted && h->engine->adapter_count == 0)) {
         return mo_fail(err, MO_EFORMAT, "rank 0 asks for experts in a way that makes no sense");
     }
     return MO_OK;
@@ -88,10 +90,37 @@ static void take_tokens(const helper *h, const mo_forward *f)
 {
     const mo_experts_head *q = &h->head;
     const size_t bytes = mo_experts_token_bytes(f->in.cols, q->codes != 0);
-    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in.cols) - bytes * (size_t)q->tokens;
+    const uint8_t *at =
+        h->body + mo_experts_body_bytes(q, f->in.cols) - mo_experts_uses_bytes(q) - bytes * (size_t)q->tokens;
     for (int64_t t = 0; t < q->tokens; t++) {
         take_token(f, at + bytes * (size_t)t, t, q->codes != 0);
     }
+}
+
+/* The adapters of every token, as if each were a slice of its own. */
+static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
+{
+    const mo_experts_head *q = &h->head;
+    const mo_engine *e = h->engine;
+    mo_adapting *a = &f->w->adapting;
+    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in.cols) - mo_experts_uses_bytes(q);
+    a->count = q->adapted ? e->adapter_count : 0;
+    a->slice_of = f->w->slice_of;
+    for (int i = 0; i < a->count; i++) {
+        a->lora[i] = &e->adapters[i]->lora;
+    }
+    for (int64_t t = 0; t < q->tokens && q->adapted; t++) {
+        f->w->slice_of[t] = (int32_t)t;
+        for (int i = 0; i < MO_ADAPTERS_USED; i++, at += sizeof(mo_experts_use)) {
+            mo_experts_use use;
+            memcpy(&use, at, sizeof use);
+            if (use.adapter < -1 || use.adapter >= e->adapter_count) {
+                return mo_fail(err, MO_EFORMAT, "rank 0 names adapters that are not here");
+            }
+            a->uses[t * MO_ADAPTERS_USED + i] = (mo_adapting_use){.which = use.adapter, .scale = use.scale};
+        }
+    }
+    return MO_OK;
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------- */
@@ -114,7 +143,10 @@ static mo_status compute(helper *h, mo_error *err)
                     .experts_only = true};
     mo_error own = {0};
     f.in = mo_acts_lay(f.w->in, f.tokens, e->spec->width);
-    const mo_status status = take_picks(h, &f, err);
+    mo_status status = take_picks(h, &f, err);
+    if (status == MO_OK) {
+        status = take_uses(h, &f, err);
+    }
     if (status != MO_OK) {
         return status;
     }

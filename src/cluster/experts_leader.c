@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "cluster/experts.h"
+#include "engine/adapter.h"
 #include "engine/forward.h"
 
 /* More than this is not on its way at once: a thread sees to it while the others compute. MPI hands smaller messages over by itself. */
@@ -29,6 +30,7 @@ struct mo_experts_leader {
     bool *codes;            /* [layers] */
     mo_elsewhere_rows rows; /* of the layer at hand */
     int32_t *place;         /* [batch] where a token's activations are in a body; -1: not there */
+    bool adapted;           /* experts of the layer at hand, for some of its tokens */
     mo_wire_result result;
 };
 
@@ -59,6 +61,31 @@ static void put_picks(const mo_experts_leader *l, question *q, const mo_forward 
     }
 }
 
+/* Do tokens of the step have adapters that change experts? */
+static bool adapts_experts(const mo_forward *f)
+{
+    const mo_adapting *a = &f->w->adapting;
+    bool any = false;
+    for (int i = 0; i < a->count; i++) {
+        any |= a->lora[i]->experts;
+    }
+    return any;
+}
+
+/* The adapters of a token. */
+static void put_uses(const mo_forward *f, int64_t token, uint8_t *to)
+{
+    const mo_adapting *a = &f->w->adapting;
+    const mo_adapting_use *uses = mo_adapting_uses(a, token);
+    for (int i = 0; i < MO_ADAPTERS_USED; i++) {
+        const bool there = uses[i].which >= 0;
+        const mo_experts_use use = {
+            .adapter = there ? mo_engine_adapter_number(f->engine, a->lora[uses[i].which]) : -1,
+            .scale = there ? uses[i].scale : 0.0f};
+        memcpy(to + sizeof use * (size_t)i, &use, sizeof use);
+    }
+}
+
 /* Every token once, however many of the rank's experts it chose. */
 static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
 {
@@ -72,6 +99,10 @@ static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
             at = put_token(at, &f->in, tokens[i], q->head.codes != 0);
         }
         memcpy(rows + sizeof *place * (size_t)i, place, sizeof *place);
+    }
+    for (int64_t i = 0; i < q->head.rows && q->head.adapted; i++) {
+        const size_t each = sizeof(mo_experts_use) * MO_ADAPTERS_USED;
+        put_uses(f, tokens[i], at + each * (size_t)l->place[tokens[i]]);
     }
     for (int64_t i = 0; i < q->head.rows; i++) {
         l->place[tokens[i]] = -1;
@@ -87,7 +118,8 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_forward *f, size_t
     q->head = (mo_experts_head){.order = MO_WIRE_ORDER,
                                 .kind = MO_EXPERTS_ASK,
                                 .layer = f->index,
-                                .codes = l->codes[f->index],
+                                .codes = l->codes[f->index] && !l->adapted, /* A x reads floats */
+                                .adapted = l->adapted,
                                 .prompt = f->slices[0].prompt,
                                 .rows = l->rows.first[end] - l->rows.first[first]};
     if (q->head.rows == 0) {
@@ -114,6 +146,7 @@ static mo_status begin(void *owner, mo_forward *f, const mo_elsewhere_rows *rows
     mo_experts_leader *l = owner;
     size_t bytes = 0;
     l->rows = *rows;
+    l->adapted = adapts_experts(f);
     mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         status = ask(l, r, f, &bytes, err);

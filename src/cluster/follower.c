@@ -23,6 +23,7 @@ typedef struct work {
     mo_wire_order *orders;
     int order_limit;
     mo_wire_slice slices[MO_WIRE_SLICES];
+    mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
     int32_t *tokens; /* [batch] */
     float *x;        /* [batch][width] as this rank leaves it */
     mo_wire_result result;
@@ -38,6 +39,7 @@ typedef struct follower {
 
     work works[2], *w; /* in turn: what was done is on its way while the next is; the one at hand */
     mo_slice parts[MO_WIRE_SLICES];
+    mo_adapter_list adapters[MO_WIRE_SLICES]; /* of them */
 } follower;
 
 static bool passes_alone(uint32_t kind)
@@ -201,6 +203,30 @@ static mo_status pass_head(follower *f, mo_error *err)
 
 /* ---- Steps ------------------------------------------------------------------------------------- */
 
+/* The adapters of all slices, in f->adapters. */
+static mo_status take_adapters(follower *f, mo_error *err)
+{
+    const mo_wire_head *h = &f->w->head;
+    for (int i = 0; i < h->slice_count; i++) {
+        f->adapters[i].count = 0;
+    }
+    if (h->use_count < 0 || h->use_count > h->slice_count * MO_ADAPTERS_USED) {
+        return mo_fail(err, MO_EFORMAT, "rank %d sends adapters that make no sense", f->rank - 1);
+    }
+    const mo_status status = mo_link_receive(f->link, f->rank - 1, f->w->uses,
+                                             sizeof *f->w->uses * (size_t)h->use_count, false, err);
+    for (int i = 0; i < h->use_count && status == MO_OK; i++) {
+        const mo_wire_use *u = &f->w->uses[i];
+        if (u->slice < 0 || u->slice >= h->slice_count || u->adapter < 0 ||
+            u->adapter >= f->engine->adapter_count || f->adapters[u->slice].count == MO_ADAPTERS_USED) {
+            return mo_fail(err, MO_EFORMAT, "rank %d names adapters that are not here", f->rank - 1);
+        }
+        mo_adapter_list *list = &f->adapters[u->slice];
+        list->use[list->count++] = (mo_adapter_use){f->engine->adapters[u->adapter], u->scale};
+    }
+    return status;
+}
+
 static mo_status take_lists(follower *f, mo_error *err)
 {
     const mo_wire_head *h = &f->w->head;
@@ -211,6 +237,9 @@ static mo_status take_lists(follower *f, mo_error *err)
     }
     mo_status status = mo_link_receive(f->link, f->rank - 1, f->w->slices,
                                        sizeof *f->w->slices * (size_t)h->slice_count, false, err);
+    if (status == MO_OK) {
+        status = take_adapters(f, err);
+    }
     if (status == MO_OK) {
         status = mo_link_receive(f->link, f->rank - 1, f->w->tokens, sizeof *f->w->tokens * (size_t)h->tokens,
                                  false, err);
@@ -274,6 +303,7 @@ static void run_step(follower *f)
         f->parts[i] = (mo_slice){.state = &session->state,
                                  .tokens = f->w->tokens + t,
                                  .count = s->count,
+                                 .adapters = f->adapters[i].count ? &f->adapters[i] : NULL,
                                  .prompt = s->prompt != 0};
         t += s->count;
     }
@@ -328,6 +358,9 @@ static mo_status send_step(follower *f, mo_error *err)
     mo_status status = pass_head(f, err);
     if (status == MO_OK) {
         status = pass_on(f, f->w->slices, sizeof *f->w->slices * (size_t)f->w->head.slice_count, err);
+    }
+    if (status == MO_OK) {
+        status = pass_on(f, f->w->uses, sizeof *f->w->uses * (size_t)f->w->head.use_count, err);
     }
     if (status == MO_OK) {
         status = pass_on(f, f->w->tokens, sizeof *f->w->tokens * (size_t)f->w->head.tokens, err);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/adapter.h"
 #include "engine/forward.h"
 #include "engine/logits.h"
 
@@ -19,6 +20,7 @@ typedef struct outgoing {
     mo_wire_head head;
     orders told;
     mo_wire_slice slices[MO_WIRE_SLICES];
+    mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
     int32_t *tokens; /* [batch] */
     float *x;        /* [batch][width] */
     uint64_t begun;  /* sends, when all of it was on its way */
@@ -170,9 +172,21 @@ static mo_status take_results(mo_leader *l, int most, mo_error *err)
 
 /* ---- Steps ------------------------------------------------------------------------------------- */
 
+static void list_adapters(outgoing *o, int slice, const mo_forward *f)
+{
+    const mo_adapter_list *list = f->slices[slice].adapters;
+    for (int i = 0; list && i < list->count; i++) {
+        o->uses[o->head.use_count++] =
+            (mo_wire_use){.slice = slice,
+                          .adapter = mo_engine_adapter_number(f->engine, &list->use[i].adapter->lora),
+                          .scale = list->use[i].scale};
+    }
+}
+
 static void list_slices(outgoing *o, const mo_forward *f)
 {
     int64_t t = 0;
+    o->head.use_count = 0;
     for (int i = 0; i < f->slice_count; i++) {
         const mo_slice *s = &f->slices[i];
         o->slices[i] = (mo_wire_slice){.state = s->state->number,
@@ -180,6 +194,7 @@ static void list_slices(outgoing *o, const mo_forward *f)
                                        .count = s->count,
                                        .wanted = s->logits ? s->count - s->logits_from : 0,
                                        .prompt = s->prompt};
+        list_adapters(o, i, f);
         memcpy(o->tokens + t, s->tokens, sizeof *o->tokens * (size_t)s->count);
         t += s->count;
     }
@@ -200,6 +215,9 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     status = send_head(l, o, MO_WIRE_STEP, err);
     if (status == MO_OK) {
         status = mo_link_send(l->link, 1, o->slices, sizeof *o->slices * (size_t)f->slice_count, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->uses, sizeof *o->uses * (size_t)o->head.use_count, err);
     }
     if (status == MO_OK) {
         status = mo_link_send(l->link, 1, o->tokens, sizeof *o->tokens * (size_t)f->tokens, err);

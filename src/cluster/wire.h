@@ -29,11 +29,12 @@ typedef struct mo_wire_head {
     uint64_t serial;      /* grows by one with each */
     int32_t
         status; /* STEP: of the ranks before; where it failed a result follows in the place of the stream */
-    int32_t order_count, slice_count, reserved;
-    int64_t tokens;  /* of all slices */
-    int64_t number;  /* SAVE: of the snapshot; LOAD: of the state */
-    int64_t length;  /* LOAD: positions */
-    int64_t work_ns; /* STEP: that the ranks before have computed, but for rank 0 */
+    int32_t order_count, slice_count;
+    int32_t use_count; /* STEP: adapters of slices */
+    int64_t tokens;    /* of all slices */
+    int64_t number;    /* SAVE: of the snapshot; LOAD: of the state */
+    int64_t length;    /* LOAD: positions */
+    int64_t work_ns;   /* STEP: that the ranks before have computed, but for rank 0 */
 } mo_wire_head;
 
 /* What befell sessions and snapshots since the head before. */
@@ -58,14 +59,20 @@ typedef struct mo_wire_slice {
     int32_t prompt, reserved;
 } mo_wire_slice;
 
+/* An adapter that a slice's tokens have; those of a slice follow each other, in the order in which they add. */
+typedef struct mo_wire_use {
+    int32_t slice, adapter; /* its number among those that all ranks have */
+    float scale;
+} mo_wire_use;
+
 /* The answer to a head. */
 typedef struct mo_wire_result {
     int32_t status;
     int32_t rank;   /* whose error it is */
     int32_t forget; /* what it had of the states is lost */
     int32_t reserved;
-    int64_t rows;              /* STEP: that follow; SAVE: bytes */
-    int64_t work_ns;           /* STEP: that ranks have computed */
+    int64_t rows;    /* STEP: that follow; SAVE: bytes; to a share: what its adapters are, as a number */
+    int64_t work_ns; /* STEP: that ranks have computed */
     char detail[MO_WIRE_TEXT]; /* of the error */
 } mo_wire_result;
 
@@ -95,6 +102,7 @@ typedef struct mo_wire_share {
 _Static_assert(sizeof(mo_wire_head) == 64, "the layout of a message");
 _Static_assert(sizeof(mo_wire_order) == 32, "the layout of a message");
 _Static_assert(sizeof(mo_wire_slice) == 40, "the layout of a message");
+_Static_assert(sizeof(mo_wire_use) == 12, "the layout of a message");
 _Static_assert(sizeof(mo_wire_result) == 32 + MO_WIRE_TEXT, "the layout of a message");
 _Static_assert(sizeof(mo_wire_hello) == 1024, "the layout of a message");
 _Static_assert(sizeof(mo_wire_share) == 56, "the layout of a message");

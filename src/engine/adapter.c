@@ -156,6 +156,25 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ (hash >> 29);
 }
 
+int mo_engine_adapter_number(const mo_engine *engine, const mo_lora *lora)
+{
+    for (int i = 0; i < engine->adapter_count; i++) {
+        if (&engine->adapters[i]->lora == lora) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+uint64_t mo_engine_adapters_identity(const mo_engine *engine)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < engine->adapter_count; i++) {
+        all = mix(all, engine->adapters[i]->lora.identity);
+    }
+    return engine->adapter_count ? all + (all == 0) : 0;
+}
+
 mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *uses, int count,
                                mo_adapter_list *out, mo_error *err)
 {

@@ -29,6 +29,11 @@ mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **
 void mo_adapter_hold(mo_adapter *adapter);
 void mo_adapter_release(mo_adapter *adapter);
 
+/* The number of an open adapter among the engine's, by which other ranks know it: theirs were opened in the same order. -1: it is not there. Of
+ * all of them what they are, as a number; 0: there are none. Under lock, or where none is opened or closed meanwhile. */
+int mo_engine_adapter_number(const mo_engine *engine, const mo_lora *lora);
+uint64_t mo_engine_adapters_identity(const mo_engine *engine);
+
 /* MO_EINVAL: too many, of another model, one twice, or a scale that is none. Holds none of them. */
 mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *uses, int count,
                                mo_adapter_list *out, mo_error *err);

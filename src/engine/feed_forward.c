@@ -581,7 +581,8 @@ mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->first[moe->experts], moe->width);
-    return forward->engine->annex ? feed_beside_annex(forward, err) : feed_here(forward, err);
+    const bool annex = forward->engine->annex && forward->w->adapting.count == 0; /* which has no adapters */
+    return annex ? feed_beside_annex(forward, err) : feed_here(forward, err);
 }
 
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)

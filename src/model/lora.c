@@ -298,7 +298,9 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
     if (!raw) {
         return no_memory(r, err);
     }
-    const int64_t first = w->first / mo_format_row_bytes(t->of->format, cols);
+    /* Of a rank's experts the binding is a part: it begins in the middle of the tensor. */
+    const int64_t first = w->first / mo_format_row_bytes(t->of->format, cols) % t->of->size[1],
+                  before = w->moe && experts > 1 ? expert_of(w, 0) : 0;
     mo_status status = read_a(r, t->a, a, raw, err);
     if (status == MO_OK) {
         status = read_b(r, t->b, w, first, b, raw, err);
@@ -306,15 +308,22 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
     free(raw);
     l->experts |= w->moe != NULL;
     for (int64_t i = 0; i < w->count && status == MO_OK; i++) {
-        l->pairs[l->count++] =
-            (mo_lora_pair){.linear = (const mo_linear *)mo_binding_matrix(w, i),
-                           .a = {.w = {.data = a + i * a_bytes, .type = type, .rows = rank, .cols = cols}},
-                           .b = b + i * rank * rows,
-                           .layer = layer_of(r, w),
-                           .expert = expert_of(w, i),
-                           .alone = w->moe && w->count == 1};
+        l->pairs[l->count++] = (mo_lora_pair){
+            .linear = (const mo_linear *)mo_binding_matrix(w, i),
+            .a = {.w = {.data = a + (before + i) * a_bytes, .type = type, .rows = rank, .cols = cols}},
+            .b = b + (before + i) * rank * rows,
+            .layer = layer_of(r, w),
+            .expert = expert_of(w, i),
+            .alone = w->moe && w->count == 1};
     }
     return status;
+}
+
+/* Have other ranks layers or experts of the model? Who opens an adapter for a part has looked at all of it before. */
+static bool is_part(const reader *r)
+{
+    const mo_model_spec *f = mo_checkpoint_spec(r->model);
+    return mo_spec_layers(f) > f->layer_count || f->experts.divided;
 }
 
 /* What of the model is made of the tensor: several parts of layers where it is fused. */
@@ -340,7 +349,7 @@ static mo_status add_tensor(reader *r, const tensors *t, int64_t *used, mo_error
                                 r->path, what, t->of->name)
                       : add_pairs(r, t, w, used, err);
     }
-    return status != MO_OK || found
+    return status != MO_OK || found || is_part(r)
                ? status
                : mo_fail(err, MO_EUNSUPPORTED,
                          "%s changes the tensor %s, which is no matrix that this model multiplies with",
@@ -378,10 +387,11 @@ static mo_status read_numbers(reader *r, int64_t bytes, mo_error *err)
 {
     mo_lora *l = r->lora;
     const int64_t table = sizeof *l->table * (size_t)l->table_size;
-    l->pairs = calloc((size_t)r->pairs, sizeof *l->pairs);
+    l->pairs = calloc((size_t)r->pairs + 1, sizeof *l->pairs); /* a part may have none */
     l->table = malloc((size_t)table);
-    l->region = mo_host_alloc_huge((size_t)bytes);
-    l->region_bytes = l->region ? (size_t)bytes : 0;
+    l->region_bytes = (size_t)(bytes > 0 ? bytes : LINE_BYTES);
+    l->region = mo_host_alloc_huge(l->region_bytes);
+    l->region_bytes = l->region ? l->region_bytes : 0;
     if (!l->pairs || !l->table || !l->region) {
         return no_memory(r, err);
     }
