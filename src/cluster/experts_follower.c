@@ -227,9 +227,10 @@ static void tell_guesses(const helper *h)
 {
     const mo_tiers *tiers = h->engine ? h->engine->tiers : NULL;
     const mo_store_counters c = tiers && tiers->store ? mo_store_count(tiers->store) : (mo_store_counters){0};
-    if (c.guessed) {
-        mo_log(MO_LOG_INFO, "cluster", "%llu experts were read ahead, %llu of which were needed",
-               (unsigned long long)c.guessed, (unsigned long long)(c.useful + c.late));
+    const unsigned long long read = c.guessed, needed = c.useful + c.late;
+    if (read) {
+        mo_log(MO_LOG_INFO, "cluster", "%llu experts were read ahead, %llu of which were needed", read,
+               needed);
     }
 }
 
