@@ -73,6 +73,11 @@ static void lose_one(const oracle *o, const char *devices, int which, const floa
     assert_int_equal(after.slots, before.slots - slots);
     assert_int_equal(after.filled, after.slots);
     assert_true(after.steps > before.steps);
+    mo_block_counts there, ram;
+    bool on_device;
+    mo_engine_count_blocks(model->engine, &there, &ram, &on_device);
+    assert_true(on_device && there.held > 0);
+    assert_int_equal(ram.held, 0); /* what the CPU reads are the blocks that took the card's place */
     for (const mo_gpu *g = model->gpu; g; g = g->next) {
         assert_true(g->lost == (g == gone));
     }

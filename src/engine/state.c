@@ -431,6 +431,17 @@ mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only
     return mo_blocks_own(&s->here, begin, end, only, change_block, s, err);
 }
 
+void mo_state_see_there(mo_state *s, int layer)
+{
+    const mo_blocks_layer *from = &s->there.layer[layer];
+    mo_block_pool_lock(s->there.pool);
+    for (int64_t e = 0; e < s->layers[layer].length; e++) {
+        const int32_t number = e < from->length ? from->numbers[e] : -1;
+        point(s, layer, e, number >= 0 ? mo_block_address(s->there.pool, number) : 0);
+    }
+    mo_block_pool_unlock(s->there.pool);
+}
+
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
 {
     const mo_state_layer *l = &s->layers[layer];

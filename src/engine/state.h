@@ -132,6 +132,9 @@ void mo_state_take_mark(mo_state *s, mo_state_mark mark, bool same);
  * is zero. only: [layers], of these; NULL: of all. MO_ENOMEM: no block is free, and the state as it was. */
 mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only, mo_error *err);
 
+/* A layer's blocks of `there` are in RAM, and the CPU computes with them: afterwards the layer's table shows them. */
+void mo_state_see_there(mo_state *s, int layer);
+
 /* One KV head of an attention layer, for the kernels. */
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
 

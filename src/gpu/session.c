@@ -431,9 +431,22 @@ mo_status mo_gpu_session_settle(mo_state *state, mo_error *err)
     return status;
 }
 
+/* Blocks of a lost device are in RAM, where the step's are its own by now: the CPU computes with these. */
+static void see(const mo_gpu *gpu, mo_state *s)
+{
+    mo_gpu_session_of(s, gpu)->hosted = false;
+    for (int i = gpu->core.first; i < gpu->core.end; i++) {
+        mo_state_see_there(s, i);
+    }
+}
+
 static mo_status bring(mo_gpu *gpu, mo_state *s, int64_t count, mo_error *err)
 {
     mo_gpu_session *g = mo_gpu_session_of(s, gpu);
+    if (gpu->lost) {
+        see(gpu, s);
+        return MO_OK;
+    }
     const int64_t begin = g->hosted ? s->length : 0;
     mo_status status = mo_state_own(s, begin, s->length + count, gpu->layer_buffer.cpu.layers, err);
     if (status == MO_OK && !g->hosted) {

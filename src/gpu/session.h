@@ -1,6 +1,6 @@
 /* A session's state on a device: blocks of the device's pool, and in the device's memory a table of where each layer's are.
  * Several devices have one pool, in which each layer's blocks are in the memory of its device, and a table each. `gpu` is the head
- * of the row, unless it says otherwise. Blocks of a device that is lost are in RAM, and hold what was settled there.
+ * of the row, unless it says otherwise. Blocks of a device that is lost are in RAM, and the CPU computes with them.
  * Private to the gpu's files. */
 #ifndef MO_GPU_SESSION_H
 #define MO_GPU_SESSION_H
