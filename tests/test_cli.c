@@ -456,6 +456,16 @@ static void test_bench(void **state)
     assert_int_equal(run("bench " OLMOE " --depth 4080 --prefill 17 --decode 0 --rounds 1"), 0);
     assert_non_null(
         strstr(errors, "4097 positions are measured, more than the 4096 this model was made for"));
+    /* A plan and windows likewise; what was chosen for a text that fits needs no word. */
+    assert_int_equal(run("plan " OLMOE " --ctx 4097 --device none"), 0);
+    assert_non_null(strstr(errors, "--ctx 4097 is more than the 4096 positions this model was made for"));
+    assert_int_equal(run("plan " OLMOE " --ctx 4096 --device none"), 0);
+    assert_null(strstr(errors, "was made for"));
+    write_file("few", "1 2 3", 5);
+    assert_int_equal(run("eval " OLMOE " --tokens few --window 4097 --device none"), 0);
+    assert_non_null(strstr(errors, "windows of 4097 tokens are longer than the 4096 positions"));
+    assert_int_equal(run("eval " OLMOE " --tokens few --device none"), 0);
+    assert_null(strstr(errors, "was made for"));
     assert_int_equal(run("bench " OLMOE " --parallel 1 --prefill 4093 --decode 4 --rounds 1"), 0);
     assert_non_null(strstr(errors, "4097 positions are measured"));
 }

@@ -138,7 +138,23 @@ static void warn_of_length(const char *command, const mo_file_info *info, const 
                 " this model was made for: the speed is what so many cost, but text beyond them may make no "
                 "sense\n",
                 command, l->context, info->context_length);
+    } else {
+        fprintf(stderr,
+                "moraine %s: warning: windows of %" PRId64 " tokens are longer than the %" PRId64
+                " positions this model was made for; what is beyond them says little\n",
+                command, l->context, info->context_length);
     }
+}
+
+void cli_check_length(const char *command, const char *path, const cli_loading *l)
+{
+    mo_file *file = NULL;
+    mo_file_info info;
+    if (mo_file_open(path, &file, NULL) == MO_OK &&
+        mo_file_summarize(file, &info, sizeof info, NULL) == MO_OK) {
+        warn_of_length(command, &info, l);
+    }
+    mo_file_close(file);
 }
 
 static bool check_header(const char *command, const char *path, const mo_file *file, const cli_loading *l)

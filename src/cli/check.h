@@ -16,6 +16,9 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
  * made for, which is only warned of. CLI_OK, or the exit code after saying what is wrong. */
 int cli_check_model(const char *command, const char *path, const cli_loading *l);
 
+/* The last of these alone, for commands that open no model. */
+void cli_check_length(const char *command, const char *path, const cli_loading *l);
+
 /* Does a text that will be fed fit into the context? CLI_OK, or the exit code after saying that it does not. */
 int cli_check_prompt(const char *command, const char *path, const cli_loading *l, const char *text,
                      size_t length);

@@ -433,6 +433,7 @@ int cli_plan(int argc, char **argv)
     if (!path) {
         return code;
     }
+    cli_check_length("plan", path, &l);
     if (hosts) {
         ask.context = l.context;
         ask.batch = l.batch;
