@@ -104,20 +104,22 @@ MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
 }
 
 /* Bytes ahead of the reading place that are asked for: per row of a plain matrix, and of an interleaved
- * group. With huge pages on Sapphire Rapids 1 to 4 KiB and 4 to 32 KiB measured alike, less was slower. */
+ * group, each line twice: far ahead into the second cache, and near into the first. With all cores at work that is faster than
+ * either alone (docs/lab-notes.md). */
 #ifndef AHEAD
-#define AHEAD             2048
-#define AHEAD_INTERLEAVED 8192
-#define HINT              _MM_HINT_T1
+#define AHEAD      2048
+#define AHEAD_FAR  8192
+#define AHEAD_NEAR 1024
 #endif
 
 /* Asks for what each row reads AHEAD bytes later; past the end of a row that is the row LANES further. */
 MO_INLINE void fetch_ahead(cursor c, int bytes)
 {
     if (c.interleaved) {
-        const uint8_t *p = c.rows->base[0] + LANES * c.at + AHEAD_INTERLEAVED;
+        const char *p = (const char *)c.rows->base[0] + LANES * c.at;
         for (int i = 0; i < LANES * bytes; i += 64) {
-            _mm_prefetch((const char *)p + i, HINT);
+            _mm_prefetch(p + AHEAD_FAR + i, _MM_HINT_T1);
+            _mm_prefetch(p + AHEAD_NEAR + i, _MM_HINT_T0);
         }
         return;
     }
@@ -132,7 +134,7 @@ MO_INLINE void fetch_ahead(cursor c, int bytes)
         for (int i = 0; i < 4; i++) {
             const uint8_t *p = c.rows->base[g] + i * c.rows->stride + to;
             for (int n = 0; n < bytes; n += 64) {
-                _mm_prefetch((const char *)p + n, HINT);
+                _mm_prefetch((const char *)p + n, _MM_HINT_T1);
             }
         }
     }
