@@ -1,4 +1,4 @@
-/* Spans: products of IQ1, IQ2 and IQ3 with few tokens, by vectors of 256 bits. A row is taken along 256 columns at a time. Entries of grids are
+/* Spans: products of IQ1, IQ2, IQ3 and TQ2_0 with few tokens, by vectors of 256 bits. A row is taken along 256 columns at a time. Entries of grids are
  * put side by side so that each lane of a sum belongs to one block of 32, and the activations are laid out likewise: entries of
  * four values of all eight blocks in a vector, of eight values those of four blocks. Sums of eight rows are then turned, so
  * that a lane is a row and the fold goes on from block to block.
@@ -25,7 +25,8 @@ enum {
 
 typedef struct span_x {
     int8_t part[8][32];
-    /* IQ1_M, of the halves of the blocks: the sums of their first groups of eight values, of their second ones, and of both. */
+    /* IQ1_M, of the halves of the blocks: the sums of their first groups of eight values, of their second ones, and of both. TQ2_0: half[0] has those of
+     * the blocks (span_place()). */
     int16_t group[2][16];
     int32_t half[2][8];
 } span_x;
@@ -58,6 +59,18 @@ MO_INLINE int span_block(int s, int i)
 #endif
 }
 
+/* The same for any format: the codes of four blocks of TQ2_0 are in the same bytes. */
+MO_INLINE int span_block_of(mo_type type, int s, int i)
+{
+    return type == MO_TQ2_0 ? 4 * s + i : span_block(s, i);
+}
+
+/* The block whose sum is in place i of a vector. */
+MO_INLINE int span_place(mo_type type, int i)
+{
+    return type == MO_TQ2_0 ? span_block_of(MO_IQ2_XXS, i / 4, i % 4) : i;
+}
+
 static void span_lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
 {
     for (int64_t n = 0; n < acts->cols / 256; n++, x++) {
@@ -67,10 +80,13 @@ static void span_lay_out(mo_type type, const mo_acts *acts, int64_t token, span_
                 memcpy(x->part[p] + 4 * i, q + 32 * i + 4 * p, 4);
             }
             for (int i = 0; !span_in_fours(type) && i < 4; i++) {
-                memcpy(x->part[p] + 8 * i, q + 32 * span_block(p % 2, i) + 8 * (p / 2), 8);
+                memcpy(x->part[p] + 8 * i, q + 32 * span_block_of(type, p % 2, i) + 8 * (p / 2), 8);
             }
         }
         const int16_t *half_sum = acts->half_sum + token * (acts->cols / 16) + 16 * n;
+        for (int b = 0; type == MO_TQ2_0 && b < 8; b++) {
+            x->half[0][b] = acts->sum[token * (acts->cols / 32) + 8 * n + span_place(type, b)];
+        }
         for (int h = 0; type == MO_IQ1_M && h < 16; h++) {
             int sum = 0;
             for (int i = 0; i < 8; i++) {
@@ -320,6 +336,36 @@ MO_INLINE __m256i span_turned(mo_type type, const span_row *r, const span_x *x, 
     return _mm256_sub_epi8(_mm256_xor_si256(q, minus), minus);
 }
 
+/* The sums of TQ2_0. Four blocks have two bits each of the same 32 bytes: eight bytes in every lane, moved by another distance in each, so that
+ * a lane belongs to a block, and nothing has to be put together. Pairs of codes up to 3 with activations are 762 at most: eight fit int16. */
+MO_INLINE __m256i span_tq2(const uint8_t *p, const span_x *x)
+{
+    const __m256i distance = _mm256_setr_epi64x(0, 2, 4, 6), two = _mm256_set1_epi8(3);
+    __m256i sum[2];
+    MO_UNROLL
+    for (int s = 0; s < 2; s++) {
+        sum[s] = _mm256_setzero_si256();
+        MO_UNROLL
+        for (int g = 0; g < 4; g++) {
+            const __m256i eight = _mm256_set1_epi64x((long long)load64(p + 32 * s + 8 * g));
+            const __m256i codes = _mm256_and_si256(_mm256_srlv_epi64(eight, distance), two);
+            const __m256i q = span_load(x->part[2 * g + s]);
+#ifdef SPAN_DPBUSD
+            sum[s] = SPAN_DPBUSD(sum[s], codes, q);
+#else
+            sum[s] = _mm256_add_epi16(sum[s], _mm256_maddubs_epi16(codes, q));
+#endif
+        }
+    }
+    /* Sums of neighbours: blocks 0, 1, 4, 5, 2, 3, 6, 7 (span_place()). */
+#ifdef SPAN_DPBUSD
+    const __m256i blocks = _mm256_hadd_epi32(sum[0], sum[1]);
+#else
+    const __m256i blocks = _mm256_madd_epi16(_mm256_hadd_epi16(sum[0], sum[1]), _mm256_set1_epi16(1));
+#endif
+    return _mm256_sub_epi32(blocks, span_load(x->half[0]));
+}
+
 /* How many parts' products may be added as int16 before they are widened: 2 * largest code * 127 each. */
 MO_INLINE int span_run(mo_type type)
 {
@@ -411,6 +457,9 @@ MO_INLINE __m256 span_sums(mo_type type, const uint8_t *p, const span_x *x, cons
     const bool halves = mo_format_fold(type) == MO_FOLD_HALVES;
     span_row r;
     __m256i sum[2];
+    if (type == MO_TQ2_0) {
+        return _mm256_cvtepi32_ps(span_tq2(p, x));
+    }
     span_open(type, p, &r);
     if (span_in_fours(type)) {
         sum[0] = span_sum(type, p, &r, x, 0, 1, 8);
@@ -483,7 +532,7 @@ MO_INLINE __m256 span_fold(mo_type type, const span_buffer *from, int s, const f
                                    _mm256_set1_ps(mo_span_rest(type)));
     MO_UNROLL
     for (int n = 0; n < 8; n++) {
-        acc = _mm256_fmadd_ps(_mm256_set1_ps(dx[n]), _mm256_mul_ps(d, v[n]), acc);
+        acc = _mm256_fmadd_ps(_mm256_set1_ps(dx[n]), _mm256_mul_ps(d, v[span_place(type, n)]), acc);
     }
     return acc;
 }
@@ -516,7 +565,7 @@ MO_INLINE void span_rows(mo_type type, const span_job *j, int64_t first, int64_t
 }
 
 #ifndef SPAN_EACH
-#define SPAN_EACH(X) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S)
+#define SPAN_EACH(X) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ2_0)
 #endif
 #define SPAN_INSTANCE(name)                                                                                  \
     static void span_rows_##name(const span_job *j, int64_t first, int64_t end, float *y)                    \
