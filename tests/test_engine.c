@@ -262,14 +262,19 @@ static void same_bits(void **state)
         for (int kv = 0; kv < MO_KV_TYPES; kv++) {
             const mo_kv_type type = (mo_kv_type)kv;
             float *want = logits_of(o, &(setting){.kv = type});
-            setting others[8 + 2 * 8] = {
+            setting others[9 + 2 * 8] = {
                 /* there are at most 8 instruction sets */
-                {.kv = type, .threads = 1}, {.kv = type, .threads = 3},
-                {.kv = type, .threads = 5}, {.kv = type, .step = 1, .threads = 3},
-                {.kv = type, .step = 7},    {.kv = type, .step = 32},
-                {.kv = type, .map = true},  {.kv = type, .batch = 16},
+                {.kv = type, .threads = 1},
+                {.kv = type, .threads = 3},
+                {.kv = type, .threads = 5},
+                {.kv = type, .step = 1, .threads = 3},
+                {.kv = type, .step = 7},
+                {.kv = type, .step = 32},
+                {.kv = type, .map = true},
+                {.kv = type, .batch = 16},
+                {.kv = type, .step = 1, .threads = 8}, /* more than KV heads: their queries are divided */
             };
-            int count = 8;
+            int count = 9;
             for (int n = 0; mo_isa_name(n); n++) {
                 others[count++] = (setting){.kv = type, .isa = mo_isa_name(n)};
                 others[count++] = (setting){.kv = type, .isa = mo_isa_name(n), .step = 1};

@@ -95,6 +95,15 @@ static void cpu_pause(void)
 #endif
 }
 
+void mo_pool_pause(int looked)
+{
+    if (looked % 1024 == 1023) {
+        sched_yield();
+    } else {
+        cpu_pause();
+    }
+}
+
 /* Changes nothing when the worker's thread is awake. True when it slept. */
 static bool wake_worker(mo_pool *pool, int index)
 {

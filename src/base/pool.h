@@ -44,6 +44,10 @@ typedef bool (*mo_pool_asked)(const void *ctx);
 void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_pool_asked asked,
                           const void *ctx);
 
+/* For a chunk that looks again and again, `looked` times so far, for something that another thread is about to do: a moment's rest, and now and then the
+ * core to others. */
+void mo_pool_pause(int looked);
+
 /* A region of one phase. */
 void mo_pool_run(mo_pool *pool, int64_t count, int64_t grain, mo_pool_fn fn, void *ctx);
 

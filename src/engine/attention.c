@@ -32,31 +32,59 @@ static void norm_all_heads(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* One KV head of one token: its queries, its key and its value into the cache. */
+static mo_heads_rule heads_of(const mo_forward *forward)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return (mo_heads_rule){.k_len = a->k_len,
+                           .v_len = a->v_len,
+                           .q_norm = a->norm_all ? NULL : a->q_norm,
+                           .k_norm = a->norm_all ? NULL : a->k_norm,
+                           .norm_last = a->norm_last,
+                           .v_norm = a->v_norm,
+                           .v_from_k = !mo_linear_present(&a->v),
+                           .rotates = a->rope != NULL,
+                           .neox = a->neox,
+                           .n_rot = a->n_rot,
+                           .eps = forward->spec->eps};
+}
+
+/* Angles of a token. */
+static const float *rope_of(const mo_forward *forward, int64_t t)
+{
+    return forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
+}
+
+/* Some query heads of one token. */
+static void prepare_queries(const mo_forward *forward, int64_t t, int first, int count)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const mo_heads_rule heads = heads_of(forward);
+    const float *c = rope_of(forward, t), *s = c + forward->engine->batch * forward->w->rope_stride;
+    mo_heads_queries(forward->k, &heads, query_of(forward, t, first), count, query_stride(a) / a->heads, c,
+                     s);
+}
+
+/* One KV head of one token: its key and its value into the cache. */
+static void prepare_pair(mo_forward *forward, int64_t t, int h)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const mo_heads_rule heads = heads_of(forward);
+    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
+    const float *c = rope_of(forward, t), *s = c + forward->engine->batch * forward->w->rope_stride;
+    float *key = forward->w->k + (t * a->kv_heads + h) * a->k_len;
+    float *value = forward->w->v + (t * a->kv_heads + h) * a->v_len;
+    if (!mo_heads_prepare(forward->k, &heads, NULL, 0, 0, key, value, c, s, &kv, forward->w->position[t])) {
+        mo_forward_refuse_key(forward, kv.type);
+    }
+}
+
+/* One KV head of one token with its queries. */
 static void prepare_head(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
     const int group = a->heads / a->kv_heads;
-    const mo_heads_rule heads = {.k_len = a->k_len,
-                                 .v_len = a->v_len,
-                                 .q_norm = a->norm_all ? NULL : a->q_norm,
-                                 .k_norm = a->norm_all ? NULL : a->k_norm,
-                                 .norm_last = a->norm_last,
-                                 .v_norm = a->v_norm,
-                                 .v_from_k = !mo_linear_present(&a->v),
-                                 .rotates = a->rope != NULL,
-                                 .neox = a->neox,
-                                 .n_rot = a->n_rot,
-                                 .eps = forward->spec->eps};
-    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
-    const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
-    const float *s = c + forward->engine->batch * forward->w->rope_stride;
-    float *key = forward->w->k + (t * a->kv_heads + h) * a->k_len;
-    float *value = forward->w->v + (t * a->kv_heads + h) * a->v_len;
-    if (!mo_heads_prepare(forward->k, &heads, query_of(forward, t, h * group), group,
-                          query_stride(a) / a->heads, key, value, c, s, &kv, forward->w->position[t])) {
-        mo_forward_refuse_key(forward, kv.type);
-    }
+    prepare_queries(forward, t, h * group, group);
+    prepare_pair(forward, t, h);
 }
 
 /* Query heads that are one piece of work: they have a KV head in common. */
@@ -187,6 +215,12 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
     }
 }
 
+/* Does whoever finishes heads make the codes that the output product reads? */
+static bool codes_heads(const mo_attention *a)
+{
+    return !a->latent.plain && a->v_len % 32 == 0;
+}
+
 /* Sinks, division, gate: the finished heads of one token go to the mixed row, or to rows of their own that v_b takes. */
 static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, heads_part p, float *M,
                          float *L, float *O)
@@ -203,6 +237,9 @@ static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, he
         if (a->latent.plain) {
             mo_forward_quantize(forward->k, &latent, row);
         }
+    }
+    if (codes_heads(a)) {
+        mo_forward_quantize_some(forward->k, &forward->mixed, t, p.first * a->v_len, p.count * a->v_len);
     }
 }
 
@@ -314,13 +351,28 @@ static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* A single token with few positions: each KV head goes from its products to its result without a pause. */
+/* A single token with few positions: heads go from their products to their results without a pause. Where there are more threads than KV heads,
+ * each has a part of one's queries; the first of them makes key and value, and the others look for its mark when their
+ * own queries are ready. Pieces are taken in order and a step of one token is never left, so somebody has begun with it. */
 static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 {
     mo_forward *forward = ctx;
-    for (int64_t h = begin; h < end; h++) {
-        prepare_head(forward, 0, (int)h);
-        attend_tile(forward, &forward->w->attend[thread], 0, 1, part_of(&forward->layer->attention, h));
+    const mo_attention *a = &forward->layer->attention;
+    for (int64_t i = begin; i < end; i++) {
+        const int h = (int)(i % a->kv_heads), part = (int)(i / a->kv_heads);
+        const int group = a->heads / a->kv_heads, some = group / forward->head_parts;
+        const heads_part p = {.kv_head = h, .first = h * group + part * some, .count = some};
+        _Atomic int64_t *made = &forward->w->made[h].at;
+        const int64_t mark = forward->w->alone;
+        if (part == 0) {
+            prepare_pair(forward, 0, h);
+            atomic_store_explicit(made, mark, memory_order_release);
+        }
+        prepare_queries(forward, 0, p.first, p.count);
+        for (int n = 0; atomic_load_explicit(made, memory_order_acquire) != mark; n++) {
+            mo_pool_pause(n);
+        }
+        attend_tile(forward, &forward->w->attend[thread], 0, 1, p);
     }
 }
 
@@ -419,6 +471,18 @@ static bool count_chunks(mo_forward *forward)
 /* Up to so many positions one thread per KV head is as quick as chunks side by side and a merge. */
 enum { POSITIONS_ALONE = 512 };
 
+/* Parts of the queries of a KV head, of equal size, as far as there are threads for them. */
+static int head_parts(const mo_forward *forward)
+{
+    const mo_attention *a = &forward->layer->attention;
+    const int group = a->heads / a->kv_heads, threads = mo_pool_threads(forward->engine->pool);
+    int parts = 1;
+    for (int n = 2; n <= group && n * a->kv_heads <= threads; n++) {
+        parts = group % n == 0 ? n : parts;
+    }
+    return parts;
+}
+
 static int add_attention(mo_forward *forward, mo_phase *phases, int count)
 {
     const int64_t n = forward->tokens, parts = parts_of(&forward->layer->attention);
@@ -474,8 +538,13 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
     forward->chunked = count_chunks(forward);
     if (n == 1 && forward->chunked &&
         w->chunk_first[1] * mo_kv_chunk(w->state_of[0]->kv) <= POSITIONS_ALONE) {
-        phases[count++] = (mo_phase){
-            .fn = attend_alone, .ctx = forward, .count = a->kv_heads, .grain = 1, .part = MO_PART_ATTENTION};
+        w->alone++;
+        forward->head_parts = head_parts(forward);
+        phases[count++] = (mo_phase){.fn = attend_alone,
+                                     .ctx = forward,
+                                     .count = (int64_t)a->kv_heads * forward->head_parts,
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
     } else {
         phases[count++] = (mo_phase){.fn = prepare_heads,
                                      .ctx = forward,
@@ -494,7 +563,9 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = forward->tokens;
     forward->mixed = mo_acts_lay(w->mixed, n, mo_attention_out(a));
     count = a->latent.plain ? add_latent(forward, phases, count) : add_plain(forward, phases, count);
-    phases[count++] = mo_forward_mixed(forward);
+    if (!codes_heads(a)) {
+        phases[count++] = mo_forward_mixed(forward);
+    }
     mo_jobs_clear(&w->mixer_out);
     mo_jobs_add(&w->mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
     count = mo_jobs_phases(&w->mixer_out, phases, count);

@@ -35,12 +35,14 @@ typedef struct mo_forward {
     int64_t side_count;     /* and tokens of the part beside them */
     int64_t tile;           /* attention: tokens that share a pass over the keys */
     bool chunked;           /* attention: the step's chunks are made side by side */
+    int head_parts;         /* attention of one token: parts of a KV head's queries */
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
     mo_split *split;        /* the step's time, part by part; NULL: nobody asks */
     int64_t routed_from;    /* when the router's product could begin; of the layer, where times are kept */
     int64_t routing_ns;     /* and what it took until the choice, */
     int64_t worklist_ns;    /* until the rows were sorted by expert, */
-    int64_t merge_ns;       /* and what the merge took; where times are wanted */
+    int64_t merged_from;    /* when the merge began, */
+    int64_t merge_ns;       /* and what it took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     bool experts_only;      /* for another rank, which has the rest of the layer and merges */
     const bool *taken;      /* [experts] those that a device computes (engine/annex.h); NULL: none */
@@ -82,7 +84,7 @@ mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err);
 /* A whole layer on the CPU: the stream in w->x passes through it. */
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err);
 
-/* Quantizes forward->mixed, the mixer's result before its output product. */
+/* Quantizes forward->mixed, the mixer's result before its output product, where whoever made it did not. */
 mo_phase mo_forward_mixed(mo_forward *forward);
 
 /* Append phases from the mixer's normed input to x += mixer(...); return the new count. */
@@ -166,6 +168,14 @@ static inline void mo_forward_norm(const mo_forward *forward, float *out, const 
     if (bias) {
         forward->k->add(out, bias, n);
     }
+}
+
+/* Quantizes values from .. from + n - 1 of row t of acts, whole blocks. */
+static inline void mo_forward_quantize_some(const mo_kernels *k, const mo_acts *a, int64_t t, int64_t from,
+                                            int64_t n)
+{
+    const int64_t at = t * a->cols + from, block = t * (a->cols / 32) + from / 32;
+    k->quantize(a->x + at, n, a->q + at, a->d + block, a->s + block, a->sum + block, a->half_sum + 2 * block);
 }
 
 /* Quantizes row t of acts if any product will read its codes (its length allows it). */

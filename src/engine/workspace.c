@@ -116,6 +116,7 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
     w->partial = cut(c, w->partial_floats, sizeof(float));
     w->codes = cut(c, MO_CHUNKED_TOKENS * e->code_bytes, 1);
     w->g = cut(c, MO_CHUNKED_TOKENS * 2 * e->heads, sizeof(float));
+    w->made = cut(c, e->heads, sizeof *w->made);
     mo_attend_space *spaces = cut(c, threads, sizeof *spaces);
     for (int i = 0; i < threads; i++) {
         const mo_attend_space s = {

@@ -25,6 +25,11 @@ typedef struct mo_attend_space {
     mo_scratch *scratch;          /* the thread's */
 } mo_attend_space;
 
+/* Something that one thread sets and others look for, on a line of its own. */
+typedef struct mo_made {
+    _Alignas(64) _Atomic int64_t at;
+} mo_made;
+
 typedef struct mo_workspace {
     void *memory;
     size_t bytes;
@@ -56,6 +61,8 @@ typedef struct mo_workspace {
     int8_t *codes;           /* [MO_CHUNKED_TOKENS][heads][2 * mo_kv_padded(k_len)]: their coded queries, */
     float *g;                /* [MO_CHUNKED_TOKENS][heads] */
     mo_attend_space *attend; /* [threads] */
+    mo_made *made;           /* [heads] of a token alone: KV heads that are there, */
+    int64_t alone;           /* and the last mark that was given */
 
     float *scores;       /* [batch][experts] */
     int32_t *ids;        /* [batch][used] in router order */

@@ -35,13 +35,19 @@ static bool write_floats(const mo_kernels *k, const float *x, int64_t n, uint8_t
     return k->finite(x, n);
 }
 
-bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
-                      float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
-                      int64_t position)
+void mo_heads_queries(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
+                      const float *c, const float *s)
 {
     for (int i = 0; i < queries; i++) {
         norm_and_rotate(k, h, q + i * q_stride, h->q_norm, c, s);
     }
+}
+
+bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
+                      float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
+                      int64_t position)
+{
+    mo_heads_queries(k, h, q, queries, q_stride, c, s);
     if (h->v_from_k) {
         memcpy(value, key, sizeof(float) * (size_t)h->v_len);
     }

@@ -31,6 +31,10 @@ bool mo_heads_prepare(const mo_kernels *k, const mo_heads_rule *h, float *q, int
                       float *key, float *value, const float *c, const float *s, const mo_kv_head *kv,
                       int64_t position);
 
+/* Query heads alone. */
+void mo_heads_queries(const mo_kernels *k, const mo_heads_rule *h, float *q, int queries, int64_t q_stride,
+                      const float *c, const float *s);
+
 /* For codes: a finished query head as mo_kernels.attend_codes() takes it: 2 * mo_kv_padded(n) codes, and g. */
 void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, int8_t *codes, float *g);
 
