@@ -322,6 +322,33 @@ static float *play(mo_model *m, const oracle *o)
     return out;
 }
 
+/* Steps of several sessions pass the ranks in groups, one behind the other: two of them, and as many as there are. */
+static void groups_of_sessions_are_those_of_one_rank(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-oss", "qwen35moe", "deepseek2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const oracle *o = named(names[i]);
+        mo_model *alone = open_on(NULL, o->path);
+        float *want = play(alone, o);
+        mo_model_close(alone);
+        for (int ranks = 2; ranks <= 4 && ranks <= layers_of(o->path); ranks++) {
+            uint8_t groups[MO_LEADER_TOKENS + 1];
+            run r;
+            memset(groups, ranks, sizeof groups);
+            start(&r, ranks, o->path, PATIENT, NONE, NULL, NULL);
+            mo_model *m = open_on(&r, o->path);
+            mo_leader_group(m->leader, groups);
+            float *got = play(m, o);
+            assert_memory_equal(got, want, sizeof(float) * (size_t)(SCENES * o->vocab));
+            free(got);
+            mo_model_close(m);
+            finish(&r, NONE);
+        }
+        free(want);
+    }
+}
+
 static void sessions_are_those_of_one_rank(void **state)
 {
     (void)state;
@@ -932,6 +959,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_those_of_one_rank),
         cmocka_unit_test(sessions_are_those_of_one_rank),
+        cmocka_unit_test(groups_of_sessions_are_those_of_one_rank),
         cmocka_unit_test(devices_in_ranks_give_the_same_logits),
         cmocka_unit_test(saved_sessions_fit_any_number_of_ranks),
         cmocka_unit_test(adapters_are_those_of_one_rank),

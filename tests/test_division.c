@@ -308,6 +308,30 @@ static void test_more_memory_is_never_slower(void **state)
     }
 }
 
+/* Groups of a step read what they need each for themselves: experts that few tokens share pay, cores that all read do not. */
+static void test_steps_go_in_groups_where_experts_are_most_of_them(void **state)
+{
+    (void)state;
+    const mo_division_layer moe = {.bytes = 2000000,
+                                   .token_bytes = 10000 + 80000,
+                                   .expert_bytes = 1280000,
+                                   .expert_token_bytes = 80000,
+                                   .experts = 128,
+                                   .used = 8},
+                            dense = {.bytes = 100000, .token_bytes = 100000};
+    const mo_division_model sparse = {.layers = &moe, .count = 1}, full = {.layers = &dense, .count = 1};
+    assert_int_equal(mo_division_groups(&sparse, 2, 1), 1);
+    assert_int_equal(mo_division_groups(&sparse, 2, 2), 2);
+    assert_int_equal(mo_division_groups(&sparse, 2, 8), 2);
+    assert_int_equal(mo_division_groups(&sparse, 4, 2), 2);
+    assert_true(mo_division_groups(&sparse, 4, 8) > 2);
+    assert_int_equal(mo_division_groups(&sparse, 1, 8), 1);
+    assert_int_equal(mo_division_groups(&sparse, 2, 1000), 1); /* all experts in every group */
+    for (int64_t tokens = 0; tokens <= 64; tokens++) {
+        assert_int_equal(mo_division_groups(&full, 4, tokens), 1);
+    }
+}
+
 static void test_prompts_pass_all_ranks_at_once(void **state)
 {
     (void)state;
@@ -405,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_a_token_by_experts_is_the_sum_of_its_parts),
         cmocka_unit_test(test_costs_grow_with_latency_and_fall_with_the_rate),
         cmocka_unit_test(test_more_memory_is_never_slower),
+        cmocka_unit_test(test_steps_go_in_groups_where_experts_are_most_of_them),
         cmocka_unit_test(test_prompts_pass_all_ranks_at_once),
         cmocka_unit_test(test_the_network_decides_between_layers_and_experts),
         cmocka_unit_test(test_experts_are_chosen_where_they_are_faster),

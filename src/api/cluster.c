@@ -343,6 +343,10 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
     } else if (status == MO_OK) {
         status = mo_division_make(d.layers, d.model.count, machines, ranks, c->first, err);
         asked->range = (mo_layer_range){0, c->first[1]};
+        for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
+            const int groups = mo_division_groups(&d.model, ranks, i);
+            c->groups[i] = (uint8_t)(groups < MO_RELAY_GROUPS ? groups : MO_RELAY_GROUPS);
+        }
     }
     free(machines);
     mo_dividing_drop(&d);
@@ -495,6 +499,9 @@ mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, 
     if (status == MO_OK) {
         status = c->way == MO_DIVIDE_EXPERTS ? mo_experts_lead(c->link, engine, c->first, asker, err)
                                              : mo_leader_open(c->link, engine, c->first, leader, err);
+    }
+    if (status == MO_OK && *leader) {
+        mo_leader_group(*leader, c->groups);
     }
     if (status != MO_OK) {
         close_all(c);

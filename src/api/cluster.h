@@ -18,7 +18,8 @@ struct mo_cluster {
     /* Of the model that is being opened: */
     bool told; /* others wait for their shares */
     mo_divide way;
-    int *first; /* [ranks + 1] the layers of every rank, or the experts */
+    int *first;                           /* [ranks + 1] the layers of every rank, or the experts */
+    uint8_t groups[MO_LEADER_TOKENS + 1]; /* by layers: as mo_leader_group() takes them */
 };
 
 /* On transports that are there, for ranks of one process. */

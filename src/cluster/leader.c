@@ -41,6 +41,8 @@ struct mo_leader {
     mo_traffic_report traffic;
     uint64_t recent_ns[RECENT]; /* what messages of the last steps took, in turn */
 
+    uint8_t groups[MO_LEADER_TOKENS + 1]; /* of steps of several sessions, by their tokens */
+
     /* Under the engine's lock: */
     outgoing out[2]; /* in turn: one is made while the other is on its way */
     int turn;
@@ -229,14 +231,14 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     return status;
 }
 
-/* The rows that came back, from the beginning of the stream to where their tokens are. */
-static void spread_rows(const mo_forward *f, int64_t rows)
+/* The rows that came back, from the beginning of their part of the stream to where their tokens are. */
+static void spread_rows(const mo_forward *f, float *x, int64_t rows)
 {
     const int64_t width = f->spec->width;
     for (int64_t i = rows - 1; i >= 0; i--) {
         const int64_t token = f->w->logits_token[i];
         if (token != i) {
-            memmove(f->w->x + token * width, f->w->x + i * width, sizeof(float) * (size_t)width);
+            memmove(x + token * width, x + i * width, sizeof(float) * (size_t)width);
         }
     }
 }
@@ -279,22 +281,19 @@ void mo_leader_traffic(mo_leader *l, mo_traffic_report *out)
     out->ranks = mo_link_ranks(l->link);
 }
 
-static mo_status step(void *owner, mo_forward *f, mo_error *err)
+static mo_status begin(void *owner, mo_forward *f, mo_error *err)
+{
+    return send_step(owner, f, err);
+}
+
+/* Those that nobody waits for were begun before. */
+static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
 {
     mo_leader *l = owner;
-    const int64_t began = mo_clock_ns();
-    const bool alone = l->unanswered == 0;
     const int last = mo_link_ranks(l->link) - 1;
     int slices;
-    const int64_t rows = mo_logits_list(f, &slices), width = f->spec->width;
-    mo_status status = send_step(l, f, err);
-    if (status == MO_OK && rows == 0) {
-        l->unanswered++;
-        return take_results(l, mo_wire_ahead(last + 1), err);
-    }
-    if (status == MO_OK) {
-        status = take_results(l, 0, err);
-    }
+    const int64_t rows = mo_logits_list(f, &slices);
+    mo_status status = take_results(l, 0, err);
     if (status == MO_OK) {
         l->result = (mo_wire_result){0};
         status = receive_result(l, last, err);
@@ -302,15 +301,47 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
         f->stale |= status == MO_EDEVICE; /* another rank's: it has lost that itself */
     }
     if (status == MO_OK) {
-        status = mo_link_receive(l->link, last, f->w->x, sizeof(float) * (size_t)(rows * width), false, err);
+        status =
+            mo_link_receive(l->link, last, x, sizeof(float) * (size_t)(rows * f->spec->width), false, err);
+    }
+    if (status == MO_OK) {
+        spread_rows(f, x, rows);
+    }
+    return status;
+}
+
+static mo_status step(void *owner, mo_forward *f, mo_error *err)
+{
+    mo_leader *l = owner;
+    const int64_t began = mo_clock_ns();
+    const bool alone = l->unanswered == 0;
+    int slices;
+    const int64_t rows = mo_logits_list(f, &slices);
+    mo_status status = send_step(l, f, err);
+    if (status == MO_OK && rows == 0) {
+        l->unanswered++;
+        return take_results(l, mo_wire_ahead(mo_link_ranks(l->link)), err);
+    }
+    if (status == MO_OK) {
+        status = end(l, f, f->w->x, err);
     }
     if (status == MO_OK && alone) {
         count_traffic(l, f, rows, mo_clock_ns() - began);
     }
-    if (status == MO_OK) {
-        spread_rows(f, rows);
-    }
     return status;
+}
+
+static int groups(void *owner, int64_t tokens)
+{
+    const mo_leader *l = owner;
+    return l->groups[tokens < MO_LEADER_TOKENS ? tokens : MO_LEADER_TOKENS];
+}
+
+void mo_leader_group(mo_leader *l, const uint8_t *by_tokens)
+{
+    for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
+        l->groups[i] = by_tokens[i] < MO_RELAY_GROUPS ? by_tokens[i] : MO_RELAY_GROUPS;
+    }
 }
 
 /* ---- Saved states ------------------------------------------------------------------------------ */
@@ -417,6 +448,9 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
     memcpy(l->first, first, sizeof *first * (ranks + 1));
     l->relay = (mo_relay){.owner = l,
                           .step = step,
+                          .groups = groups,
+                          .begin = begin,
+                          .end = end,
                           .open_state = open_state,
                           .close_state = close_state,
                           .open_snapshot = open_snapshot,

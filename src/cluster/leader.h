@@ -15,4 +15,9 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
 void mo_leader_close(mo_leader *leader);
 void mo_leader_traffic(mo_leader *leader, mo_traffic_report *out); /* any thread */
 
+enum { MO_LEADER_TOKENS = 64 };
+/* Into how many groups a step of several sessions goes, by its tokens, [MO_LEADER_TOKENS + 1], the last for all of more. Without it: one. Before
+ * the first step. */
+void mo_leader_group(mo_leader *leader, const uint8_t *by_tokens);
+
 #endif

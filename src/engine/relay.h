@@ -11,6 +11,8 @@
 struct mo_forward;
 struct mo_state;
 
+enum { MO_RELAY_GROUPS = 4 };
+
 typedef struct mo_relay {
     void *owner; /* first argument of all */
 
@@ -18,6 +20,14 @@ typedef struct mo_relay {
      * logits are wanted (mo_logits_list()). The caller holds the engine's lock. On failure the others hold what they held, or
      * forward->forget says that it is lost. */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
+
+    /* A step of several sessions, all of whose slices want logits, may go in groups, so that all ranks work at once: into how many it is
+     * best divided, at most MO_RELAY_GROUPS. */
+    int (*groups)(void *owner, int64_t tokens);
+    /* The same as step in two halves: every group is begun, when its own layers are done, before the first is ended, in the same order;
+     * end is called after every begin that succeeded, and its rows are spread from x on. */
+    mo_status (*begin)(void *owner, struct mo_forward *forward, mo_error *err);
+    mo_status (*end)(void *owner, struct mo_forward *forward, float *x, mo_error *err);
 
     /* A state of this format and length, and its number, which is never 0; a snapshot of the first `length` positions that
      * a state holds: after a step that failed here alone, others may hold more. */

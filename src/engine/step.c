@@ -168,7 +168,8 @@ static mo_status go_on(mo_forward *forward, mo_error *err)
     return status == MO_OK ? mo_logits_emit(forward, err) : status;
 }
 
-static mo_status run(mo_forward *forward, mo_error *err)
+/* The layers that are here. *all: nothing is left to do, the device has made the logits. */
+static mo_status run_here(mo_forward *forward, bool *all, mo_error *err)
 {
     mo_status status = place_tokens(forward, err);
     if (status == MO_OK) {
@@ -199,11 +200,9 @@ static mo_status run(mo_forward *forward, mo_error *err)
     }
     if (accelerator) {
         status = accelerator->step(accelerator->owner, forward, err);
-        if (status != MO_OK || mo_spec_layers(forward->spec) == forward->spec->layer_count) {
-            return status;
-        }
-        atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
-        return go_on(forward, err);
+        *all = mo_spec_layers(forward->spec) == forward->spec->layer_count;
+        atomic_fetch_add_explicit(&forward->engine->layers_run, !*all, memory_order_relaxed);
+        return status;
     }
     mo_forward_begin(forward);
     forward->stoppable = forward->tokens > SMALL_STEP;
@@ -217,7 +216,100 @@ static mo_status run(mo_forward *forward, mo_error *err)
         }
         atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
     }
-    return go_on(forward, err);
+    return MO_OK;
+}
+
+/* ---- In groups --------------------------------------------------------------------------------- */
+
+/* Into how many groups the step goes, so that other ranks work while this one does: 1 unless it is of several sessions, all of which want
+ * logits, and computed by the CPU. */
+static int groups_of(const mo_forward *forward)
+{
+    const mo_relay *relay = forward->engine->relay;
+    int64_t tokens = 0;
+    bool good = relay && forward->slice_count > 1 && !atomic_load(&forward->engine->accelerator) &&
+                !forward->slices[0].routers_only;
+    for (int i = 0; i < forward->slice_count && good; i++) {
+        const mo_slice *s = &forward->slices[i];
+        good = s->logits && s->logits_from < s->count;
+        tokens += s->count;
+    }
+    const int most = good ? relay->groups(relay->owner, tokens) : 1;
+    return most < forward->slice_count ? most : forward->slice_count;
+}
+
+/* Slices of the next of `left` groups: as many as have their share of the tokens. */
+static int slices_of_group(const mo_slice *slices, int count, int left)
+{
+    int64_t all = 0, some = 0;
+    int taken = 0;
+    for (int i = 0; i < count; i++) {
+        all += slices[i].count;
+    }
+    while (taken < count - (left - 1) && (taken == 0 || (some + slices[taken].count) * left <= all)) {
+        some += slices[taken++].count;
+    }
+    return left == 1 ? count : taken;
+}
+
+static mo_status run_in_groups(mo_forward *forward, int groups, mo_error *err)
+{
+    const mo_relay *relay = forward->engine->relay;
+    mo_forward part[MO_RELAY_GROUPS];
+    mo_status status = MO_OK;
+    int begun = 0, first = 0;
+    for (int g = 0; g < groups && status == MO_OK; g++) {
+        const mo_slice *slices = forward->slices + first;
+        const int count = slices_of_group(slices, forward->slice_count - first, groups - g);
+        bool all = false;
+        part[g] = (mo_forward){.engine = forward->engine,
+                               .tally = forward->tally,
+                               .spec = forward->spec,
+                               .k = forward->k,
+                               .w = forward->w,
+                               .slices = slices,
+                               .slice_count = count,
+                               .split = forward->split};
+        status = run_here(&part[g], &all, err);
+        forward->begun |= part[g].begun;
+        if (status == MO_OK) {
+            status = relay->begin(relay->owner, &part[g], err);
+            begun += status == MO_OK;
+        }
+        first += count;
+    }
+    int64_t tokens = 0;
+    for (int g = 0; g < begun; g++) { /* also when one failed: they are under way */
+        mo_error own = {0};
+        const mo_status one =
+            relay->end(relay->owner, &part[g], forward->w->x + tokens * forward->spec->width, &own);
+        if (one != MO_OK && status == MO_OK) {
+            status = one;
+            *err = own;
+        }
+        tokens += part[g].tokens;
+        forward->forget |= part[g].forget;
+        forward->stale |= part[g].stale;
+    }
+    if (status == MO_OK) { /* the output matrix is read once for all */
+        status = place_tokens(forward, err);
+    }
+    if (status == MO_OK) {
+        place_adapters(forward);
+        status = mo_logits_emit(forward, err);
+    }
+    return status;
+}
+
+static mo_status run(mo_forward *forward, mo_error *err)
+{
+    const int groups = groups_of(forward);
+    bool all = false;
+    if (groups > 1) {
+        return run_in_groups(forward, groups, err);
+    }
+    const mo_status status = run_here(forward, &all, err);
+    return status == MO_OK && !all ? go_on(forward, err) : status;
 }
 
 /* What was computed from a file that is not whole any more counts for nothing, whatever came of it. */

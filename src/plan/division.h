@@ -97,6 +97,10 @@ mo_status mo_division_choose(const mo_division_model *model, const mo_division_r
                              mo_division_way asked, int *first, double *upto, mo_division_choice *out,
                              mo_error *err);
 
+/* Into how many groups ranks that share layers take a step of so many tokens, one of each sequence, so that all of them work at once: the
+ * fastest by the bytes that every group reads for itself, at most one for each rank. 1: as a whole. */
+int mo_division_groups(const mo_division_model *model, int rank_count, int64_t tokens);
+
 /* Seconds of products, and of reads from disk, of a rank that holds so many bytes of which so many are read. */
 void mo_division_seconds(const mo_division_rank *rank, double bytes, double read, double *products,
                          double *disk);

@@ -410,3 +410,33 @@ mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank 
     explain(m, out, asked);
     return MO_OK;
 }
+
+/* ---- Several sequences by layers ---- */
+
+/* Bytes that a step of so many tokens reads: of experts those that any of them picks, which are spread evenly. */
+static double step_bytes(const mo_division_model *m, int64_t tokens)
+{
+    double bytes = 0;
+    for (int i = 0; i < m->count; i++) {
+        const mo_division_layer *l = &m->layers[i];
+        const double others = (double)(l->token_bytes - l->expert_token_bytes);
+        const double share = l->experts > 0 ? (double)l->used / l->experts : 0;
+        bytes += others + (double)l->expert_bytes * (1 - pow(1 - share, (double)tokens));
+    }
+    return bytes;
+}
+
+int mo_division_groups(const mo_division_model *m, int rank_count, int64_t tokens)
+{
+    const double worth = 0.95; /* messages cost as well */
+    double best = worth * rank_count * step_bytes(m, tokens);
+    int groups = 1;
+    for (int g = 2; g <= rank_count && g <= tokens; g++) {
+        const double took = (rank_count + g - 1) * step_bytes(m, (tokens + g - 1) / g);
+        if (took < best) {
+            best = took;
+            groups = g;
+        }
+    }
+    return groups;
+}
