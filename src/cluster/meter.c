@@ -8,6 +8,8 @@
 
 enum {
     SMALL_BYTES = 64,
+    STREAM_BYTES =
+        8192, /* of a token, more or less: what carries it is copied several times, from memory that is not in the caches */
     /* Round trips, of which the middle one counts: the more ranks, the fewer, so that all of them take some seconds. */
     ROUNDS_LEAST = 15,
     ROUNDS = 45,
@@ -31,7 +33,8 @@ typedef struct meter_order {
 enum { MEASURE = 1, ANSWER, DONE };
 
 /* What the one who measures sends before each part: so many times, after each side has worked so long, so many messages come, and an answer
- * of SMALL_BYTES follows the last. rounds 0: that was all. */
+ * follows the last. Where they work it is as with a token: the last message and the answer have so many bytes, those before SMALL_BYTES. Otherwise
+ * all messages have so many, and the answer SMALL_BYTES. rounds 0: that was all. */
 typedef struct meter_part {
     int32_t rounds, messages, bytes, work_us;
 } meter_part;
@@ -61,6 +64,16 @@ static void work(uint8_t *memory, int32_t us)
     }
 }
 
+static size_t message_bytes(const meter_part *p, int number)
+{
+    return (size_t)(p->work_us && number + 1 < p->messages ? SMALL_BYTES : p->bytes);
+}
+
+static size_t answer_bytes(const meter_part *p)
+{
+    return (size_t)(p->work_us ? p->bytes : SMALL_BYTES);
+}
+
 /* Sends a part's messages and waits for the answer: *ns is what that takes, without the other's work. */
 static mo_status ask(mo_link *l, int peer, uint8_t *buffer, const meter_part *part, int64_t *ns,
                      mo_error *err)
@@ -69,10 +82,10 @@ static mo_status ask(mo_link *l, int peer, uint8_t *buffer, const meter_part *pa
     work(buffer + LARGE_BYTES, part->work_us);
     const int64_t began = mo_clock_ns();
     for (int i = 0; i < part->messages && status == MO_OK; i++) {
-        status = mo_link_send(l, peer, buffer, (size_t)part->bytes, err);
+        status = mo_link_send(l, peer, buffer, message_bytes(part, i), err);
     }
     status = status == MO_OK ? mo_link_flush(l, err) : status;
-    status = status == MO_OK ? mo_link_receive(l, peer, buffer, SMALL_BYTES, false, err) : status;
+    status = status == MO_OK ? mo_link_receive(l, peer, buffer, answer_bytes(part), false, err) : status;
     *ns = mo_clock_ns() - began - (int64_t)part->work_us * 1000;
     return status;
 }
@@ -126,9 +139,9 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     const int rounds = rounds_of(l);
     int64_t one = 0, row = 0;
     *out = (mo_meter_wire){0};
-    mo_status status = middle(l, peer, buffer, (meter_part){rounds, 1, SMALL_BYTES, WORK_US}, &one, err);
+    mo_status status = middle(l, peer, buffer, (meter_part){rounds, 1, STREAM_BYTES, WORK_US}, &one, err);
     if (status == MO_OK) {
-        status = middle(l, peer, buffer, (meter_part){rounds, ROW, SMALL_BYTES, WORK_US}, &row, err);
+        status = middle(l, peer, buffer, (meter_part){rounds, ROW, STREAM_BYTES, WORK_US}, &row, err);
     }
     if (status == MO_OK) {
         status = large(l, peer, buffer, one, &out->bytes_s, err);
@@ -136,7 +149,10 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
-    out->latency_s = one > 1000 ? (double)one * 0.5e-9 : 0.5e-6;
+    const double stream_s = out->bytes_s > 0 ? STREAM_BYTES / out->bytes_s : 0;
+    const double latency_s =
+        (double)one * 0.5e-9 - stream_s; /* one way, without the bytes, which plans count */
+    out->latency_s = latency_s > 0.5e-6 ? latency_s : 0.5e-6;
     out->message_s = row > one ? (double)(row - one) * 1e-9 / (ROW - 1) : 0;
     return status;
 }
@@ -146,11 +162,11 @@ static mo_status answer_part(mo_link *l, int peer, uint8_t *buffer, const meter_
     mo_status status = MO_OK;
     for (int round = 0; round < part->rounds && status == MO_OK; round++) {
         for (int i = 0; i < part->messages && status == MO_OK; i++) {
-            status = mo_link_receive(l, peer, buffer, (size_t)part->bytes, false, err);
+            status = mo_link_receive(l, peer, buffer, message_bytes(part, i), false, err);
         }
         if (status == MO_OK) {
             work(buffer + LARGE_BYTES, part->work_us);
-            status = send_now(l, peer, buffer, SMALL_BYTES, err);
+            status = send_now(l, peer, buffer, answer_bytes(part), err);
         }
     }
     return status;
