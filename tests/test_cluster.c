@@ -599,6 +599,36 @@ static void harm_one(void *user, int from, int to, uint64_t number, mo_loopback_
     }
 }
 
+/* Steps of three sessions go in three groups, and two tokens of each follow. */
+static bool grouped;
+
+static mo_status feed_groups(mo_model *m, const oracle *o, float *row)
+{
+    uint8_t groups[MO_LEADER_TOKENS + 1];
+    mo_session *s[3];
+    mo_status status = MO_OK;
+    memset(groups, 3, sizeof groups);
+    mo_leader_group(m->leader, groups);
+    for (int i = 0; i < 3; i++) {
+        s[i] = open_session(m);
+    }
+    for (int64_t count = 6; count <= 8 && status == MO_OK; count++) {
+        mo_feed together[3];
+        for (int i = 0; i < 3; i++) {
+            together[i] =
+                (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = count};
+        }
+        status = mo_session_feed_all(together, 3, &err);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (status == MO_OK && i == 2) {
+            memcpy(row, mo_session_logits(s[i]), sizeof(float) * (size_t)o->vocab);
+        }
+        mo_session_close(s[i]);
+    }
+    return status;
+}
+
 /* One run with a harmed message; false: it has fewer messages. The text's last logits go to `row`, or a sentence names a rank. */
 static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool *good)
 {
@@ -609,16 +639,18 @@ static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool
     start(&r, 3, o->path, timeout_s, NONE, harm_one, h);
     options.cluster = r.leader;
     mo_status status = mo_model_open(o->path, &options, &m, &err);
-    if (status == MO_OK) {
+    if (status == MO_OK && grouped) {
+        status = feed_groups(m, o, row);
+    } else if (status == MO_OK) {
         s = open_session(m);
         /* Experts are asked for in every layer: few steps have many messages. */
         const int64_t count = way == MO_DIVIDE_LAYERS ? 40 : 6;
         const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = count};
         status = mo_session_feed(&f, &err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && s) {
         memcpy(row, mo_session_logits(s), sizeof(float) * (size_t)o->vocab);
-    } else if (!strstr(err.detail, "rank ")) {
+    } else if (status != MO_OK && !strstr(err.detail, "rank ")) {
         fail_msg("message %d: \"%s\" names no rank", h->at, err.detail);
     }
     mo_session_close(s);
@@ -668,6 +700,16 @@ static void lost_messages_end_the_run(void **state)
 {
     (void)state;
     every_message_is(LOST, 0.4, false);
+}
+
+static void groups_bear_late_truncated_and_lost_messages(void **state)
+{
+    (void)state;
+    grouped = true;
+    every_message_is(LATE, PATIENT, true);
+    every_message_is(TRUNCATED, 1.0, false);
+    every_message_is(LOST, 0.4, false);
+    grouped = false;
 }
 
 static void check_refused(run *r, const char *path, const char *words)
@@ -967,6 +1009,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(late_messages_change_nothing),
         cmocka_unit_test(truncated_messages_end_the_run),
         cmocka_unit_test(lost_messages_end_the_run),
+        cmocka_unit_test(groups_bear_late_truncated_and_lost_messages),
         cmocka_unit_test(a_rank_that_is_not_there_is_named),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(unfinished_sequences_go_on_with_the_same_bits),
