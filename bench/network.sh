@@ -75,8 +75,8 @@ END
 chmod +x "$scratch/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 XDG_CACHE_HOME=$directory
 two() { # moraine's arguments
-    NETWORK_LATE_US=$late ip netns exec "$a" mpirun -n 2 --host "$a,$b" --mca plm_rsh_agent "$scratch/agent" --mca pml ob1 --mca btl tcp,self \
-        --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24 --bind-to none -x XDG_CACHE_HOME -x NETWORK_LATE_US "$scratch/moraine" "$@"
+    NETWORK_LATE_US=$late MORAINE_LOG=${MORAINE_LOG:-warning} ip netns exec "$a" mpirun -n 2 --host "$a,$b" --mca plm_rsh_agent "$scratch/agent" --mca pml ob1 --mca btl tcp,self \
+        --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24 --bind-to none -x XDG_CACHE_HOME -x NETWORK_LATE_US -x MORAINE_LOG "$scratch/moraine" "$@"
 }
 one() { ip netns exec "$a" "$program" "$@"; }
 field() { # NAME FILE: of JSON, also inside an object
@@ -156,9 +156,9 @@ late=0
 ceiling=$(calc "int($(stat -c %s "$model") * 0.75 / 2**20)")M
 bench+=(--ram "$ceiling")
 one "${bench[@]}" >"$scratch/one.json"
-two "${bench[@]}" >"$scratch/two.json"
+MORAINE_LOG=note two "${bench[@]}" >"$scratch/two.json" 2>"$scratch/said"
 echo "ceiling of $ceiling a rank: one rank reads $(calc "round($(field tiers.generation.disk_bytes "$scratch/one.json") / ($rounds * $decode) / 2**20, 1)") MiB a token from disk and decodes $(calc "round($(field decode_best_tps "$scratch/one.json"), 2)") tokens/s;" \
-    "of two rank 0 reads $(calc "round($(field tiers.generation.disk_bytes "$scratch/two.json") / ($rounds * $decode) / 2**20, 1)") MiB ($(field tiers.mode "$scratch/two.json")), $(calc "round($(field decode_best_tps "$scratch/two.json"), 2)") tokens/s"
+    "of two rank 0 reads $(calc "round($(field tiers.generation.disk_bytes "$scratch/two.json") / ($rounds * $decode) / 2**20, 1)") MiB ($(field tiers.mode "$scratch/two.json")), rank 1: $(sed -n 's/.*rank 1: note: cluster: \(.* MiB\) were read.*/\1 in all/p' "$scratch/said"), $(calc "round($(field decode_best_tps "$scratch/two.json"), 2)") tokens/s"
 
 # ---- llama.cpp's RPC back end ---------------------------------------------------------------------
 peer=${NETWORK_PEER:-}

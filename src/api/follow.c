@@ -3,6 +3,7 @@
 
 #include "api/model.h"
 #include "base/growing.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "cluster/experts.h"
 #include "cluster/follower.h"
@@ -45,6 +46,20 @@ static mo_status say_hello(const follow *f, mo_error *err)
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }
 
+/* What the rank has read since its part was open: it has no reports of its own. */
+static void tell_reads(const mo_model *model)
+{
+    const mo_tiers *t = model->opened.tiers;
+    double bytes = 0;
+    if (t && t->store) {
+        bytes += (double)mo_disk_count(mo_store_disk(t->store)).bytes;
+    }
+    if (t && t->layers) {
+        bytes += (double)mo_disk_count(mo_layer_buffer_disk(t->layers)).bytes;
+    }
+    mo_log(MO_LOG_INFO, "cluster", "%.1f MiB were read from disk for tokens", bytes / (1 << 20));
+}
+
 /* Opens this rank's layers or experts, says what came of it and serves until rank 0 closes the model. */
 static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *err)
 {
@@ -81,6 +96,9 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     } else if (status == MO_OK) {
         mo_wire_head head;
         status = mo_follower_head(link, &head, err); /* rank 0 closes what not all could open */
+    }
+    if (model) {
+        tell_reads(model);
     }
     mo_model_close(model);
     return status;
