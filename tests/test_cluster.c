@@ -349,6 +349,50 @@ static void groups_of_sessions_are_those_of_one_rank(void **state)
     }
 }
 
+/* A step goes on as long as anybody wants it, also where one group's sessions are all cancelled. */
+static void a_cancelled_group_leaves_the_others_alone(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    uint8_t groups[MO_LEADER_TOKENS + 1];
+    atomic_bool yes;
+    run r;
+    atomic_init(&yes, true);
+    memset(groups, 3, sizeof groups);
+    start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+    mo_model *m = open_on(&r, o->path);
+    mo_leader_group(m->leader, groups);
+    float *made = calloc((size_t)(3 * o->vocab), sizeof *made);
+    mo_session *s[3];
+    mo_slice slices[3];
+    for (int i = 0; i < 3; i++) {
+        s[i] = open_session(m);
+        slices[i] = (mo_slice){.state = &s[i]->state,
+                               .tokens = o->tokens,
+                               .count = 5,
+                               .logits = made + i * o->vocab,
+                               .logits_from = 4,
+                               .cancel = i == 0 ? &yes : NULL};
+    }
+    check_status(mo_step(m->engine, slices, 3, &err), &err);
+    assert_memory_equal(made, made + o->vocab, sizeof(float) * (size_t)o->vocab);
+    assert_memory_equal(made, made + 2 * o->vocab, sizeof(float) * (size_t)o->vocab);
+    for (int i = 0; i < 3; i++) {
+        slices[i].cancel = &yes;
+    }
+    assert_int_equal(mo_step(m->engine, slices, 3, &err), MO_ECANCELLED);
+    for (int i = 0; i < 3; i++) {
+        slices[i].cancel = NULL;
+    }
+    check_status(mo_step(m->engine, slices, 3, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        mo_session_close(s[i]);
+    }
+    free(made);
+    mo_model_close(m);
+    finish(&r, NONE);
+}
+
 static void sessions_are_those_of_one_rank(void **state)
 {
     (void)state;
@@ -1002,6 +1046,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(logits_are_those_of_one_rank),
         cmocka_unit_test(sessions_are_those_of_one_rank),
         cmocka_unit_test(groups_of_sessions_are_those_of_one_rank),
+        cmocka_unit_test(a_cancelled_group_leaves_the_others_alone),
         cmocka_unit_test(devices_in_ranks_give_the_same_logits),
         cmocka_unit_test(saved_sessions_fit_any_number_of_ranks),
         cmocka_unit_test(adapters_are_those_of_one_rank),

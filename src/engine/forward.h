@@ -26,6 +26,7 @@ typedef struct mo_forward {
     mo_workspace *w;
     const mo_slice *slices;
     int slice_count;
+    const struct mo_forward *whole; /* the step that this is a group of; NULL: it is all of it */
     int64_t tokens;
 
     const mo_layer *layer;

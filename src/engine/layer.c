@@ -5,8 +5,9 @@
 
 bool mo_forward_unwanted(const mo_forward *forward)
 {
-    for (int i = 0; i < forward->slice_count; i++) {
-        const atomic_bool *cancel = forward->slices[i].cancel;
+    const mo_forward *step = forward->whole ? forward->whole : forward;
+    for (int i = 0; i < step->slice_count; i++) {
+        const atomic_bool *cancel = step->slices[i].cancel;
         if (!cancel || !atomic_load_explicit(cancel, memory_order_relaxed)) {
             return false;
         }

@@ -269,6 +269,7 @@ static mo_status run_in_groups(mo_forward *forward, int groups, mo_error *err)
                                .w = forward->w,
                                .slices = slices,
                                .slice_count = count,
+                               .whole = forward,
                                .split = forward->split};
         status = run_here(&part[g], &all, err);
         forward->begun |= part[g].begun;
