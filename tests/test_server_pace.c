@@ -297,6 +297,20 @@ static void nobody_waits(void **state)
     assert_int_equal(srv_pace_piece(&p, BATCH), 1);
 }
 
+/* Before a first step others are waited for: a hundredth of what it takes, and nothing where that is too short to come in. */
+static void who_asks_at_the_same_time_is_waited_for(void **state)
+{
+    (void)state;
+    srv_pace p;
+    srv_pace_init(&p, BATCH, 0.1);
+    assert_true(srv_pace_gathering(&p, PROMPT) == 0.0); /* nothing is known yet */
+    srv_pace_learn(&p, 0, 256, 0.256);                  /* 1000 tokens/s */
+    assert_true(fabs(srv_pace_gathering(&p, 100) - 0.001) < 1e-9);
+    assert_true(srv_pace_gathering(&p, 10) == 0.0);
+    assert_true(srv_pace_gathering(&p, PROMPT) <= 0.005);
+    assert_true(srv_pace_gathering(&p, PROMPT) > 0.004);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +325,7 @@ int main(void)
         cmocka_unit_test(whoever_comes_waits_for_no_long_step),
         cmocka_unit_test(steps_whose_tokens_cost_little_grow_to_the_batch),
         cmocka_unit_test(nobody_waits),
+        cmocka_unit_test(who_asks_at_the_same_time_is_waited_for),
     };
     return cmocka_run_group_tests_name("server_pace", tests, NULL, NULL);
 }

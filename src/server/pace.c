@@ -22,6 +22,19 @@ int64_t srv_pace_piece(const srv_pace *p, int answers)
     return piece < room ? piece : room;
 }
 
+/* Clients that ask together arrive some hundred microseconds apart, and a step that has begun is not left: the first would have it alone, and the
+ * prompts of the others would pass in pieces beside its answer. A hundredth of the step is waited for them, but not where nobody could come in that
+ * time, nor longer than anybody needs who asks at the same time. */
+#define LEAST_GATHERING_S 0.0002
+#define MOST_GATHERING_S  0.005
+
+double srv_pace_gathering(const srv_pace *p, int64_t prompt)
+{
+    const int64_t tokens = prompt < srv_pace_piece(p, 0) ? prompt : srv_pace_piece(p, 0);
+    const double wait = p->rate > 0.0 ? 0.01 * (double)tokens / p->rate : 0.0;
+    return wait < LEAST_GATHERING_S ? 0.0 : wait < MOST_GATHERING_S ? wait : MOST_GATHERING_S;
+}
+
 /* Where a token alone takes longer than the bound, pieces may take as long again: smaller ones would hardly be faster, and
  * the prompt would never end. */
 static double target(const srv_pace *p)

@@ -28,6 +28,8 @@ typedef struct srv_pace {
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s);
 /* Prompt tokens of the next step, of which `answers` are others' tokens. At least 1. */
 int64_t srv_pace_piece(const srv_pace *p, int answers);
+/* How long an engine that rested may wait for others that ask at the same time before it begins a step with so many tokens of prompts. */
+double srv_pace_gathering(const srv_pace *p, int64_t prompt);
 /* A step with so many tokens of answers and of prompts took so long. */
 void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds);
 

@@ -66,18 +66,27 @@ static void tell_model(srv_engine *e)
     }
 }
 
-/* Waits until something has changed since the round that found nothing to do. What the teller stops is not announced. */
-static void rest(srv_engine *e)
+static struct timespec in_seconds(double seconds) /* less than one */
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 50000000;
+    until.tv_nsec += (long)(1e9 * seconds);
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
+    return until;
+}
+
+/* Waits until something has changed since the round that found nothing to do. What the teller stops is not announced. True:
+ * there was no task before. */
+static bool rest(srv_engine *e)
+{
+    const struct timespec until = in_seconds(0.05);
+    bool idle = false;
     pthread_mutex_lock(&e->lock);
     if (e->changes == e->changes_seen && !e->closing) { /* then this round has ended the last task */
+        idle = !e->tasks;
         if (e->tasks) {
             pthread_cond_timedwait(&e->work, &e->lock, &until);
         } else {
@@ -85,12 +94,33 @@ static void rest(srv_engine *e)
         }
     }
     pthread_mutex_unlock(&e->lock);
+    return idle;
+}
+
+/* Waits for those who ask at the same time as the first after a rest. False: that would not be worth it. */
+static bool gather(srv_engine *e)
+{
+    int64_t prompt = 0;
+    for (int i = 0; i < e->parallel; i++) {
+        const srv_sequence *s = &e->sequences[i];
+        prompt += s->task && srv_sequence_in_prompt(s) ? s->prompt - s->held : 0;
+    }
+    const double seconds = srv_pace_gathering(&e->pace, prompt);
+    if (seconds <= 0.0) {
+        return false;
+    }
+    const struct timespec until = in_seconds(seconds);
+    pthread_mutex_lock(&e->lock);
+    while (!e->closing && pthread_cond_timedwait(&e->work, &e->lock, &until) == 0) {
+    }
+    pthread_mutex_unlock(&e->lock);
+    return true;
 }
 
 void *srv_scheduler_run(void *engine)
 {
     srv_engine *e = engine;
-    for (;;) {
+    for (bool rested = false;;) {
         pthread_mutex_lock(&e->lock);
         e->changes_seen = e->changes;
         const bool closing = e->closing && !e->tasks && !e->between;
@@ -102,13 +132,15 @@ void *srv_scheduler_run(void *engine)
         srv_end_what_is_over(e);
         tell_model(e);
         const bool begun = srv_places_give(e) || srv_places_end_stalled(e);
+        if (begun && rested && gather(e)) {
+            rested = false;
+            continue; /* those who came have their places first */
+        }
         srv_outcome_end_thoughts(e);
         srv_steps_want_masks(e);
         const bool stepped = step(e);
         srv_messages_send(e);
-        if (!begun && !stepped) {
-            rest(e);
-        }
+        rested = !begun && !stepped && rest(e);
     }
     return NULL;
 }
