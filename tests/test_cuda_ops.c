@@ -122,13 +122,13 @@ static void *same(void *user, mo_daddr address, int64_t bytes)
 }
 
 /* Runs the op in both ways from the same memory and compares what they leave. */
-static void check(const mo_op *op, uint64_t draw, const char *what)
+static void check_on(int compute, const mo_op *op, uint64_t draw, const char *what)
 {
     static mo_scratch scratch;
     const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = same};
     mo_error err = {0};
     memcpy(b.before, b.memory, b.used);
-    mo_emulated_op(op, ONE_OF(75, 80, 86, 90));
+    mo_emulated_op(op, compute);
     memcpy(b.after, b.memory, b.used);
     memcpy(b.memory, b.before, b.used);
     if (mo_op_run(&host, op, &scratch, &err) != MO_OK) {
@@ -142,6 +142,11 @@ static void check(const mo_op *op, uint64_t draw, const char *what)
                      b.after[i], b.memory[i]);
         }
     }
+}
+
+static void check(const mo_op *op, uint64_t draw, const char *what)
+{
+    check_on(ONE_OF(75, 80, 86, 90), op, draw, what);
 }
 
 /* How many draws of each op; MO_TEST_DRAWS multiplies, MO_TEST_DRAW runs one. */
@@ -572,12 +577,9 @@ static void draw_collect(uint64_t draw)
 }
 
 /* Over latent rows, of some or all tokens of a step. */
-static void draw_latent_attend(uint64_t draw)
+static void check_latent_attend(int compute, const sessions *drawn, lengths n, uint64_t draw)
 {
-    begin(draw);
-    const lengths n = draw_latent_lengths();
-    const bool many = chance(40);
-    const sessions s = draw_sessions(ONE_OF(1, 1, 2), many ? 12 : 2, ONE_OF(20, 300, 600));
+    const sessions s = *drawn;
     make_cache(&s, &n, 0, 12);
     mo_op op = {.kind = MO_OP_ATTEND};
     mo_op_attend *o = &op.attend;
@@ -601,7 +603,32 @@ static void draw_latent_attend(uint64_t draw)
     b.ignored = (size_t)(o->partial - at(b.memory));
     b.ignored_bytes = (size_t)room;
     o->mixed = acts(rows, n.v_len);
-    check(&op, draw, "attend latent rows");
+    check_on(compute, &op, draw, "attend latent rows");
+}
+
+static void draw_latent_attend(uint64_t draw)
+{
+    begin(draw);
+    const lengths n = draw_latent_lengths();
+    const bool many = chance(40);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), many ? 12 : 2, ONE_OF(20, 300, 600));
+    check_latent_attend(ONE_OF(75, 80, 86, 90), &s, n, draw);
+}
+
+/* Tiles of queries: some tokens in one, or some of a token's heads. */
+static void draw_latent_tiles(uint64_t draw)
+{
+    begin(draw);
+    lengths n = {.kv_heads = 1,
+                 .kv = chance(30) ? MO_KV_Q8_0 : MO_KV_I16,
+                 .heads = ONE_OF(2, 16, 20, 70),
+                 .v_len = 512,
+                 .tail = 64,
+                 .k_len = 576};
+    const sessions s = draw_sessions(ONE_OF(1, 1, 3), 14, ONE_OF(20, 300, 600));
+    if (s.tokens > MO_OP_SMALL) {
+        check_latent_attend(ONE_OF(90, 90, 100), &s, n, draw);
+    }
 }
 
 /* more: chunks that the op is told of and no token has, as programs for longer texts have them. */
@@ -970,6 +997,7 @@ DRAWN(attend_apart, 24)
 DRAWN(latent, 30)
 DRAWN(collect, 12)
 DRAWN(latent_attend, 40)
+DRAWN(latent_tiles, 24)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
 DRAWN(recur_few, 12)
@@ -1039,6 +1067,7 @@ int main(void)
         cmocka_unit_test(latent),
         cmocka_unit_test(collect),
         cmocka_unit_test(latent_attend),
+        cmocka_unit_test(latent_tiles),
         cmocka_unit_test(ssm_convolve),
         cmocka_unit_test(ssm_parts),
         cmocka_unit_test(ssm_scan),

@@ -1,6 +1,6 @@
 #include "device/cuda/attend_scratch.h"
 #include "device/cuda/launch.h"
-#include "device/cuda/planes_scratch.h"
+#include "device/cuda/planes_latent.h"
 
 static uint32_t pieces(int64_t count, int64_t size)
 {
@@ -99,6 +99,12 @@ typedef struct tile {
     bool codes; /* makes those of the mixed rows */
 } tile;
 
+/* Shared memory that it may have. */
+static int tile_limit(int compute)
+{
+    return compute == 90 || compute == 100 ? 227 * 1024 : mo_attend_shared(compute);
+}
+
 static tile tile_of(const mo_op_attend *o, int compute)
 {
     const tile small = {.threads = MO_PLANES_TILE_THREADS,
@@ -106,8 +112,8 @@ static tile tile_of(const mo_op_attend *o, int compute)
     const tile wide = {
         .threads = (uint32_t)o->k_len, .shared = mo_planes_wide_lay(o->k_len).bytes, .codes = true};
     tile t = o->k_len < 256 ? small : wide;
-    const int limit = compute == 90 || compute == 100 ? 227 * 1024 : mo_attend_shared(compute);
-    if (o->k_len != o->v_len || o->heads / o->kv_heads > MO_PLANES_TILE_ROWS || t.shared > limit) {
+    if (o->k_len != o->v_len || o->heads / o->kv_heads > MO_PLANES_TILE_ROWS ||
+        t.shared > tile_limit(compute)) {
         return t;
     }
     switch (o->k_len) {
@@ -122,6 +128,13 @@ static tile tile_of(const mo_op_attend *o, int compute)
     return t;
 }
 
+/* Latent rows whose lengths have a tile of their own. */
+static bool latent_tile(const mo_op_attend *o, int compute)
+{
+    return o->tail == MO_PLANES_LATENT_TAIL && o->v_len == MO_PLANES_LATENT_VALUE && o->kv_heads == 1 &&
+           mo_planes_latent_lay().bytes <= tile_limit(compute);
+}
+
 static int many(const mo_op_attend *o, int compute, const tile *t, mo_cuda_launch *out)
 {
     const int group = o->heads / o->kv_heads;
@@ -134,6 +147,13 @@ static int many(const mo_op_attend *o, int compute, const tile *t, mo_cuda_launc
         return 1;
     }
     const int64_t queries = (int64_t)o->tokens * group;
+    if (latent_tile(o, compute)) {
+        out[0] = (mo_cuda_launch){.kernel = "mo_planes_latent",
+                                  .grid = {pieces(queries, MO_PLANES_TILE_ROWS), 1, 1},
+                                  .block = {MO_PLANES_LATENT_THREADS, 1, 1},
+                                  .shared = (uint32_t)mo_planes_latent_lay().bytes};
+        return 1;
+    }
     const uint32_t blocks = pieces(
         queries, mo_planes_rows(o->k_len, o->v_len, o->tail, MO_PLANES_ROWS, mo_attend_shared(compute)));
     const int most = (int)pieces(queries, blocks);

@@ -1,6 +1,7 @@
 /* Attention by integer sums (kv i16 and q8_0). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
 #include "device/cuda/pipeline.cuh"
+#include "device/cuda/planes_latent.cuh"
 #include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
 #include "device/cuda/planes_wide.cuh"
@@ -656,4 +657,13 @@ MO_KERNEL(mo_planes_tile_512, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
     wide_attend<512>(op, space);
+}
+
+/* ---- Many tokens over latent rows: blocks (tile of queries) ----------------------------------- */
+
+MO_BOUNDED(mo_planes_latent, mo_op_attend, MO_PLANES_LATENT_THREADS, 1);
+MO_KERNEL(mo_planes_latent, mo_op_attend)
+{
+    MO_DYNAMIC_SHARED(space);
+    latent_attend(op, space);
 }

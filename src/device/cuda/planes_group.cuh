@@ -184,6 +184,14 @@ template <int N> static __device__ __forceinline__ void planes_products_end(int3
         asm volatile("" : "+r"(hh[i]), "+r"(xx[i])::"memory");
     }
 }
+template <int N> static __device__ __forceinline__ void planes_products_end(int32_t *d)
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        asm volatile("" : "+r"(d[i])::"memory");
+    }
+}
 
 #endif
 
@@ -211,6 +219,28 @@ static __device__ __forceinline__ void planes_rows_operand(uint32_t *a, const ui
 {
     const int lane = threadIdx.x & 31;
     mo_load_matrices(a, units + lane / 16 * unit + 16 * (row + lane / 8 % 2 * 8 + lane % 8));
+}
+
+/* Four matrices of 8 rows of 16 bytes from shared memory, turned by pairs of bytes: lane l names row l % 8 of matrix l / 8 and gets pair l / 4 of
+ * rows 2 (l % 4) and 2 (l % 4) + 1 of each. */
+static __device__ __forceinline__ void planes_load_turned(uint32_t r[4], const uint8_t *row)
+{
+#if defined(MO_CUDA_EMULATED)
+    const int lane = threadIdx.x & 31;
+    for (int i = 0; i < 4; i++) {
+        uint32_t pairs[2];
+        for (int k = 0; k < 2; k++) {
+            const uint64_t from = __shfl_sync(MO_FULL, (uint64_t)(uintptr_t)row, 8 * i + 2 * (lane % 4) + k);
+            pairs[k] = *(const uint16_t *)(uintptr_t)(from + 2 * (unsigned)(lane / 4));
+        }
+        r[i] = pairs[0] | pairs[1] << 16;
+    }
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
 }
 
 /* Two units of 8 rows from `row` on, of the high plane and of the low one `low` bytes further. */

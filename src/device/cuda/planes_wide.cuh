@@ -16,6 +16,8 @@ template <int D> struct planes_wide {
     static constexpr int SCORES = POSITIONS / 8;           /* tiles of them */
     static constexpr int OUTS = MO_PLANES_WIDE_PART / 8;   /* tiles of channels */
     static constexpr int ROWS = MO_PLANES_TILE_ROWS, ROW_UNIT = 16 * ROWS;
+    static constexpr int LOW_WEIGHTS =
+        MO_KV_BLOCK / 16 * ROW_UNIT; /* bytes from the high plane to the low one */
     uint8_t *keys, *values;
     uint8_t *q, *weights; /* [plane][unit][64 rows][16] */
     float *key_scales, *value_scales;
@@ -116,14 +118,25 @@ struct wide_view {
     int from, to;
 };
 
-/* Weights of the thread's rows, row and row + 8, from the group's scores; all groups tell each other what the others need. Gives a and b of each:
- * what its sums are multiplied by, and what is added to them. */
+/* How a chunk joins the thread's two rows: what their sums are multiplied by, what those of the chunk are, and M and L after it. M is -INFINITY
+ * where a row sees nothing of the chunk. */
+struct wide_joined {
+    float a[2], b[2], M[2], L[2];
+};
+
 template <int D>
-static __device__ __forceinline__ void wide_weights(const mo_op_attend &op, const planes_wide<D> &t, int part,
-                                                    int row, const wide_view *views, float (*s)[4], float *a,
-                                                    float *b)
+static __device__ __forceinline__ mo_planes_query wide_query(const mo_op_attend &op, const planes_wide<D> &t,
+                                                             int row)
 {
-    typedef planes_wide<D> T;
+    return mo_planes_query_of(t.s[row], op.scale);
+}
+
+/* Weights of the thread's rows, row and row + 8, from the group's scores; all groups tell each other what the others need. wide_keep() follows. */
+template <typename T>
+static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &op, const T &t, int part,
+                                                           int row, const wide_view *views, float (*s)[4])
+{
+    wide_joined joined;
     const int q = threadIdx.x & 3;
     float top[2], most[2];
     uint32_t count[2];
@@ -148,7 +161,7 @@ static __device__ __forceinline__ void wide_weights(const mo_op_attend &op, cons
     __syncthreads();
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
-        const mo_planes_query query = mo_planes_query_of(t.s[row + 8 * i], op.scale);
+        const mo_planes_query query = wide_query(op, t, row + 8 * i);
         top[i] = -INFINITY;
         MO_UNROLL()
         for (int p = 0; p < T::GROUPS; p++) {
@@ -200,27 +213,33 @@ static __device__ __forceinline__ void wide_weights(const mo_op_attend &op, cons
                            &hi, &lo);
             uint8_t *out = t.weights + u / 16 * T::ROW_UNIT + 16 * r + 4 * q;
             *(uint32_t *)out = hi;
-            *(uint32_t *)(out + MO_KV_BLOCK / 16 * T::ROW_UNIT) = lo;
+            *(uint32_t *)(out + T::LOW_WEIGHTS) = lo;
         }
-        a[i] = 1.0f; /* a row that sees nothing: -0 * 0 added to anything leaves it as it is */
-        b[i] = -0.0f;
+        joined.a[i] = 1.0f; /* a row that sees nothing: -0 * 0 added to anything leaves it as it is */
+        joined.b[i] = -0.0f;
+        joined.M[i] = top[i];
         if (top[i] != -INFINITY) {
-            const mo_planes_query query = mo_planes_query_of(t.s[r], op.scale);
-            const mo_join join = mo_join_of(t.M[r], query.g * top[i]);
+            const mo_join join = mo_join_of(t.M[r], wide_query(op, t, r).g * top[i]);
             const float l = (float)(int32_t)(all - MO_KV_BLOCK * 0x4B000000u) * MO_SHARE_BACK;
-            a[i] = join.a;
-            b[i] = join.b * mo_planes_back(most[i]);
-            top[i] = join.top;
-            most[i] = mo_joined(join, t.L[r], l);
+            joined.a[i] = join.a;
+            joined.b[i] = join.b * mo_planes_back(most[i]);
+            joined.M[i] = join.top;
+            joined.L[i] = mo_joined(join, t.L[r], l);
         }
     }
+    return joined;
+}
+
+template <typename T>
+static __device__ __forceinline__ void wide_keep(const T &t, int part, int row, const wide_joined &joined)
+{
     planes_show();
     __syncthreads(); /* weights are there; everybody has read M and L */
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
-        if (part == 0 && q == 0 && top[i] != -INFINITY) {
-            t.M[row + 8 * i] = top[i];
-            t.L[row + 8 * i] = most[i];
+        if (part == 0 && (threadIdx.x & 3) == 0 && joined.M[i] != -INFINITY) {
+            t.M[row + 8 * i] = joined.M[i];
+            t.L[row + 8 * i] = joined.L[i];
         }
     }
 }
@@ -234,7 +253,7 @@ static __device__ __forceinline__ void wide_values(const planes_wide<D> &t, int 
     MO_UNROLL()
     for (int piece = 0; piece < MO_PLANES_WIDE_PART / 32; piece++) {
         int32_t hh[16], xx[16];
-        wide_products<MO_KV_BLOCK / 32, 32>(hh, xx, t.weights, MO_KV_BLOCK / 16 * T::ROW_UNIT,
+        wide_products<MO_KV_BLOCK / 32, 32>(hh, xx, t.weights, T::LOW_WEIGHTS,
                                             t.values + 16 * (part * MO_PLANES_WIDE_PART + 32 * piece), UNIT,
                                             MO_KV_BLOCK / 16 * UNIT);
         MO_UNROLL()
@@ -274,7 +293,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
     wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, start), false);
     for (int64_t begin = start; begin <= p1; begin += MO_KV_BLOCK) {
         const mo_planes_span span = mo_planes_block(op, state, t.rows.kv_head, begin);
-        float s[T::SCORES][4], a[2], b[2];
+        float s[T::SCORES][4];
         wide_view views[2];
         MO_UNROLL()
         for (int i = 0; i < 2; i++) {
@@ -301,8 +320,9 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK), false);
         }
         planes_pass(&t.value_gate);
-        wide_weights<D>(op, t, part, row, views, s, a, b);
-        wide_values<D>(t, part, a, b, O);
+        const wide_joined joined = wide_weights(op, t, part, row, views, s);
+        wide_keep(t, part, row, joined);
+        wide_values<D>(t, part, joined.a, joined.b, O);
         if (!T::APART && begin + MO_KV_BLOCK <= p1) {
             __syncthreads();
             wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK), false);
