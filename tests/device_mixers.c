@@ -489,11 +489,9 @@ static void make_latent_caches(box *b, step *s, mo_kv_shape layout)
     }
 }
 
-static void build_latent_attend(box *b, mo_op *op, int variant)
+static void make_latent_attend(box *b, mo_op *op, latent_shape h, step s, int variant)
 {
     mo_op_attend *o = &op->attend;
-    const latent_shape h = latent_shapes[variant % 4];
-    step s = make_step(b, variant / 2);
     op->kind = MO_OP_ATTEND;
     o->tokens = s.tokens;
     o->layer = LAYER;
@@ -519,6 +517,20 @@ static void build_latent_attend(box *b, mo_op *op, int variant)
     box_ignore(b, partial, 4 * floats);
     o->partial = box_address(b, partial);
     o->mixed = box_acts(b, rows, h.v_len);
+}
+
+static void build_latent_attend(box *b, mo_op *op, int variant)
+{
+    make_latent_attend(b, op, latent_shapes[variant % 4], make_step(b, variant / 2), variant);
+}
+
+/* Tiles of queries: more than a few tokens, of which one tile has several, or some heads of one. */
+static void build_latent_tiles(box *b, mo_op *op, int variant)
+{
+    static const latent_shape tiled[] = {{20, 512, 64}, {2, 512, 64}, {16, 512, 64}, {70, 512, 64}};
+    static const int steps[] = {9, 54, 4, 64, 59}; /* of 9 or more tokens, also in a small box */
+    make_latent_attend(b, op, tiled[variant % 4], make_step(b, steps[variant % 5]), variant);
+    assert_true(op->attend.tokens > MO_OP_SMALL);
 }
 
 static void reference_latent_attend(box *b, const mo_op *op)
@@ -1060,6 +1072,7 @@ const device_case mixer_cases[] = {
     {"attend", 99, build_attend, reference_attend},
     {"latent", 24, build_latent, reference_latent},
     {"attend", 24, build_latent_attend, reference_latent_attend},
+    {"latent tiles", 6, build_latent_tiles, reference_latent_attend},
     {"collect", 20, build_collect, reference_collect},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
