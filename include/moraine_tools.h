@@ -421,6 +421,8 @@ typedef struct mo_plan_report {
     /* The same speed where keys and values are counted: of the first token of a text, and of one at the end of a full context, which
      * spends so many seconds reading them. tokens_per_second counts weights, and of keys and values that cross the link half. */
     double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
+    mo_precision
+        prompt_precision; /* in effect: exact where nothing is there to compute otherwise, or steps are too short */
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

@@ -206,6 +206,25 @@ static void the_plan_counts_its_memory(void **state)
     const int64_t lossy = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " CARD
                                        " --prompt-precision bf16");
     assert_true(lossy > exact);
+    assert_null(strstr(errors, "changes nothing"));
+    assert_int_equal(run("plan " MO_TEST_MODEL " --batch 64 --prompt-precision bf16 --device " CARD), 0);
+    assert_non_null(strstr(errors, "--prompt-precision bf16 changes nothing: the device computes exactly, or "
+                                   "steps of 64 tokens are too short"));
+    assert_int_equal(run("plan " MO_TEST_MODEL " --prompt-precision bf16 --device none"), 0);
+    assert_non_null(strstr(errors, "--prompt-precision bf16 changes nothing: no device is used"));
+}
+
+static void speeds_say_what_they_are_of(void **state)
+{
+    (void)state;
+#define SPEED "bench " MO_TEST_MODEL " --prefill 65 --decode 0 --rounds 1 --json"
+    static const char *const words[] = {"\"exact\"", "\"bf16\""};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run(i ? SPEED BF16 : SPEED EXACT), 0);
+        const char *precision = strstr(output, "\"prompt_precision\": ");
+        assert_non_null(precision);
+        assert_memory_equal(precision + strlen("\"prompt_precision\": "), words[i], strlen(words[i]));
+    }
 }
 
 int main(void)
@@ -219,6 +238,7 @@ int main(void)
         cmocka_unit_test(sessions_are_of_one_precision),
         cmocka_unit_test(few_tokens_are_exact),
         cmocka_unit_test(the_plan_counts_its_memory),
+        cmocka_unit_test(speeds_say_what_they_are_of),
     };
     return cmocka_run_group_tests(tests, prepare, remove_folder);
 }

@@ -285,6 +285,9 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         .batch = model->batch,
         .device_bytes = m.device_bytes,
         .hot = hot,
+        .prompt_precision = plan->device.ceiling && mo_precision_products(&m.precision, model->batch)
+                                ? MO_PRECISION_BF16
+                                : MO_PRECISION_EXACT,
     };
     memcpy(out->why, plan->why, sizeof out->why);
     report_places(model, plan, out);

@@ -219,8 +219,9 @@ static int print_json(const speeds *s)
 {
     const mo_model_info *i = &s->info;
     return cli_json_print(json_pack(
-        "{s:s,s:s,s:i,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "model",
-        i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random", "depth",
+        "{s:s,s:s,s:i,s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}",
+        "model", i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random",
+        "prompt_precision", i->prompt_precision == MO_PRECISION_BF16 ? "bf16" : "exact", "depth",
         (json_int_t)s->depth, "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode,
         "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
         "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
@@ -237,8 +238,9 @@ static void print_table(const speeds *s)
     char a[32], b[32], c[32], d[32];
     const double limit = s->read_gbps * 1e9 / (double)i->bytes_per_token;
     const bool whole = s->read_gbps > 0.0;
-    printf("%s, %d layers, %s, %d threads, %s tokens, median (best) of %" PRId64 "\n", i->path, i->layers,
-           i->isa, i->threads, s->text ? "text" : "random", s->rounds);
+    printf("%s, %d layers, %s, %d threads, %s tokens%s, median (best) of %" PRId64 "\n", i->path, i->layers,
+           i->isa, i->threads, s->text ? "text" : "random",
+           i->prompt_precision == MO_PRECISION_BF16 ? ", prompts in bf16" : "", s->rounds);
     if (s->depth) {
         printf("depth   %6" PRId64 "   positions before each\n", s->depth);
     }

@@ -235,6 +235,14 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const 
     if (ask->cpu_moe && (!device || experts == 0)) {
         note("plan", "--cpu-moe changes nothing: %s", why);
     }
+    if (ask->prompt_precision != r->prompt_precision) {
+        note("plan",
+             device
+                 ? "--prompt-precision bf16 changes nothing: the device computes exactly, or steps of %lld "
+                   "tokens are too short for it (LLAMA_FP4_PREFILL_M)"
+                 : "--prompt-precision bf16 changes nothing: no device is used",
+             (long long)r->batch);
+    }
     tell_hot_cache("plan", &ask->hot_cache);
     cli_idle_variables("plan", l, false);
 }
