@@ -266,8 +266,53 @@ static void modes_of_layer_perf(void **state)
             assert_int_equal(l->time_ns[MO_TIME_REGION], m == 2 ? layers[i].region_ns : 0);
             assert_true((l->time_ns[MO_TIME_WORKLIST] > 0) == (m == 2) &&
                         l->time_ns[MO_TIME_WORKLIST] <= layers[i].region_ns);
+            assert_true((l->time_ns[MO_TIME_ROUTING] > 0) == (m == 2));
+            assert_true((l->time_ns[MO_TIME_MERGE] > 0) == (m == 2));
+            assert_true((l->time_ns[MO_TIME_GATHER] > 0) == (m == 2) &&
+                        l->time_ns[MO_TIME_GATHER] + l->time_ns[MO_TIME_WORKLIST] <=
+                            layers[i].turn_ns + passes);
+            assert_int_equal(l->time_ns[MO_TIME_MOE], l->time_ns[MO_TIME_REGION] +
+                                                          l->time_ns[MO_TIME_ROUTING] +
+                                                          l->time_ns[MO_TIME_MERGE]);
             assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
             assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
+        }
+        mo_profile_free(p);
+        free(json);
+        mo_model_close(model);
+        free(got);
+    }
+    free(want);
+}
+
+/* Layers that the device has alone are timed by itself, in one step of 512 from the first on; the bits are the same in all of them. */
+static void times_of_the_device_alone(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    for (int full = 0; full < 2; full++) {
+        const setting set = {.device = device_name, .step = 1, .perf = full ? "full" : "update"};
+        mo_error err = {.detail = ""};
+        char *json = NULL;
+        mo_profile *p = NULL;
+        float *got = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &set);
+        assert_memory_equal(got, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_model *model = open_model(o->path, &set);
+        feed_alone(model, o, 1);
+        assert_int_equal(mo_model_profile(model, &json, &err), MO_OK);
+        assert_int_equal(mo_profile_json_read(json, strlen(json), &p, &err), MO_OK);
+        assert_true(p->layers > 0);
+        for (int i = 0; i < p->layers; i++) {
+            const mo_profile_layer *l = &p->layer[i];
+            assert_int_equal(l->timed, full ? (ORACLE_TOKENS + 511) / 512 : 0);
+            assert_true((l->time_ns[MO_TIME_ROUTING] > 0) == full && (l->time_ns[MO_TIME_MERGE] > 0) == full);
+            assert_true((l->time_ns[MO_TIME_PRODUCTS] > 0) == full);
+            assert_int_equal(l->time_ns[MO_TIME_HOT], l->time_ns[MO_TIME_PRODUCTS]);
+            assert_int_equal(l->time_ns[MO_TIME_MOE], l->time_ns[MO_TIME_ROUTING] +
+                                                          l->time_ns[MO_TIME_PRODUCTS] +
+                                                          l->time_ns[MO_TIME_MERGE]);
+            assert_int_equal(l->time_ns[MO_TIME_COLD] + l->time_ns[MO_TIME_JOIN], 0);
         }
         mo_profile_free(p);
         free(json);
@@ -802,6 +847,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(post_fetch_changes_no_bit),
         cmocka_unit_test(clocks_add_up),
         cmocka_unit_test(modes_of_layer_perf),
+        cmocka_unit_test(times_of_the_device_alone),
         cmocka_unit_test(counting_stops_and_goes_on),
         cmocka_unit_test(sessions_share_the_device),
         cmocka_unit_test(many_sessions_decode_together),

@@ -125,6 +125,44 @@ static void what_is_not_counted(void **state)
     mo_gpu_clock_close(c);
 }
 
+/* What the device tells of its parts stands until it tells again; a layer that it has alone is timed when it does. */
+static void parts_of_layers(void **state)
+{
+    (void)state;
+    mo_gpu_clock *c = open_clock();
+    mo_tally *t = open_tally();
+    uint64_t ignored = 0;
+    for (int i = 0; i < 2; i++) {
+        stamp(c, true);
+        if (i == 0) {
+            mo_gpu_clock_parts(c, 1,
+                               &(mo_gpu_layer_parts){.routing_ns = 70, .products_ns = 500, .merge_ns = 30});
+        }
+        mo_gpu_clock_listed(c, 1, 10300);
+        mo_gpu_clock_end(c, waited, t, true, 31000, &ignored, &ignored);
+    }
+    const mo_tally_layer *a = mo_tally_find(t, 1), *b = mo_tally_find(t, 3);
+    assert_int_equal(a->time_ns[MO_TIME_ROUTING], 2 * 70);
+    assert_int_equal(a->time_ns[MO_TIME_MERGE], 2 * 30);
+    assert_int_equal(a->time_ns[MO_TIME_MOE], 2 * (5000 + 100));
+    assert_int_equal(a->time_ns[MO_TIME_WORKLIST], 2 * 300);
+    assert_int_equal(a->time_ns[MO_TIME_GATHER], 2 * 700); /* the rest of the turn */
+    assert_int_equal(a->time_ns[MO_TIME_PRODUCTS], 0);
+    assert_true(b->time_ns[MO_TIME_ROUTING] == 0 && b->time_ns[MO_TIME_MOE] == 2 * 5100);
+    for (int i = 0; i < 2; i++) { /* nobody serves */
+        mo_gpu_clock_begin(c, true, 1000);
+        mo_gpu_clock_parts(c, 3, &(mo_gpu_layer_parts){.routing_ns = 7, .products_ns = 40, .merge_ns = 3});
+        mo_gpu_clock_end(c, (const uint32_t[LAYERS]){0}, t, i == 1, 1700, &ignored, &ignored);
+    }
+    assert_int_equal(a->timed, 2);
+    assert_int_equal(b->timed, 3);
+    assert_true(b->time_ns[MO_TIME_ROUTING] == 7 && b->time_ns[MO_TIME_PRODUCTS] == 40);
+    assert_int_equal(b->time_ns[MO_TIME_MOE], 2 * 5100 + 50);
+    assert_int_equal(b->lanes[MO_LANE_COLD_SKIPS], 1);
+    mo_tally_destroy(t);
+    mo_gpu_clock_close(c);
+}
+
 /* The hot cache's fields: an update needs lanes and join wait, everything is the region and counts of lanes too. */
 static void modes_of_the_tally(void **state)
 {
@@ -182,9 +220,8 @@ static void quantiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_exact),
-        cmocka_unit_test(what_is_not_counted),
-        cmocka_unit_test(modes_of_the_tally),
+        cmocka_unit_test(sums_are_exact),  cmocka_unit_test(what_is_not_counted),
+        cmocka_unit_test(parts_of_layers), cmocka_unit_test(modes_of_the_tally),
         cmocka_unit_test(quantiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,13 +46,15 @@ typedef struct lap {
     uint64_t fallbacks[MO_FALLBACKS];
     uint64_t fetched; /* experts */
     bool device;
+    bool told; /* its parts were measured */
 } lap;
 
 struct mo_gpu_clock {
     int layers;
     bool counts;
     int64_t began, launched;
-    lap *laps; /* [layers] */
+    lap *laps;                 /* [layers] */
+    mo_gpu_layer_parts *parts; /* [layers], as last measured */
     pthread_mutex_t
         lock; /* protects what follows: a step adds to it when it ends, reports read it any time */
     uint64_t step_ns, idle_ns;
@@ -67,9 +69,10 @@ mo_status mo_gpu_clock_open(int layers, mo_gpu_clock **out, mo_error *err)
     if (c) {
         c->layers = layers;
         c->laps = calloc((size_t)layers + 1, sizeof *c->laps);
+        c->parts = calloc((size_t)layers + 1, sizeof *c->parts);
         c->sums = calloc((size_t)layers + 1, sizeof *c->sums);
     }
-    if (!c || !c->laps || !c->sums) {
+    if (!c || !c->laps || !c->parts || !c->sums) {
         mo_gpu_clock_close(c);
         *out = NULL;
         return mo_fail(err, MO_ENOMEM, "no memory for the clocks of %d layers; free some and try again",
@@ -86,6 +89,7 @@ void mo_gpu_clock_close(mo_gpu_clock *c)
 {
     if (c) {
         free(c->laps);
+        free(c->parts);
         free(c->sums);
         free(c);
     }
@@ -155,6 +159,12 @@ void mo_gpu_clock_fall(mo_gpu_clock *c, int layer, mo_fallback why)
     c->laps[layer].fallbacks[why]++;
 }
 
+void mo_gpu_clock_parts(mo_gpu_clock *c, int layer, const mo_gpu_layer_parts *parts)
+{
+    c->laps[layer].told = true;
+    c->parts[layer] = *parts;
+}
+
 /* ---- The end of a step ------------------------------------------------------------------------ */
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -182,6 +192,12 @@ static int64_t join_of(const lap *l, int64_t waited)
     return join > 0 ? join : 0;
 }
 
+/* What the host did besides computing and waiting: lists of who computes what, and rows from the device and to it. */
+static uint64_t turn_of(const lap *l)
+{
+    return positive(l->replied - l->seen - l->cpu_ns - l->wait_ns);
+}
+
 static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t waited)
 {
     const int64_t region = l->replied - l->seen;
@@ -189,7 +205,7 @@ static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t w
     to->fetched += l->fetched;
     to->core_ns += positive(l->seen - before);
     to->region_ns += positive(region);
-    to->turn_ns += positive(region - l->cpu_ns - l->wait_ns);
+    to->turn_ns += turn_of(l);
     to->cpu_ns += positive(l->cpu_ns);
     to->host_wait_ns += positive(l->wait_ns);
     to->device_wait_ns += (uint64_t)join_of(l, waited);
@@ -201,19 +217,38 @@ static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t w
 }
 
 /* The device's lane (resident and fetched experts) ended when it began to wait for the reply, the CPU's is the cold
- * one. Routing belongs to the core here and has no time of its own. */
-static void tell(mo_tally_layer *to, const lap *l, int64_t waited, bool everything)
+ * one. */
+static void tell(mo_tally_layer *to, const lap *l, const mo_gpu_layer_parts *parts, int64_t waited,
+                 bool everything)
 {
     const uint64_t region = positive(l->replied - l->seen), join = (uint64_t)join_of(l, waited);
     uint64_t time_ns[MO_TIMES] = {[MO_TIME_HOT] = l->device ? region - join : 0,
                                   [MO_TIME_COLD] = positive(l->cpu_ns),
                                   [MO_TIME_JOIN] = join};
     if (everything) {
-        time_ns[MO_TIME_MOE] = time_ns[MO_TIME_REGION] = region;
+        time_ns[MO_TIME_ROUTING] = positive(parts->routing_ns);
+        time_ns[MO_TIME_MERGE] = positive(parts->merge_ns);
+        time_ns[MO_TIME_REGION] = region;
+        time_ns[MO_TIME_MOE] = region + time_ns[MO_TIME_ROUTING] + time_ns[MO_TIME_MERGE];
         time_ns[MO_TIME_WORKLIST] = positive(l->listed - l->seen);
+        time_ns[MO_TIME_GATHER] = positive((int64_t)turn_of(l) - (int64_t)time_ns[MO_TIME_WORKLIST]);
         mo_tally_lanes(to, l->device, l->cpu_ns > 0, l->fallbacks);
     }
     mo_tally_time(to, time_ns);
+}
+
+/* Of a layer that the device has alone. */
+static void tell_alone(mo_tally_layer *to, const mo_gpu_layer_parts *parts)
+{
+    const uint64_t none[MO_FALLBACKS] = {0}, routing = positive(parts->routing_ns),
+                   products = positive(parts->products_ns), merge = positive(parts->merge_ns);
+    mo_tally_lanes(to, true, false, none);
+    mo_tally_time(to, (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = routing + products + merge,
+                                                 [MO_TIME_ROUTING] = routing,
+                                                 [MO_TIME_HOT] = products,
+                                                 [MO_TIME_REGION] = products,
+                                                 [MO_TIME_PRODUCTS] = products,
+                                                 [MO_TIME_MERGE] = merge});
 }
 
 void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tally, bool everything,
@@ -226,7 +261,11 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
         const lap *l = &c->laps[i];
         idle += waited_ns[i];
         before = l->hosted ? l->hosted : before;
+        mo_tally_layer *counts = tally && c->counts ? mo_tally_find(tally, i) : NULL;
         if (!l->replied) {
+            if (counts && everything && l->told) {
+                tell_alone(counts, &c->parts[i]);
+            }
             continue;
         }
         *fetch_ns += positive(l->fetch_ns);
@@ -235,9 +274,8 @@ void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tall
             add_lap(&c->sums[i], l, before, waited_ns[i]);
             c->buckets[bucket_of(l->replied - before)]++;
         }
-        mo_tally_layer *counts = tally && c->counts ? mo_tally_find(tally, i) : NULL;
         if (counts) {
-            tell(counts, l, waited_ns[i], everything);
+            tell(counts, l, &c->parts[i], waited_ns[i], everything);
         }
         before = l->replied;
     }

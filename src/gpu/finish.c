@@ -161,7 +161,10 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
 /* The profile's mode says what becomes of the step's times. */
 static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
-    const mo_status status = mo_gpu_lanes_measure_last(&gpu->lanes, err);
+    mo_status status = mo_gpu_lanes_measure_last(&gpu->lanes, err);
+    if (status == MO_OK) {
+        status = mo_gpu_marks_read(&gpu->programs.marks, gpu->lanes.clock, err);
+    }
     if (status == MO_OK) {
         mo_gpu_clock_end(gpu->lanes.clock, gpu->scratch.pinned.bad + 2 * gpu->core.spec->layer_count + 2,
                          forward->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,

@@ -307,8 +307,11 @@ static void mix_short_conv(mo_gpu_ops *p, int layer)
 
 /* ---- Routing --------------------------------------------------------------------------------- */
 
-static void choose(mo_gpu_ops *p, int layer)
+void mo_gpu_ops_choose(mo_gpu_ops *p, int layer)
 {
+    if (!p->core->spec->layers[layer].routed) {
+        return;
+    }
     const mo_moe *moe = &p->core->spec->layers[layer].moe;
     const mo_gpu_layer *c = &p->core->layers[layer];
     const mo_dacts in = c->input_scale ? mo_dacts_lay(p->scratch->in_router, p->tokens, p->core->spec->width)
@@ -342,7 +345,4 @@ void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
     case MO_MIXER_MAMBA: mo_gpu_ops_mamba(p, layer); break;
     }
     add_mixer(p, layer);
-    if (l->routed) {
-        choose(p, layer);
-    }
 }

@@ -36,10 +36,11 @@ typedef struct mo_gpu_span {
     bool lossy;   /* in bfloat16 */
 } mo_gpu_span;
 
-/* Append: the first norm; a layer up to its choice; publication to the host; hot experts by worklist; the part beside
+/* Append: the first norm; a layer up to its router; the choice of experts, where it has some; publication to the host; hot experts by worklist; the part beside
  * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
 void mo_gpu_ops_begin(mo_gpu_ops *p, int layer); /* one past the last: for the output */
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer);
+void mo_gpu_ops_choose(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer); /* its mixer alone, for mixer.c */
 void mo_gpu_ops_publish(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_hot(mo_gpu_ops *p, int layer);

@@ -46,11 +46,29 @@ static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
                              bool served, mo_error *err)
 {
     mo_gpu_segment *s = &set->segments[set->count];
-    *s = (mo_gpu_segment){.from = from, .to = to, .served = served, .streamed = p->streamed};
+    *s = (mo_gpu_segment){.from = from, .to = to, .served = served, .streamed = p->streamed, .marked = -1};
     p->streamed = -1;
     const mo_status status = mo_program_create(g->link->device, p->ops, p->count, &s->program, err);
     set->count += status == MO_OK;
     p->count = 0;
+    return status;
+}
+
+/* In steps that tell: a part of the layer ends here, with the choice of layers below `to`. A streamed layer is one piece, whose buffer is let go at
+ * its end. */
+static mo_status cut(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int *from, int to, int layer,
+                     mo_gpu_mark mark, mo_error *err)
+{
+    if (!set->tells || !g->core->spec->layers[layer].routed ||
+        mo_gpu_layer_buffer_has(g->layer_buffer, layer)) {
+        return MO_OK;
+    }
+    const mo_status status = end_segment(g, set, p, *from, to, false, err);
+    *from = to;
+    if (status == MO_OK) {
+        set->segments[set->count - 1].marked = layer;
+        set->segments[set->count - 1].mark = mark;
+    }
     return status;
 }
 
@@ -61,6 +79,38 @@ static int end_of_host(const mo_gpu_programs *g, int layer)
         layer++;
     }
     return layer;
+}
+
+/* A layer that is the device's, from its mixer to its merge. *from: the layer that its first segment begins with. */
+static mo_status build_layer(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int *from, int layer,
+                             mo_error *err)
+{
+    const bool served = set->served[layer], routed = g->core->spec->layers[layer].routed;
+    mo_gpu_ops_mixer(p, layer);
+    mo_status status = cut(g, set, p, from, layer, layer, MO_MARK_ROUTES, err);
+    mo_gpu_ops_choose(p, layer);
+    if (status == MO_OK) {
+        status = cut(g, set, p, from, layer + 1, layer, MO_MARK_CHOSEN, err);
+    }
+    if (served) {
+        mo_gpu_ops_publish(p, layer);
+    }
+    if (routed && mo_vram_has(g->experts->vram, layer)) {
+        mo_gpu_ops_hot(p, layer);
+    }
+    mo_gpu_ops_side(p, layer);
+    if (served && status == MO_OK) {
+        status = end_segment(g, set, p, *from, layer + 1, true, err);
+        *from = layer + 1;
+        mo_gpu_ops_await(p, layer);
+        if (status == MO_OK) {
+            status = cut(g, set, p, from, layer + 1, layer, MO_MARK_ARRIVED, err);
+        }
+    } else if (status == MO_OK) {
+        status = cut(g, set, p, from, layer + 1, layer, MO_MARK_COMPUTED, err);
+    }
+    mo_gpu_ops_merge(p, layer, false, true);
+    return status == MO_OK ? cut(g, set, p, from, layer + 1, layer, MO_MARK_MERGED, err) : status;
 }
 
 static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, mo_error *err)
@@ -89,20 +139,9 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
             from = i;
         }
         p->streamed = alone ? i : -1;
-        mo_gpu_ops_mixer(p, i);
-        if (served) {
-            mo_gpu_ops_publish(p, i);
+        if (status == MO_OK) {
+            status = build_layer(g, set, p, &from, i, err);
         }
-        if (g->core->spec->layers[i].routed && mo_vram_has(g->experts->vram, i)) {
-            mo_gpu_ops_hot(p, i);
-        }
-        mo_gpu_ops_side(p, i);
-        if (served && status == MO_OK) {
-            status = end_segment(g, set, p, from, i + 1, true, err);
-            from = i + 1;
-            mo_gpu_ops_await(p, i);
-        }
-        mo_gpu_ops_merge(p, i, false, true);
         if (alone && !served && status == MO_OK) { /* its buffer is free again */
             status = end_segment(g, set, p, from, i + 1, false, err);
             from = i + 1;
@@ -126,7 +165,8 @@ static void drop_set(mo_gpu_program_set *set)
 }
 
 /* What a step has to have in common with the steps that a set was made for. */
-static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number)
+static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
+                                   bool tells)
 {
     mo_gpu_program_set shape = {
         .tokens = forward->tokens,
@@ -134,6 +174,7 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
         .chunks = chunk_bucket(g, forward->slices[0].state->kv, mo_gpu_chunks_seen(forward)),
         .kv = forward->slices[0].state->kv,
         .logits = wants_logits(forward),
+        .tells = tells,
         .used = number,
         .made = number,
         .closures = mo_vram_completions(g->experts->vram)};
@@ -157,14 +198,14 @@ static bool same_adapters(const mo_adapting *a, const mo_adapting *b)
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
 {
     return a->tokens == b->tokens && a->slices == b->slices && a->chunks == b->chunks && a->kv == b->kv &&
-           a->logits == b->logits && same_adapters(&a->adapting, &b->adapting);
+           a->logits == b->logits && a->tells == b->tells && same_adapters(&a->adapting, &b->adapting);
 }
 
 /* On failure nothing is left in *set. */
 static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                           mo_error *err)
 {
-    const size_t layers = (size_t)g->core->spec->layer_count, segments = 2 * layers + 1;
+    const size_t layers = (size_t)g->core->spec->layer_count, segments = GPU_SEGMENTS * layers + 1;
     const int limit = (int)(layers * GPU_OPS + GPU_OPS);
     mo_op *ops = malloc(sizeof *ops * (size_t)limit);
     *set = *shape;
@@ -263,7 +304,9 @@ static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, 
 mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
                                mo_gpu_program_set **out, mo_error *err)
 {
-    const mo_gpu_program_set shape = shape_of(g, forward, number);
+    mo_gpu_marks_clear(&g->marks);
+    const bool tells = forward->tally && forward->engine->timed && mo_gpu_marks_turn(&g->marks);
+    const mo_gpu_program_set shape = shape_of(g, forward, number, tells);
     mo_gpu_program_set *oldest = &g->sets[0];
     for (int i = 0; i < GPU_PROGRAMS; i++) {
         mo_gpu_program_set *s = &g->sets[i];
@@ -275,6 +318,11 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
         if (s->used < oldest->used) {
             oldest = s;
         }
+    }
+    const mo_status marked =
+        tells ? mo_gpu_marks_open(&g->marks, g->link->device, g->core->spec->layer_count, err) : MO_OK;
+    if (marked != MO_OK) {
+        return refuse(marked, &shape, err);
     }
     drop_set(oldest);
     *out = oldest;
@@ -300,6 +348,7 @@ void mo_gpu_programs_forget_adapters(mo_gpu_programs *g)
 void mo_gpu_programs_close(mo_gpu_programs *g)
 {
     free(g->batch_ops);
+    mo_gpu_marks_close(&g->marks);
     for (int i = 0; i < GPU_PROGRAMS; i++) {
         drop_set(&g->sets[i]);
     }
@@ -311,6 +360,9 @@ mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *s, mo_er
         s->streamed >= 0 ? mo_gpu_layer_buffer_enter(g->layer_buffer, s->streamed, err) : MO_OK;
     if (status == MO_OK) {
         status = mo_program_run(s->program, g->link->main, err);
+    }
+    if (status == MO_OK && s->marked >= 0) {
+        status = mo_gpu_marks_put(&g->marks, s->marked, s->mark, g->link->main, err);
     }
     return status == MO_OK && s->streamed >= 0 ? mo_gpu_layer_buffer_leave(g->layer_buffer, s->streamed, err)
                                                : status;

@@ -6,9 +6,11 @@
 #include "engine/forward.h"
 #include "gpu/experts.h"
 #include "gpu/layer_buffer.h"
+#include "gpu/marks.h"
 #include "gpu/ops.h"
 
 enum {
+    GPU_SEGMENTS = 6,  /* most segments of a layer */
     GPU_PROGRAMS = 32, /* sets of programs that are kept */
     GPU_RENEW = 128,   /* steps after which one may be made anew because the host has less to do */
     GPU_OPS = 96,      /* most ops of a layer */
@@ -19,6 +21,8 @@ typedef struct mo_gpu_segment {
     bool served;  /* the last layer waits for the host */
     int streamed; /* the streamed layer whose matrices it reads; -1: it reads what stays */
     int host_from, host_to; /* layers that the CPU computes before the next segment goes on */
+    int marked;             /* the layer a part of which ends with it, of steps that tell; -1: none */
+    mo_gpu_mark mark;
     mo_program *program;
 } mo_gpu_segment;
 
@@ -26,6 +30,7 @@ typedef struct mo_gpu_program_set {
     int64_t tokens, slices, chunks;
     mo_kv_type kv;
     bool logits;
+    bool tells;           /* its segments end where parts of layers do (gpu/marks.h) */
     mo_adapting adapting; /* count and lora alone; scales are in the step's block */
     uint64_t used, made;  /* steps: of its last use; when it was made, or could not be made anew */
     int count;
@@ -42,6 +47,7 @@ typedef struct mo_gpu_programs {
     const mo_gpu_adapters *adapters;
     mo_gpu_layer_buffer *layer_buffer;
     mo_gpu_program_set sets[GPU_PROGRAMS];
+    mo_gpu_marks marks;
     mo_op *batch_ops; /* of a batch's layer */
     int batch_ops_limit;
 } mo_gpu_programs;
@@ -65,7 +71,7 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
                                mo_gpu_program_set **out, mo_error *err);
 /* Before adapters come or go: drops what was made with some, whose memory they read. */
 void mo_gpu_programs_forget_adapters(mo_gpu_programs *g);
-/* Launches a prepared piece of a step. */
+/* Launches a prepared piece of a step, and sets its mark. */
 mo_status mo_gpu_programs_run(mo_gpu_programs *g, const mo_gpu_segment *segment, mo_error *err);
 
 #endif

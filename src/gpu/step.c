@@ -173,6 +173,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = status == MO_OK ? mo_gpu_layer_buffer_enter(&gpu->layer_buffer, i, err) : status;
         }
         mo_gpu_ops_mixer(&p, i);
+        mo_gpu_ops_choose(&p, i);
         status = status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
         p.count = 0;
         mo_gpu_ops_side(&p, i);

@@ -143,7 +143,8 @@ static double per_call_us(const sums *s, mo_layer_time time)
 /* Times that not every way of computing has; the others are told even where they are 0. */
 static bool is_rare(int time)
 {
-    return time == MO_TIME_WORKLIST || time == MO_TIME_PRODUCTS || time == MO_TIME_MERGE;
+    return time == MO_TIME_WORKLIST || time == MO_TIME_PRODUCTS || time == MO_TIME_MERGE ||
+           time == MO_TIME_GATHER;
 }
 
 /* Does an update of the hot set need it? */

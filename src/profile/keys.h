@@ -17,6 +17,7 @@ static const char *const mo_profile_key_time[MO_TIMES] = {
     [MO_TIME_WORKLIST] = "worklist_time_per_call_us",
     [MO_TIME_PRODUCTS] = "expert_matmul_time_per_call_us",
     [MO_TIME_MERGE] = "merge_time_per_call_us",
+    [MO_TIME_GATHER] = "gather_scatter_time_per_call_us",
 };
 
 /* In the schema: how often a lane ran or had nothing to do, and what fell back. Reasons are keys of an object of their
@@ -35,6 +36,7 @@ static const char *const mo_profile_key_own_time[MO_TIMES] = {
     [MO_TIME_MOE] = "moe",           [MO_TIME_ROUTING] = "routing",   [MO_TIME_HOT] = "hot",
     [MO_TIME_COLD] = "cold",         [MO_TIME_JOIN] = "join",         [MO_TIME_REGION] = "region",
     [MO_TIME_WORKLIST] = "worklist", [MO_TIME_PRODUCTS] = "products", [MO_TIME_MERGE] = "merge",
+    [MO_TIME_GATHER] = "gather",
 };
 
 #endif

@@ -43,6 +43,7 @@ typedef enum mo_layer_time {
     MO_TIME_WORKLIST, /* from the choice to lists of who computes what */
     MO_TIME_PRODUCTS, /* of the experts, where one lane has them all */
     MO_TIME_MERGE,    /* adding what they gave, where that is apart */
+    MO_TIME_GATHER,   /* rows on their way to who computes them and back, where that is apart */
     MO_TIMES
 } mo_layer_time;
 
