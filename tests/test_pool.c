@@ -445,9 +445,69 @@ static void bad_counts(void **state)
     mo_pool_destroy(pool);
 }
 
+/* ---- Chunks that wait ------------------------------------------------------------------------- */
+
+enum { EARLY = 24, LATE = 40 };
+
+typedef struct chain {
+    int value[EARLY];
+    _Atomic int done;
+    int sum[LATE];
+} chain;
+
+static void run_link(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    chain *c = ctx;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        if (i < EARLY) {
+            c->value[i] = (int)i + 1;
+            atomic_fetch_add_explicit(&c->done, 1, memory_order_release);
+            continue;
+        }
+        while (atomic_load_explicit(&c->done, memory_order_acquire) < EARLY) {
+            sched_yield(); /* for ever, if one of them were not taken yet and nobody came for it */
+        }
+        for (int k = 0; k < EARLY; k++) {
+            c->sum[i - EARLY] += c->value[k];
+        }
+    }
+}
+
+/* The later ones wait for all of the earlier ones: whoever takes one of them finds those taken. */
+static void later_chunks_may_wait(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < COUNTS; n++) {
+        mo_pool *pool = create(thread_counts[n]);
+        for (int round = 0; round < 200; round++) {
+            chain c = {.done = 0}, d = {.done = 0};
+            const mo_phase phases[] = {{.fn = run_link,
+                                        .ctx = &c,
+                                        .count = EARLY + LATE,
+                                        .grain = 1,
+                                        .shares = round % 4 > 0,
+                                        .later = EARLY},
+                                       {.fn = run_link,
+                                        .ctx = &d,
+                                        .count = EARLY + LATE,
+                                        .grain = 1,
+                                        .shares = round % 3 > 0,
+                                        .later = EARLY}};
+            mo_pool_region(pool, phases, 2);
+            for (int i = 0; i < LATE; i++) {
+                assert_int_equal(c.sum[i], EARLY * (EARLY + 1) / 2);
+                assert_int_equal(d.sum[i], EARLY * (EARLY + 1) / 2);
+            }
+        }
+        mo_pool_destroy(pool);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(later_chunks_may_wait),
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(phases_in_order),
         cmocka_unit_test(tiny_regions),

@@ -10,7 +10,9 @@
  * Shares. A phase may give every thread a share of its own: then each worker's `left` counts what nobody has taken of it, under
  * the same rule, and `unclaimed` stays as it is. A thread that finds nothing in its own share takes from the one with the
  * most left; when all are empty they stay so until the next phase, which `opened` counts, so a thread looks through them
- * once.
+ * once. Where some chunks come later, each share has two parts, and nobody takes of the second before it has found the first of
+ * every share empty. (A thread that found those of the phase before empty may take of the next one's second at once, and wait: who
+ * opened the phase takes what is left of the first.)
  *
  * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
  * opens the next phase, or closes the region, so no phase waits for the calling thread in particular.
@@ -50,23 +52,27 @@
 /* Wakes so many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
+/* Of a share: what is handed out at once, and what comes later. */
+enum { PARTS = 2 };
+
 typedef struct worker {
     alignas(LINE_BYTES) _Atomic uint32_t parked; /* futex: 1 asleep; who changes 1 to 0 does the waking */
     _Atomic int core;                            /* where its thread was seen last */
     mo_pool *pool;
     pthread_t thread; /* worker 0 is the caller's and has none */
     int index;
-    uint64_t emptied;                         /* the phase whose shares it has found empty */
-    alignas(LINE_BYTES) _Atomic int64_t left; /* chunks of its share that nobody has taken */
+    uint64_t emptied[PARTS];                         /* the phase whose shares it has found empty */
+    alignas(LINE_BYTES) _Atomic int64_t left[PARTS]; /* chunks of its share that nobody has taken */
 } worker;
 
 struct mo_pool {
     /* One line: the decrement that takes a chunk brings along what the chunk needs. phase and chunks are
      * written by who opens a phase and read by who holds a chunk of it. */
     alignas(LINE_BYTES) _Atomic int64_t unclaimed;
-    _Atomic uint64_t opened; /* phases with shares so far */
-    int64_t chunks;          /* of the open phase, at least 2 */
-    mo_phase phase;          /* a copy of the open phase */
+    _Atomic uint64_t opened;   /* phases with shares so far */
+    int64_t chunks;            /* of the open phase, at least 2 */
+    int64_t bounds[PARTS + 1]; /* the first chunk of each part of its shares, and the end */
+    mo_phase phase;            /* a copy of the open phase */
     /* Of the region: NULL, or whether its work is still wanted. Beside what a chunk needs anyway, so that asking
      * nobody costs a comparison. */
     mo_pool_asked asked;
@@ -141,42 +147,47 @@ static void run_items(const mo_pool *pool, const mo_phase *p, int64_t begin, int
 
 /* ---- Shares ----------------------------------------------------------------------------------- */
 
-/* The first chunk of a thread's share; that of the next thread is its end. */
-static int64_t share_of(const mo_pool *pool, int64_t chunks, int thread)
+/* The first chunk of a thread's share of a part; that of the next thread is its end. */
+static int64_t share_of(const mo_pool *pool, int part, int thread)
 {
-    return chunks * thread / pool->threads;
+    const int64_t first = pool->bounds[part];
+    return first + (pool->bounds[part + 1] - first) * thread / pool->threads;
 }
 
-static void open_shares(mo_pool *pool, int64_t chunks)
+static void open_shares(mo_pool *pool, int64_t later)
 {
-    for (int i = 0; i < pool->threads; i++) {
-        const int64_t share = share_of(pool, chunks, i + 1) - share_of(pool, chunks, i);
+    pool->bounds[0] = 0;
+    pool->bounds[1] = later > 0 ? later : pool->chunks;
+    pool->bounds[2] = pool->chunks;
+    for (int i = 0; i < PARTS * pool->threads; i++) {
+        const int part = i / pool->threads, thread = i % pool->threads;
+        const int64_t share = share_of(pool, part, thread + 1) - share_of(pool, part, thread);
         if (share > 0) {
-            atomic_store_explicit(&pool->workers[i].left, share, memory_order_release);
+            atomic_store_explicit(&pool->workers[thread].left[part], share, memory_order_release);
         }
     }
     atomic_fetch_add(&pool->opened, 1);
 }
 
 /* Takes a chunk of a worker's share: its number, or -1. */
-static int64_t take_of(mo_pool *pool, int owner)
+static int64_t take_of(mo_pool *pool, int part, int owner)
 {
     worker *s = &pool->workers[owner];
-    if (atomic_load_explicit(&s->left, memory_order_relaxed) <= 0) {
+    if (atomic_load_explicit(&s->left[part], memory_order_relaxed) <= 0) {
         return -1;
     }
-    const int64_t left = atomic_fetch_sub_explicit(&s->left, 1, memory_order_acq_rel);
-    return left > 0 ? share_of(pool, pool->chunks, owner + 1) - left : -1;
+    const int64_t left = atomic_fetch_sub_explicit(&s->left[part], 1, memory_order_acq_rel);
+    return left > 0 ? share_of(pool, part, owner + 1) - left : -1;
 }
 
 /* Whoever has most left; -1: nobody has anything. */
-static int most_left(mo_pool *pool, int thread)
+static int most_left(mo_pool *pool, int part, int thread)
 {
     int64_t most = 0;
     int owner = -1;
     for (int i = 1; i < pool->threads; i++) {
         const int other = (thread + i) % pool->threads;
-        const int64_t left = atomic_load_explicit(&pool->workers[other].left, memory_order_relaxed);
+        const int64_t left = atomic_load_explicit(&pool->workers[other].left[part], memory_order_relaxed);
         if (left > most) {
             most = left;
             owner = other;
@@ -185,27 +196,37 @@ static int most_left(mo_pool *pool, int thread)
     return owner;
 }
 
-/* A chunk of a phase with shares: its own first, then others'. -1: there is none. */
-static int64_t take_share(mo_pool *pool, int thread)
+/* A chunk of a part of the shares: its own first, then others'. -1: there is none. */
+static int64_t take_part(mo_pool *pool, int part, int thread)
 {
     worker *s = &pool->workers[thread];
-    int64_t chunk = take_of(pool, thread);
+    int64_t chunk = take_of(pool, part, thread);
     if (chunk >= 0) {
         return chunk;
     }
     const uint64_t opened = atomic_load(&pool->opened);
-    while (s->emptied != opened) {
-        const int owner = most_left(pool, thread);
+    while (s->emptied[part] != opened) {
+        const int owner = most_left(pool, part, thread);
         if (owner < 0) {
-            s->emptied = opened;
+            s->emptied[part] = opened;
             break;
         }
-        chunk = take_of(pool, owner);
+        chunk = take_of(pool, part, owner);
         if (chunk >= 0) {
             return chunk;
         }
     }
     return -1;
+}
+
+/* A chunk of a phase with shares; -1: there is none. */
+static int64_t take_share(mo_pool *pool, int thread)
+{
+    int64_t chunk = -1;
+    for (int part = 0; part < PARTS && chunk < 0; part++) {
+        chunk = take_part(pool, part, thread);
+    }
+    return chunk;
 }
 
 /* ---- Phases ----------------------------------------------------------------------------------- */
@@ -231,7 +252,7 @@ static void advance(mo_pool *pool, int thread)
         pool->chunks = chunks;
         atomic_store_explicit(&pool->unfinished, chunks, memory_order_relaxed);
         if (p->shares) {
-            open_shares(pool, chunks);
+            open_shares(pool, p->later);
         } else {
             atomic_store(&pool->unclaimed, chunks);
         }
@@ -287,8 +308,8 @@ static void work(mo_pool *pool, int thread)
 static bool ready(mo_pool *pool, int thread)
 {
     const worker *s = &pool->workers[thread];
-    return atomic_load(&pool->unclaimed) > 0 || atomic_load(&s->left) > 0 ||
-           atomic_load(&pool->opened) != s->emptied ||
+    return atomic_load(&pool->unclaimed) > 0 || atomic_load(&s->left[0]) > 0 ||
+           atomic_load(&pool->opened) != s->emptied[PARTS - 1] ||
            (thread == 0 ? !atomic_load(&pool->open) : atomic_load(&pool->stop));
 }
 
@@ -306,7 +327,7 @@ static void park(mo_pool *pool, int thread)
     while (atomic_load(&s->parked) == 1) {
         syscall(SYS_futex, &s->parked, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     }
-    const bool shares = atomic_load(&pool->opened) != s->emptied;
+    const bool shares = atomic_load(&pool->opened) != s->emptied[PARTS - 1];
     wake_some(pool,
               atomic_load_explicit(shares ? &pool->unfinished : &pool->unclaimed, memory_order_relaxed) - 1);
 }

@@ -22,6 +22,9 @@ typedef struct mo_phase {
     /* Every thread begins with a share of its own, chunks that follow each other, and helps others after that: for chunks of
      * equal work that read memory in order. */
     bool shares;
+    /* Chunks from this one on are handed out when all before it have been taken, so that they may wait for those; 0: none. Not
+     * in a region that may be given up, where what they wait for may be left out. */
+    int64_t later;
 } mo_phase;
 
 /* threads >= 1 counts the calling thread, which works too; 0 means one per usable core. */

@@ -260,6 +260,14 @@ void mo_forward_begin_round(mo_forward *forward)
     forward->row_count = forward->side_count = 0;
 }
 
+/* Do gate, up and down go as one phase? Not where an activation is a phase of its own, nor where a step may be given up in the middle. */
+static bool flows(const mo_forward *forward)
+{
+    return forward->tokens < MO_JOBS_FEW && !forward->stoppable && forward->w->adapting.count == 0 &&
+           forward->row_count + forward->side_count == 0 &&
+           mo_flow_joins(&forward->w->flow, &forward->w->ffn_in, &forward->w->ffn_out);
+}
+
 /* A phase with an side_task before its first item. */
 typedef struct accompanied {
     mo_phase phase;
@@ -291,19 +299,33 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     mo_phase phases[7];
     /* What is beside routed experts shares their phases. */
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
-    int count = mo_jobs_phases_of(&forward->w->ffn_in, phases, 0, part);
+    const bool joined = flows(forward);
+    int count = 1;
+    if (joined) {
+        phases[0] = mo_flow_phase(&forward->w->flow, &forward->w->ffn_in, &forward->w->ffn_out);
+        phases[0].part = part;
+    } else {
+        count = mo_jobs_phases_of(&forward->w->ffn_in, phases, 0, part);
+    }
     accompanied in = {.phase = phases[count - 1], .side_task = forward->side_task};
     forward->side_task = (mo_side_task){0};
     if (in.side_task.fn) {
-        phases[count - 1] = (mo_phase){
-            .fn = run_accompanied, .ctx = &in, .count = in.phase.count + 1, .grain = 1, .part = part};
+        phases[count - 1] = (mo_phase){.fn = run_accompanied,
+                                       .ctx = &in,
+                                       .count = in.phase.count + 1,
+                                       .grain = 1,
+                                       .part = part,
+                                       .shares = in.phase.shares,
+                                       .later = in.phase.later ? in.phase.later + 1 : 0};
     }
-    phases[count++] = (mo_phase){.fn = activate_rows,
-                                 .ctx = forward,
-                                 .count = forward->row_count + forward->side_count,
-                                 .grain = 1,
-                                 .part = part};
-    count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
+    if (!joined) {
+        phases[count++] = (mo_phase){.fn = activate_rows,
+                                     .ctx = forward,
+                                     .count = forward->row_count + forward->side_count,
+                                     .grain = 1,
+                                     .part = part};
+        count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
+    }
     if (last && forward->engine->timed) {
         phases[count++] = (mo_phase){.fn = note_merge, .ctx = forward, .count = 1, .grain = 1, .part = part};
     }

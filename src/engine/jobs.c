@@ -56,8 +56,8 @@ void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, c
     j->list[j->count - 1].gated = *gated;
 }
 
-/* The job that holds a piece: the last one that begins at or before it. */
-static const mo_job *job_of(const mo_jobs *j, int64_t piece)
+/* The last one that begins at or before it. */
+const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece)
 {
     int low = 0, high = j->count;
     while (high - low > 1) {
@@ -175,12 +175,16 @@ static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scr
     mo_job_adapt(j, job, from, to, t, count, y + from, job->stride);
 }
 
+void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread)
+{
+    run_piece(j, job, piece - job->first, &j->scratch[thread]);
+}
+
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_jobs *j = ctx;
     for (int64_t piece = begin; piece < end; piece++) {
-        const mo_job *job = job_of(j, piece);
-        run_piece(j, job, piece - job->first, &j->scratch[thread]);
+        mo_jobs_run(j, mo_jobs_find(j, piece), piece, thread);
     }
 }
 

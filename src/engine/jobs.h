@@ -80,6 +80,10 @@ int mo_jobs_phases(mo_jobs *j, mo_phase *phases, int count);
 /* The same, where their time counts as another part's (base/pool.h). */
 int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
 
+/* A piece of a list that was cut, for whoever runs it in a phase of another kind: its product, and what becomes of it. */
+const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece);
+void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread);
+
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
  * whoever computes the product by other means. y is that of the first of both. */
 void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,

@@ -224,6 +224,9 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     cut_jobs(c, &w->router, 1, kernels, w->scratch);
     cut_jobs(c, &w->ffn_in, 2 * products + 3, kernels, w->scratch);
     cut_jobs(c, &w->ffn_out, products + 1, kernels, w->scratch);
+    w->flow = (mo_flow){.units = cut(c, products + 3, sizeof(mo_flow_unit)),
+                        .after = cut(c, products + 3, sizeof(int32_t)),
+                        .limit = (int)products + 3};
     cut_jobs(c, &w->guess, 1, kernels, w->scratch);
     cut_jobs(c, &w->output, 1, kernels, w->scratch);
 }

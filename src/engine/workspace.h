@@ -2,6 +2,7 @@
 #ifndef MO_ENGINE_WORKSPACE_H
 #define MO_ENGINE_WORKSPACE_H
 
+#include "engine/flow.h"
 #include "engine/jobs.h"
 #include "engine/state.h"
 #include "model/parts.h"
@@ -95,6 +96,7 @@ typedef struct mo_workspace {
 
     mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
         ffn_in, ffn_out, guess, output;
+    mo_flow flow; /* from ffn_in to ffn_out */
 } mo_workspace;
 
 /* The largest sizes over all layers of a model. */

@@ -350,26 +350,30 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
     return mo_gpu_cpu_lane_run(lanes, forward, s, err);
 }
 
-/* What the next layer will probably need is read ahead, as without a device. The stream is the device's, but what the
- * layer's experts read is the stream after a norm, whose weights are undone: its length does not matter to the norm that
- * follows. Before the reply, after which the device writes there again; the guess itself is made while it goes on. False:
- * there is nothing to guess. */
-static bool foresee(const mo_gpu_lanes *lanes, const mo_forward *forward)
+/* Is what the next layer will probably need read ahead, as without a device: by this rank, from disk, or by another? */
+static bool foresees(const mo_gpu_lanes *lanes, const mo_forward *forward)
+{
+    const mo_layer *l = forward->layer;
+    const mo_elsewhere *others = forward->engine->elsewhere;
+    const bool reads =
+        lanes->experts->store && forward->engine->tiers->foresight.on && mo_gpu_swap_absent(lanes->experts);
+    return forward->tokens == 1 && (reads || (others && others->listens(others->owner))) &&
+           (l->moe_norm || l->ffn_norm) && !l->ffn_norm_bias && !l->moe.router.input_scale;
+}
+
+/* While the device goes on. The stream is the device's, but what the layer's experts read is the stream after a norm, whose weights are
+ * undone: its length does not matter to the norm that follows. */
+static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
     const float *weights = l->moe_norm ? l->moe_norm : l->ffn_norm;
-    const float *in = lanes->scratch->pinned.in;
-    const mo_elsewhere *others = forward->engine->elsewhere;
-    const bool reads = lanes->experts->store && forward->engine->tiers->foresight.on &&
-                       mo_gpu_swap_absent(lanes->experts); /* this rank, from disk; or another */
-    if (forward->tokens > 1 || !(reads || (others && others->listens(others->owner))) || !weights ||
-        l->ffn_norm_bias || l->moe.router.input_scale) {
-        return false;
+    for (int64_t i = 0; i < forward->spec->width; i++) {
+        forward->w->x[i] = weights[i] != 0.0f ? forward->in.x[i] / weights[i] : 0.0f;
     }
-    for (int64_t i = 0; i < lanes->core->spec->width; i++) {
-        forward->w->x[i] = weights[i] != 0.0f ? in[i] / weights[i] : 0.0f;
+    mo_forward_guess_elsewhere(forward);
+    if (lanes->experts->store) {
+        mo_forward_guess(forward);
     }
-    return true;
 }
 
 mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
@@ -387,7 +391,8 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     mo_status status = lanes->serial && s->fetched ? mo_event_wait(lanes->lane_done, err) : MO_OK;
     const uint64_t waited = lanes->waited_ns;
     const int64_t began = mo_clock_ns();
-    if (status == MO_OK && (bytes > 0 || s->sent)) {
+    const bool computes = status == MO_OK && (bytes > 0 || s->sent);
+    if (computes) {
         memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
         for (int64_t t = 0; t < forward->tokens; t++) {
             mo_forward_quantize(forward->k, &forward->in, t);
@@ -422,7 +427,10 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         *err = theirs;
         status = came;
     }
-    const bool guess = status == MO_OK && foresee(lanes, forward);
+    const bool guess = status == MO_OK && foresees(lanes, forward);
+    if (guess && !computes) { /* after the reply the device writes there again */
+        memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)n);
+    }
     if (status == MO_OK) {
         const bool device = write_reply(lanes, forward, s, fetched);
         const int64_t now = mo_clock_ns();
@@ -444,10 +452,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         status = measure_now_or_later(lanes, s, err);
     }
     if (status == MO_OK && guess) {
-        mo_forward_guess_elsewhere(forward);
-        if (lanes->experts->store) {
-            mo_forward_guess(forward);
-        }
+        guess_next(lanes, forward);
     }
     mo_error ignored = {0};
     const mo_status left = release(lanes, forward, s, status == MO_OK ? err : &ignored);
