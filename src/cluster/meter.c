@@ -17,7 +17,8 @@ enum {
     WARM_UP = 4, /* rounds before: it is learnt how long is waited */
     WORK_US = 12000,
     WORK_BYTES = 1 << 27, /* more than most caches hold */
-    ROW = 4,              /* small messages behind each other, as in a step */
+    ROW = 4,              /* messages behind each other, as a step's to the next rank, */
+    BACK = 2,             /* and as its answer's */
     LARGE_BYTES = 1 << 20,
     LARGE_LEAST = 4, /* large messages, and more as long as they take less than PATIENCE_NS together */
     LARGE_MOST = 64,
@@ -33,8 +34,8 @@ typedef struct meter_order {
 enum { MEASURE = 1, ANSWER, DONE };
 
 /* What the one who measures sends before each part: so many times, after each side has worked so long, so many messages come, and an answer
- * follows the last. Where they work it is as with a token: the last message and the answer have so many bytes, those before SMALL_BYTES. Otherwise
- * all messages have so many, and the answer SMALL_BYTES. rounds 0: that was all. */
+ * follows the last. Where they work it is as with a token: the last message there and back has so many bytes, those before have SMALL_BYTES, and
+ * several are answered by BACK. Otherwise all messages have so many, and the answer SMALL_BYTES. rounds 0: that was all. */
 typedef struct meter_part {
     int32_t rounds, messages, bytes, work_us;
 } meter_part;
@@ -64,14 +65,20 @@ static void work(uint8_t *memory, int32_t us)
     }
 }
 
-static size_t message_bytes(const meter_part *p, int number)
+/* Of message `number` of `count`, one way. */
+static size_t message_bytes(const meter_part *p, int number, int count)
 {
-    return (size_t)(p->work_us && number + 1 < p->messages ? SMALL_BYTES : p->bytes);
+    return (size_t)(p->work_us && number + 1 < count ? SMALL_BYTES : p->bytes);
 }
 
-static size_t answer_bytes(const meter_part *p)
+static int answers(const meter_part *p)
 {
-    return (size_t)(p->work_us ? p->bytes : SMALL_BYTES);
+    return p->work_us && p->messages > 1 ? BACK : 1;
+}
+
+static size_t answer_bytes(const meter_part *p, int number)
+{
+    return p->work_us ? message_bytes(p, number, answers(p)) : SMALL_BYTES;
 }
 
 /* Sends a part's messages and waits for the answer: *ns is what that takes, without the other's work. */
@@ -82,10 +89,12 @@ static mo_status ask(mo_link *l, int peer, uint8_t *buffer, const meter_part *pa
     work(buffer + LARGE_BYTES, part->work_us);
     const int64_t began = mo_clock_ns();
     for (int i = 0; i < part->messages && status == MO_OK; i++) {
-        status = mo_link_send(l, peer, buffer, message_bytes(part, i), err);
+        status = mo_link_send(l, peer, buffer, message_bytes(part, i, part->messages), err);
     }
     status = status == MO_OK ? mo_link_flush(l, err) : status;
-    status = status == MO_OK ? mo_link_receive(l, peer, buffer, answer_bytes(part), false, err) : status;
+    for (int i = 0; i < answers(part) && status == MO_OK; i++) {
+        status = mo_link_receive(l, peer, buffer, answer_bytes(part, i), false, err);
+    }
     *ns = mo_clock_ns() - began - (int64_t)part->work_us * 1000;
     return status;
 }
@@ -149,11 +158,12 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
+    /* What a step takes there and back is what plans begin with; single messages only say what of it is theirs. */
     const double stream_s = out->bytes_s > 0 ? STREAM_BYTES / out->bytes_s : 0;
-    const double latency_s =
-        (double)one * 0.5e-9 - stream_s; /* one way, without the bytes, which plans count */
+    const int further = ROW - 1 + BACK - 1;
+    out->message_s = row > one ? (double)(row - one) * 1e-9 / further : 0;
+    const double latency_s = ((double)row * 1e-9 - further * out->message_s) / 2 - stream_s;
     out->latency_s = latency_s > 0.5e-6 ? latency_s : 0.5e-6;
-    out->message_s = row > one ? (double)(row - one) * 1e-9 / (ROW - 1) : 0;
     return status;
 }
 
@@ -162,12 +172,15 @@ static mo_status answer_part(mo_link *l, int peer, uint8_t *buffer, const meter_
     mo_status status = MO_OK;
     for (int round = 0; round < part->rounds && status == MO_OK; round++) {
         for (int i = 0; i < part->messages && status == MO_OK; i++) {
-            status = mo_link_receive(l, peer, buffer, message_bytes(part, i), false, err);
+            status = mo_link_receive(l, peer, buffer, message_bytes(part, i, part->messages), false, err);
         }
         if (status == MO_OK) {
             work(buffer + LARGE_BYTES, part->work_us);
-            status = send_now(l, peer, buffer, answer_bytes(part), err);
         }
+        for (int i = 0; i < answers(part) && status == MO_OK; i++) {
+            status = mo_link_send(l, peer, buffer, answer_bytes(part, i), err);
+        }
+        status = status == MO_OK ? mo_link_flush(l, err) : status;
     }
     return status;
 }
