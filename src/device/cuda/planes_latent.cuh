@@ -108,15 +108,15 @@ static __device__ __forceinline__ void latent_pass(const planes_latent &t, int i
 
 /* ---- A chunk ---------------------------------------------------------------------------------- */
 
-/* Exact sums of the group's rows and the 64 positions from `first` on, over STEPS steps of two units from `unit` on. */
+/* Sums of the group's 64 rows and its 64 positions over STEPS steps of two units from `unit` on. A group sends the products of the high
+ * planes as their pieces arrive, and when they are there and 256 times as much, the others: one set of sums instead of two. */
+#if MO_PLANES_GROUP
 template <int STEPS>
-static __device__ __forceinline__ void latent_sums(const planes_latent &t, int unit, int first,
-                                                   uint32_t phase, int32_t *sums)
+static __device__ __forceinline__ void latent_send_high(const planes_latent &t, int unit, int first,
+                                                        uint32_t phase, int32_t *sums)
 {
     typedef planes_latent T;
     const uint8_t *q = t.q + unit * T::ROW_UNIT, *keys = t.keys + unit * T::UNIT + 16 * first;
-#if MO_PLANES_GROUP
-    /* The high planes' products alone, then 256 times as much: one set of sums instead of two. */
     MO_UNROLL()
     for (int d = 0; d < STEPS; d++) {
         if (2 * d % T::PIECE_UNITS == 0) {
@@ -126,8 +126,14 @@ static __device__ __forceinline__ void latent_sums(const planes_latent &t, int u
         planes_multiply(sums, planes_matrix(q + 2 * d * T::ROW_UNIT, T::ROW_UNIT),
                         planes_matrix(keys + 2 * d * T::UNIT, T::UNIT), d > 0);
     }
-    planes_products_sent();
-    planes_products_end<32>(sums);
+}
+
+template <int STEPS>
+static __device__ __forceinline__ void latent_send_low(const planes_latent &t, int unit, int first,
+                                                       int32_t *sums)
+{
+    typedef planes_latent T;
+    const uint8_t *q = t.q + unit * T::ROW_UNIT, *keys = t.keys + unit * T::UNIT + 16 * first;
     MO_UNROLL()
     for (int i = 0; i < 32; i++) {
         sums[i] *= 256;
@@ -140,82 +146,122 @@ static __device__ __forceinline__ void latent_sums(const planes_latent &t, int u
         planes_multiply(sums, planes_matrix(q_at + T::ROW_PLANE, T::ROW_UNIT), planes_matrix(key_at, T::UNIT),
                         1);
     }
-    planes_products_sent();
-    planes_products_end<32>(sums);
+}
 #else
-    for (int i = 0; i < STEPS * 2; i += T::PIECE_UNITS) {
-        latent_pass(t, (unit + i) / T::PIECE_UNITS, phase);
-    }
+template <int STEPS>
+static __device__ __forceinline__ void latent_sums(const planes_latent &t, int unit, int first, int32_t *sums)
+{
+    typedef planes_latent T;
     MO_UNROLL()
     for (int half = 0; half < 2; half++) {
         int32_t hh[16], xx[16];
-        wide_products<STEPS, 32>(hh, xx, q, T::ROW_PLANE, keys + 16 * 32 * half, T::UNIT, T::PLANE);
+        wide_products<STEPS, 32>(hh, xx, t.q + unit * T::ROW_UNIT, T::ROW_PLANE,
+                                 t.keys + unit * T::UNIT + 16 * (first + 32 * half), T::UNIT, T::PLANE);
         MO_UNROLL()
         for (int i = 0; i < 16; i++) {
             sums[16 * half + i] = 256 * hh[i] + xx[i];
         }
     }
+}
+#endif
+
+/* What was sent last is there. */
+static __device__ __forceinline__ void latent_wait(int32_t *sums)
+{
+#if MO_PLANES_GROUP
+    planes_products_end<32>(sums);
+#else
+    (void)sums;
 #endif
 }
 
+/* mo_latent_score() in two steps: of the value, then with the tail. */
 static __device__ __forceinline__ void latent_scores(const planes_latent &t, int part, int row,
                                                      uint32_t phase, float (*s)[4])
 {
     typedef planes_latent T;
-    const int first = part * T::POSITIONS;
+    enum { VALUE_STEPS = T::VALUE_UNITS / 2, TAIL_STEPS = (T::UNITS - T::VALUE_UNITS) / 2 };
+    const int first = part * T::POSITIONS, at = first + 2 * (threadIdx.x & 3);
     int32_t values[32], tails[32];
-    latent_sums<T::VALUE_UNITS / 2>(t, 0, first, phase, values);
-    latent_sums<(T::UNITS - T::VALUE_UNITS) / 2>(t, T::VALUE_UNITS, first, phase, tails);
+#if MO_PLANES_GROUP
+    latent_send_high<VALUE_STEPS>(t, 0, first, phase, values);
+    planes_products_sent();
+    planes_products_end<32>(values);
+    latent_send_low<VALUE_STEPS>(t, 0, first, values);
+    latent_send_high<TAIL_STEPS>(t, T::VALUE_UNITS, first, phase, tails);
+    planes_products_sent();
+    planes_products_end<32>(values, tails);
+    latent_send_low<TAIL_STEPS>(t, T::VALUE_UNITS, first, tails);
+    planes_products_sent();
+#else
+    for (int i = 0; i <= T::PIECES; i++) {
+        latent_pass(t, i, phase);
+    }
+    latent_sums<VALUE_STEPS>(t, 0, first, values);
+    latent_sums<TAIL_STEPS>(t, T::VALUE_UNITS, first, tails);
+#endif
     latent_pass(t, T::PIECES + 1, phase);
-    const float g[2] = {t.g[row], t.g[row + 8]}, g_tail[2] = {t.g_tail[row], t.g_tail[row + 8]};
     MO_UNROLL()
     for (int n = 0; n < T::SCORES; n++) {
-        const int u = first + 8 * n + 2 * (threadIdx.x & 3);
-        const float2 value = *(const float2 *)(t.value_scales + u),
-                     tail = *(const float2 *)(t.tail_scales + u);
+        const float2 scale = *(const float2 *)(t.value_scales + at + 8 * n);
         MO_UNROLL()
         for (int e = 0; e < 4; e++) {
-            s[n][e] = mo_latent_score(g[e / 2], e % 2 ? value.y : value.x, values[4 * n + e], g_tail[e / 2],
-                                      e % 2 ? tail.y : tail.x, tails[4 * n + e]);
+            s[n][e] = t.g[row + e / 2 * 8] * ((e % 2 ? scale.y : scale.x) * (float)values[4 * n + e]);
+        }
+    }
+    latent_wait(tails);
+    MO_UNROLL()
+    for (int n = 0; n < T::SCORES; n++) {
+        const float2 scale = *(const float2 *)(t.tail_scales + at + 8 * n);
+        MO_UNROLL()
+        for (int e = 0; e < 4; e++) {
+            s[n][e] = fmaf(t.g_tail[row + e / 2 * 8], (e % 2 ? scale.y : scale.x) * (float)tails[4 * n + e],
+                           s[n][e]);
         }
     }
 }
 
-/* 16 channels of 32 positions, as an operand: units of positions as those of weights, rows g and g + 8 are channels 2 g and 2 g + 1. */
-static __device__ __forceinline__ void latent_operand(uint32_t *a, const uint8_t *rows)
+/* The warp's unit of channels of a chunk, as operands: units of positions as those of weights, rows g and g + 8 are channels 2 g and 2 g + 1. */
+struct latent_operand {
+    static constexpr int STEPS = MO_KV_BLOCK / 32;
+    uint32_t a[STEPS][4];
+};
+
+static __device__ __forceinline__ void latent_take(latent_operand *to, const uint8_t *unit)
 {
-    uint32_t r[4];
-    planes_load_turned(r, rows + 16 * (threadIdx.x & 31));
-    a[0] = __byte_perm(r[0], r[1], 0x6420);
-    a[1] = __byte_perm(r[0], r[1], 0x7531);
-    a[2] = __byte_perm(r[2], r[3], 0x6420);
-    a[3] = __byte_perm(r[2], r[3], 0x7531);
+    MO_UNROLL()
+    for (int d = 0; d < latent_operand::STEPS; d++) {
+        uint32_t r[4];
+        planes_load_turned(r, unit + 16 * (32 * d + (threadIdx.x & 31)));
+        to->a[d][0] = __byte_perm(r[0], r[1], 0x6420);
+        to->a[d][1] = __byte_perm(r[0], r[1], 0x7531);
+        to->a[d][2] = __byte_perm(r[2], r[3], 0x6420);
+        to->a[d][3] = __byte_perm(r[2], r[3], 0x7531);
+    }
 }
 
-/* Sums of the warp's unit of channels join. */
-static __device__ __forceinline__ void latent_values(const planes_latent &t, int unit, float *O)
+/* Sums of the unit's channels and all rows: their high planes are on their way after the first, everything after the second, and there
+ * after the third. A group has other things to do meanwhile; warps by themselves do it all in the second. */
+static __device__ __forceinline__ void latent_high(const planes_latent &t, const latent_operand &hi,
+                                                   int32_t *sums)
 {
-    typedef planes_latent T;
-    enum { STEPS = MO_KV_BLOCK / 32 };
-    const uint8_t *rows = t.keys + unit * T::UNIT;
-    int32_t sums[32];
-    uint32_t hi[STEPS][4], lo[STEPS][4];
-    MO_UNROLL()
-    for (int d = 0; d < STEPS; d++) {
-        latent_operand(hi[d], rows + 512 * d);
-    }
 #if MO_PLANES_GROUP
+    typedef planes_latent T;
     planes_products_begin();
     MO_UNROLL()
-    for (int d = 0; d < STEPS; d++) {
-        planes_multiply(sums, hi[d], planes_matrix(t.weights + 2 * d * T::ROW_UNIT, T::ROW_UNIT), d > 0);
+    for (int d = 0; d < latent_operand::STEPS; d++) {
+        planes_multiply(sums, hi.a[d], planes_matrix(t.weights + 2 * d * T::ROW_UNIT, T::ROW_UNIT), d > 0);
     }
     planes_products_sent();
+#else
+    (void)t, (void)hi, (void)sums;
 #endif
-    MO_UNROLL()
-    for (int d = 0; d < STEPS; d++) {
-        latent_operand(lo[d], rows + T::PLANE + 512 * d);
-    }
+}
+
+static __device__ __forceinline__ void latent_low(const planes_latent &t, const latent_operand &hi,
+                                                  const latent_operand &lo, int32_t *sums)
+{
+    typedef planes_latent T;
 #if MO_PLANES_GROUP
     planes_products_end<32>(sums);
     MO_UNROLL()
@@ -224,22 +270,21 @@ static __device__ __forceinline__ void latent_values(const planes_latent &t, int
     }
     planes_products_begin();
     MO_UNROLL()
-    for (int d = 0; d < STEPS; d++) {
+    for (int d = 0; d < latent_operand::STEPS; d++) {
         const uint8_t *weights = t.weights + 2 * d * T::ROW_UNIT;
-        planes_multiply(sums, hi[d], planes_matrix(weights + T::LOW_WEIGHTS, T::ROW_UNIT), 1);
-        planes_multiply(sums, lo[d], planes_matrix(weights, T::ROW_UNIT), 1);
+        planes_multiply(sums, hi.a[d], planes_matrix(weights + T::LOW_WEIGHTS, T::ROW_UNIT), 1);
+        planes_multiply(sums, lo.a[d], planes_matrix(weights, T::ROW_UNIT), 1);
     }
     planes_products_sent();
-    planes_products_end<32>(sums);
 #else
     MO_UNROLL()
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < T::ROWS / 8; n++) {
         int32_t hh[4] = {0}, xx[4] = {0};
         MO_UNROLL()
-        for (int d = 0; d < STEPS; d++) {
+        for (int d = 0; d < latent_operand::STEPS; d++) {
             uint32_t both[4];
             planes_columns_operand(both, t.weights + 2 * d * T::ROW_UNIT, T::ROW_UNIT, T::LOW_WEIGHTS, 8 * n);
-            planes_step(hh, xx, hi[d], lo[d], both, both + 2);
+            planes_step(hh, xx, hi.a[d], lo.a[d], both, both + 2);
         }
         MO_UNROLL()
         for (int e = 0; e < 4; e++) {
@@ -247,8 +292,13 @@ static __device__ __forceinline__ void latent_values(const planes_latent &t, int
         }
     }
 #endif
+}
+
+/* The chunk's sums join those before. */
+static __device__ __forceinline__ void latent_join(const planes_latent &t, const int32_t *sums, float *O)
+{
     MO_UNROLL()
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < planes_latent::ROWS / 8; n++) {
         const int row = 8 * n + 2 * (threadIdx.x & 3);
         const float2 a = *(const float2 *)(t.a + row), b = *(const float2 *)(t.b + row);
         MO_UNROLL()
@@ -257,6 +307,34 @@ static __device__ __forceinline__ void latent_values(const planes_latent &t, int
             o = fmaf(e % 2 ? b.y : b.x, (float)sums[4 * n + e], (e % 2 ? a.y : a.x) * o);
         }
     }
+}
+
+/* Values of a chunk; the rows of the next one, if there is one, come where they are done. Sums join while the next ones' low planes are
+ * multiplied, which takes longest. */
+static __device__ __forceinline__ void latent_values(const planes_latent &t, const mo_planes_span &next,
+                                                     bool more, float (*O)[32])
+{
+    typedef planes_latent T;
+    const uint8_t *rows = t.keys + threadIdx.x / 32 * T::UNIT;
+    int32_t sums[2][32];
+    MO_UNROLL()
+    for (int i = 0; i < T::PIECES; i++) {
+        const uint8_t *unit = rows + i * T::PIECE_UNITS * T::UNIT;
+        latent_operand hi, lo;
+        latent_take(&hi, unit);
+        latent_high(t, hi, sums[i % 2]);
+        latent_take(&lo, unit + T::PLANE);
+        latent_low(t, hi, lo, sums[i % 2]);
+        if (i > 0) {
+            latent_join(t, sums[(i - 1) % 2], O[i - 1]);
+        }
+        latent_wait(sums[i % 2]);
+        __syncthreads(); /* everybody is done with the piece; after the last also with the weights */
+        if (more) {
+            latent_bring(t, next, i);
+        }
+    }
+    latent_join(t, sums[(T::PIECES - 1) % 2], O[T::PIECES - 1]);
 }
 
 /* ---- A tile ----------------------------------------------------------------------------------- */
@@ -269,33 +347,40 @@ static __device__ __forceinline__ uint32_t latent_session(const mo_op_attend &op
     typedef planes_latent T;
     const mo_dplace *places = mo_at<const mo_dplace>(op.places);
     const mo_dstate state = mo_at<const mo_dstate>(places[from].layers)[op.layer];
-    const int64_t p0 = places[from].position, p1 = p0 + (to - from);
-    const int part = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, row = 16 * warp + (threadIdx.x & 31) / 4;
+    const int64_t p0 = places[from].position;
+    const int part = threadIdx.x / 128, row = threadIdx.x / 32 % 4 * 16 + (threadIdx.x & 31) / 4;
     const int64_t start = mo_first_seen(op.window, p0) / MO_KV_BLOCK * MO_KV_BLOCK;
-    int64_t position[2]; /* -1: of no row here */
+    const int last = (int)(p0 + (to - from) - start); /* position, counted from start as all that follow */
+    wide_view seen[2], whole = {0, 0};                /* what a row sees, and what all do */
+    if (t.count == T::ROWS && from == latent_token(op, t, 0) && to == latent_token(op, t, T::ROWS - 1)) {
+        whole.from = (int)(mo_first_seen(op.window, start + last) - start);
+        whole.to = (int)(p0 + 1 - start);
+    }
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
-        const int64_t token = latent_token(op, t, row + 8 * i);
-        position[i] = row + 8 * i < t.count && token >= from && token <= to ? p0 + (token - from) : -1;
+        const int64_t token = latent_token(op, t, row + 8 * i), position = p0 + (token - from);
+        const bool here = row + 8 * i < t.count && token >= from && token <= to;
+        seen[i].from = here ? (int)(mo_first_seen(op.window, position) - start) : 0;
+        seen[i].to = here ? (int)(position + 1 - start) : 0;
     }
-    mo_planes_span span = mo_planes_block(op, state, 0, start);
-    latent_bring_scales(t, span);
+    const mo_planes_span first = mo_planes_block(op, state, 0, start);
+    latent_bring_scales(t, first);
     for (int i = 0; i <= T::PIECES; i++) {
-        latent_bring(t, span, i);
+        latent_bring(t, first, i);
     }
-    for (int64_t begin = start; begin <= p1; begin += MO_KV_BLOCK) {
-        const bool more = begin + MO_KV_BLOCK <= p1;
+    for (int begin = 0; begin <= last; begin += MO_KV_BLOCK) {
+        const bool more = begin + MO_KV_BLOCK <= last;
+        const wide_view views[2] = {{seen[0].from - begin, seen[0].to - begin},
+                                    {seen[1].from - begin, seen[1].to - begin}};
+        /* Long before it is needed: its address comes from memory. */
+        const mo_planes_span next = mo_planes_block(op, state, 0, start + begin + (more ? MO_KV_BLOCK : 0));
         float s[T::SCORES][4];
-        wide_view views[2];
-        MO_UNROLL()
-        for (int i = 0; i < 2; i++) {
-            views[i].from = (int)max(mo_first_seen(op.window, position[i]) - begin, (int64_t)0);
-            views[i].to = (int)min(position[i] + 1 - begin, (int64_t)MO_KV_BLOCK);
-        }
         planes_arrive<0>();
         __syncthreads();
         latent_scores(t, part, row, phase, s);
-        const wide_joined joined = wide_weights(op, t, part, row, views, s);
+        const wide_joined joined = begin >= whole.from && begin + MO_KV_BLOCK <= whole.to
+                                       ? wide_weights<false>(op, t, part, row, views, s)
+                                       : wide_weights<true>(op, t, part, row, views, s);
         if (part == 0 && (threadIdx.x & 3) == 0) {
             MO_UNROLL()
             for (int i = 0; i < 2; i++) {
@@ -305,21 +390,13 @@ static __device__ __forceinline__ uint32_t latent_session(const mo_op_attend &op
         }
         wide_keep(t, part, row, joined);
         if (more) {
-            span = mo_planes_block(op, state, 0, begin + MO_KV_BLOCK);
-            latent_bring_scales(t, span);
+            latent_bring_scales(t, next);
         }
-        MO_UNROLL()
-        for (int i = 0; i < T::PIECES; i++) {
-            latent_values(t, i * T::PIECE_UNITS + 4 * part + warp, O[i]);
-            __syncthreads(); /* everybody is done with the piece; after the last also with the weights */
-            if (more) {
-                latent_bring(t, span, i);
-            }
-        }
+        latent_values(t, next, more, O);
         if (more) {
-            latent_bring(t, span, T::PIECES);
+            latent_bring(t, next, T::PIECES);
         }
-        if (span.planes < 2) { /* low planes of tails are zeros, and weights have been there */
+        if (next.planes < 2) { /* low planes of tails are zeros, and weights have been there */
             uint4 *low = (uint4 *)(t.weights + T::LOW_WEIGHTS);
             for (int i = threadIdx.x; i < T::TAIL * MO_KV_BLOCK / 16; i += T::THREADS) {
                 low[i] = make_uint4(0, 0, 0, 0);

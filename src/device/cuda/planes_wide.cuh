@@ -131,8 +131,9 @@ static __device__ __forceinline__ mo_planes_query wide_query(const mo_op_attend 
     return mo_planes_query_of(t.s[row], op.scale);
 }
 
-/* Weights of the thread's rows, row and row + 8, from the group's scores; all groups tell each other what the others need. wide_keep() follows. */
-template <typename T>
+/* Weights of the thread's rows, row and row + 8, from the group's scores; all groups tell each other what the others need. wide_keep() follows. MASKED:
+ * some row may not see some position. */
+template <bool MASKED, typename T>
 static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &op, const T &t, int part,
                                                            int row, const wide_view *views, float (*s)[4])
 {
@@ -149,7 +150,7 @@ static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &o
             for (int k = 0; k < 2; k++) {
                 const int u = part * T::POSITIONS + 8 * n + 2 * q + k;
                 float &x = s[n][2 * i + k];
-                x = u >= views[i].from && u < views[i].to ? x : -INFINITY;
+                x = !MASKED || (u >= views[i].from && u < views[i].to) ? x : -INFINITY;
                 top[i] = fmaxf(top[i], x);
             }
         }
@@ -176,7 +177,7 @@ static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &o
             MO_UNROLL()
             for (int k = 0; k < 2; k++) {
                 float &x = s[n][2 * i + k];
-                const bool seen = x != -INFINITY;
+                const bool seen = !MASKED || x != -INFINITY;
                 const float p = seen ? mo_share(x - top[i], query.e, query.least) : 0.0f;
                 count[i] += mo_planes_count(p);
                 x = seen ? p * (k ? scale.y : scale.x) : 0.0f;
@@ -320,7 +321,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK), false);
         }
         planes_pass(&t.value_gate);
-        const wide_joined joined = wide_weights(op, t, part, row, views, s);
+        const wide_joined joined = wide_weights<true>(op, t, part, row, views, s);
         wide_keep(t, part, row, joined);
         wide_values<D>(t, part, joined.a, joined.b, O);
         if (!T::APART && begin + MO_KV_BLOCK <= p1) {
