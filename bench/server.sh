@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # server.sh [ROUNDS]: moraine serve and llama-server (a build of it named by LLAMA_SERVER; further options for it in LLAMA_SERVER_FLAGS) on the
 # same models, contexts, slots and threads, driven by `moraine bench --server` in turn: generated tokens/s together and times to the first
-# token at 1 to 16 streams, and the time between tokens of one answer while a prompt of 4096 tokens comes in. Prints both command lines and a table.
+# token at 1 to 16 streams (medians; and the best round of each, which other work on the machine disturbs least), and the time between tokens of one answer while a prompt of 4096 tokens comes in. Prints both command lines and a table.
 #
 # Prompts are new in every request, and both are told not to look for them (cache_prompt false). llama-server keeps no copies of slots
 # (--cache-ram 0), which cost it time here and are never used; its batches, flash attention, repacked weights and mapping of the file are as
@@ -22,6 +22,7 @@ trap 'kill "${servers[@]}" 2>/dev/null || true; wait 2>/dev/null || true' EXIT
 
 field() { sed -n "s/.*\"$1\": *\([0-9.eE+-]*\).*/\1/p"; }
 median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+best() { sort -g | tail -n 1; }
 ratio() { awk "BEGIN {if ($2 > 0) printf \"%.2f\", $1 / $2; else printf \"none\"}"; }
 
 start() { # model, positions of a sequence: ours on 8071, theirs on 8072
@@ -63,8 +64,10 @@ streams() { # model, positions, prompt, answer
         done
         local ours theirs
         ours=$(field together_tps <"$scratch/a" | median) theirs=$(field together_tps <"$scratch/b" | median)
-        printf '%-24s %2d streams  %8.1f tokens/s  llama-server %8.1f  ratio %5s   first token, ms: p50 %.1f p99 %.1f, llama-server %.1f %.1f\n' \
-            "$(basename "$1" .gguf)" $count "$ours" "$theirs" "$(ratio "$ours" "$theirs")" \
+        local ours_best theirs_best
+        ours_best=$(field together_tps <"$scratch/a" | best) theirs_best=$(field together_tps <"$scratch/b" | best)
+        printf '%-24s %2d streams  %8.1f tokens/s  llama-server %8.1f  ratio %5s, best %.1f %.1f %s   first token, ms: p50 %.1f p99 %.1f, llama-server %.1f %.1f\n' \
+            "$(basename "$1" .gguf)" $count "$ours" "$theirs" "$(ratio "$ours" "$theirs")" "$ours_best" "$theirs_best" "$(ratio "$ours_best" "$theirs_best")" \
             "$(field first_token_p50_s <"$scratch/a" | median | awk '{print 1e3 * $1}')" \
             "$(field first_token_p99_s <"$scratch/a" | median | awk '{print 1e3 * $1}')" \
             "$(field first_token_p50_s <"$scratch/b" | median | awk '{print 1e3 * $1}')" \
