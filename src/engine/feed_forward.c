@@ -176,11 +176,14 @@ static bool merges(const mo_forward *forward)
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
+/* Steps whose experts have few tokens each, though there are more of them. */
+enum { SMALL_TOKENS = 64 };
+
 /* Do pieces of the first products go on to activations? With many tokens pieces are cut otherwise. */
-static bool goes_on(const mo_forward *forward, const mo_linear *gate, const mo_linear *up)
+static bool goes_on(const mo_forward *forward, int64_t count, const mo_linear *gate, const mo_linear *up)
 {
-    return forward->tokens < MO_JOBS_FEW && forward->w->adapting.count == 0 && mo_linear_present(gate) &&
-           mo_linear_present(up) && up->w.rows % 32 == 0;
+    return count < MO_JOBS_FEW && forward->tokens <= SMALL_TOKENS && forward->w->adapting.count == 0 &&
+           mo_linear_present(gate) && mo_linear_present(up) && up->w.rows % 32 == 0;
 }
 
 void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count)
@@ -188,7 +191,7 @@ void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t cou
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     const mo_brick *b = &moe->bricks[expert];
-    if (count > 0 && goes_on(forward, &b->gate, &b->up)) {
+    if (count > 0 && goes_on(forward, count, &b->gate, &b->up)) {
         const mo_job_gated gated = {.up = &b->up,
                                     .y = w->up + row * moe->width,
                                     .activation = moe->activation,
@@ -238,7 +241,7 @@ static void add_side(mo_forward *forward)
     const mo_acts *in = l->dense ? &forward->in_dense : &forward->in;
     const int64_t n = forward->tokens, width = side->up.w.rows;
     forward->side_hidden = mo_acts_lay(w->side_hidden, n, width);
-    if (goes_on(forward, &side->gate, &side->up)) {
+    if (goes_on(forward, n, &side->gate, &side->up)) {
         const mo_job_gated gated = {
             .up = &side->up, .y = w->side_up, .activation = side->activation, .hidden = forward->side_hidden};
         mo_jobs_add_gated(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, &gated);
@@ -263,7 +266,7 @@ void mo_forward_begin_round(mo_forward *forward)
 /* Do gate, up and down go as one phase? Not where an activation is a phase of its own, nor where a step may be given up in the middle. */
 static bool flows(const mo_forward *forward)
 {
-    return forward->tokens < MO_JOBS_FEW && !forward->stoppable && forward->w->adapting.count == 0 &&
+    return !forward->stoppable && forward->w->adapting.count == 0 &&
            forward->row_count + forward->side_count == 0 &&
            mo_flow_joins(&forward->w->flow, &forward->w->ffn_in, &forward->w->ffn_out);
 }

@@ -341,13 +341,15 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
         *err = s->error;
         return s->status;
     }
+    bool any = false;
     for (int i = 0; i < s->fetched; i++) {
         if (s->failed[i]) {
             fetched[forward->w->needs[s->need[i]].expert] = false;
             *bytes += lanes->core->layers[s->layer].brick_bytes;
+            any = true;
         }
     }
-    return mo_gpu_cpu_lane_run(lanes, forward, s, err);
+    return any ? mo_gpu_cpu_lane_run(lanes, forward, s, err) : MO_OK;
 }
 
 /* Is what the next layer will probably need read ahead, as without a device: by this rank, from disk, or by another? */
