@@ -37,7 +37,8 @@ typedef struct follower {
     entry *entries;
     int count, limit;
 
-    work works[2], *w; /* in turn: what was done is on its way while the next is; the one at hand */
+    work works[2], *w;   /* in turn: what was done is on its way while the next is; the one at hand */
+    int64_t worked_from; /* when the stream of the step at hand was there */
     mo_slice parts[MO_WIRE_SLICES];
     mo_adapter_list adapters[MO_WIRE_SLICES]; /* of them */
 } follower;
@@ -345,7 +346,7 @@ static mo_status send_step(follower *f, mo_error *err)
     const bool good = f->w->result.status == MO_OK;
     if (f->rank + 1 == f->ranks) {
         f->w->result.rows = good ? gather_rows(f) : 0;
-        f->w->result.work_ns = f->w->head.work_ns;
+        f->w->result.work_ns = f->w->head.work_ns + mo_clock_ns() - f->worked_from;
         const mo_status status = mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
         return status == MO_OK
                    ? mo_link_send(f->link, 0, x, sizeof(float) * (size_t)(f->w->result.rows * width), err)
@@ -355,6 +356,7 @@ static mo_status send_step(follower *f, mo_error *err)
         memcpy(x, f->engine->space.x, sizeof(float) * (size_t)(f->w->head.tokens * width));
     }
     f->w->head.status = f->w->result.status;
+    f->w->head.work_ns += mo_clock_ns() - f->worked_from;
     mo_status status = pass_head(f, err);
     if (status == MO_OK) {
         status = pass_on(f, f->w->slices, sizeof *f->w->slices * (size_t)f->w->head.slice_count, err);
@@ -381,12 +383,12 @@ static mo_status do_step(follower *f, mo_error *err)
     }
     if (f->w->head.status == MO_OK) {
         status = mo_link_receive(f->link, f->rank - 1, f->engine->space.x, bytes, false, err);
+        f->worked_from = mo_clock_ns();
         if (status == MO_OK) {
-            const int64_t began = mo_clock_ns();
             run_step(f);
-            f->w->head.work_ns += mo_clock_ns() - began;
         }
     } else {
+        f->worked_from = mo_clock_ns();
         status = mo_link_receive(f->link, f->rank - 1, &f->w->result, sizeof f->w->result, false, err);
     }
     return status == MO_OK ? send_step(f, err) : status;

@@ -46,7 +46,8 @@ struct mo_leader {
     /* Under the engine's lock: */
     outgoing out[2]; /* in turn: one is made while the other is on its way */
     int turn;
-    int unanswered; /* steps whose results are still to come */
+    int unanswered;           /* steps whose results are still to come */
+    int64_t sent_ns, came_ns; /* when the last step began to leave, and when its rows were there */
     mo_wire_result result;
 };
 
@@ -214,6 +215,7 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
         return status;
     }
     list_slices(o, f);
+    l->sent_ns = mo_clock_ns();
     status = send_head(l, o, MO_WIRE_STEP, err);
     if (status == MO_OK) {
         status = mo_link_send(l->link, 1, o->slices, sizeof *o->slices * (size_t)f->slice_count, err);
@@ -304,6 +306,7 @@ static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
         status =
             mo_link_receive(l->link, last, x, sizeof(float) * (size_t)(rows * f->spec->width), false, err);
     }
+    l->came_ns = mo_clock_ns();
     if (status == MO_OK) {
         spread_rows(f, x, rows);
     }
@@ -313,7 +316,6 @@ static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
 static mo_status step(void *owner, mo_forward *f, mo_error *err)
 {
     mo_leader *l = owner;
-    const int64_t began = mo_clock_ns();
     const bool alone = l->unanswered == 0;
     int slices;
     const int64_t rows = mo_logits_list(f, &slices);
@@ -326,7 +328,7 @@ static mo_status step(void *owner, mo_forward *f, mo_error *err)
         status = end(l, f, f->w->x, err);
     }
     if (status == MO_OK && alone) {
-        count_traffic(l, f, rows, mo_clock_ns() - began);
+        count_traffic(l, f, rows, l->came_ns - l->sent_ns);
     }
     return status;
 }
