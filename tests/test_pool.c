@@ -194,6 +194,77 @@ static void tiny_regions(void **state)
     }
 }
 
+/* ---- What comes next ---------------------------------------------------------------------------- */
+
+/* Keeps the calling thread, and those it creates, on the n-th core of `all`. */
+static bool stay_on(const cpu_set_t *all, int n)
+{
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, all) && n-- == 0) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(core, &one);
+            return sched_setaffinity(0, sizeof one, &one) == 0;
+        }
+    }
+    return false;
+}
+
+typedef struct slow_first {
+    const mo_pool *pool;
+    uint64_t enough;
+} slow_first;
+
+/* Its first item goes on until somebody who waits has asked for enough, or for 10 ms. */
+static void wait_for_question(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)end, (void)thread;
+    const slow_first *f = ctx;
+    const int64_t start = mo_clock_ns();
+    while (begin == 0 && mo_pool_ahead_bytes(f->pool) < f->enough && mo_clock_ns() - start < 10000000) {
+        sched_yield();
+    }
+}
+
+/* Two threads that have a core each: one that shares a core does not spin, so it does not ask either. On a busy machine several regions may pass before
+ * the other has its core at the right moment. Neither memory that is not there nor a list that is too long does any harm. */
+static void who_waits_asks(void **state)
+{
+    (void)state;
+    enum { BYTES = 40960 };
+    static uint8_t data[BYTES];
+    cpu_set_t all;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) {
+        skip();
+    }
+    assert_true(stay_on(&all, 1));
+    mo_pool *pool = create(2);
+    assert_true(stay_on(&all, 0));
+    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, 0, 2 * BYTES}, {data, BYTES, BYTES, 2 * BYTES}};
+    for (int i = 2; i <= MO_AHEAD_MAX; i++) {
+        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 0, 64}; /* nobody's */
+    }
+    bool seen = false;
+    for (int i = 0; i < 500 && !seen; i++) {
+        const uint64_t before = mo_pool_ahead_bytes(pool);
+        slow_first f = {.pool = pool, .enough = before + BYTES};
+        const mo_phase phase = {.fn = wait_for_question,
+                                .ctx = &f,
+                                .count = 2,
+                                .grain = 1,
+                                .ahead = ahead,
+                                .ahead_count = MO_AHEAD_MAX + 1};
+        mo_pool_region(pool, &phase, 1);
+        seen = mo_pool_ahead_bytes(pool) >= f.enough;
+        /* Each has half of it, which is one of both, and nobody asks twice. */
+        assert_true(mo_pool_ahead_bytes(pool) - before <= 2 * (BYTES + (MO_AHEAD_MAX - 2) * 64));
+    }
+    mo_pool_destroy(pool);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_true(seen);
+}
+
 /* ---- Regions that nobody wants any more -------------------------------------------------------- */
 
 typedef struct unwanted {
@@ -511,6 +582,7 @@ int main(void)
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(phases_in_order),
         cmocka_unit_test(tiny_regions),
+        cmocka_unit_test(who_waits_asks),
         cmocka_unit_test(a_region_ends_early),
         cmocka_unit_test(sleepers_wake),
         cmocka_unit_test(create_and_destroy),

@@ -14,6 +14,10 @@
  * every share empty. (A thread that found those of the phase before empty may take of the next one's second at once, and wait: who
  * opened the phase takes what is left of the first.)
  *
+ * How threads that wait ask for memory. A phase names what later ones read; whoever opens it copies that into `ahead`, and threads with nothing to
+ * do ask for their parts step by step, looking for work in between. Nobody waits for anybody there: who reads the list while it is
+ * written may ask for the wrong memory, which costs a little time and nothing else.
+ *
  * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
  * opens the next phase, or closes the region, so no phase waits for the calling thread in particular.
  *
@@ -52,6 +56,23 @@
 /* Wakes so many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
+/* What a waiting thread asks for at a time, and the most of a list: it should stay in its cache beside what it is working with. */
+enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
+
+/* A mo_ahead of the pool's own. */
+typedef struct ahead {
+    _Atomic uintptr_t data;
+    _Atomic int64_t bytes, before, all;
+} ahead;
+
+/* How much of its part of a stretch a thread has asked for, and when. */
+typedef struct asked_part {
+    uintptr_t data;
+    uint64_t named;
+    int64_t bytes;
+} asked_part;
+enum { ASKED_PARTS = 4 };
+
 /* Of a share: what is handed out at once, and what comes later. */
 enum { PARTS = 2 };
 
@@ -61,7 +82,14 @@ typedef struct worker {
     mo_pool *pool;
     pthread_t thread; /* worker 0 is the caller's and has none */
     int index;
-    uint64_t emptied[PARTS];                         /* the phase whose shares it has found empty */
+    uint64_t emptied[PARTS]; /* the phase whose shares it has found empty */
+    /* What it asks for: the list's number, the place in it, and bytes of all its parts; and what it has asked for of the last few stretches,
+     * which may be named again. */
+    uint64_t named;
+    int asking, known;
+    int64_t asked;
+    _Atomic uint64_t asked_ever;
+    asked_part parts[ASKED_PARTS];
     alignas(LINE_BYTES) _Atomic int64_t left[PARTS]; /* chunks of its share that nobody has taken */
 } worker;
 
@@ -81,6 +109,10 @@ struct mo_pool {
     /* The caller's list, valid until the region is closed; for who opens a phase. */
     const mo_phase *phases;
     int phase_count, phase_next;
+    /* Named by the last phase that named anything. */
+    alignas(LINE_BYTES) _Atomic uint64_t named; /* how often something was */
+    _Atomic int ahead_count;
+    ahead ahead[MO_AHEAD_MAX];
     alignas(LINE_BYTES) _Atomic int sleepers; /* workers that are parked or about to be */
     _Atomic bool open;                        /* a region is running */
     _Atomic bool stop;
@@ -229,6 +261,84 @@ static int64_t take_share(mo_pool *pool, int thread)
     return chunk;
 }
 
+/* ---- What comes next ---------------------------------------------------------------------------- */
+
+static void name_ahead(mo_pool *pool, const mo_phase *p)
+{
+    const int count = p->ahead_count < MO_AHEAD_MAX ? p->ahead_count : MO_AHEAD_MAX;
+    for (int i = 0; i < count; i++) {
+        ahead *a = &pool->ahead[i];
+        atomic_store_explicit(&a->data, (uintptr_t)p->ahead[i].data, memory_order_relaxed);
+        atomic_store_explicit(&a->bytes, p->ahead[i].bytes, memory_order_relaxed);
+        atomic_store_explicit(&a->before, p->ahead[i].before, memory_order_relaxed);
+        atomic_store_explicit(&a->all, p->ahead[i].all, memory_order_relaxed);
+    }
+    if (count > 0) {
+        atomic_store_explicit(&pool->ahead_count, count, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->named, 1, memory_order_release);
+    }
+}
+
+/* What is known of a stretch of the list: what was asked for a few lists ago is still there. */
+static asked_part *asked_of(worker *s, uintptr_t data)
+{
+    for (int i = 0; i < ASKED_PARTS; i++) {
+        if (s->parts[i].data == data && s->named - s->parts[i].named < ASKED_PARTS) {
+            return &s->parts[i];
+        }
+    }
+    s->known = (s->known + 1) % ASKED_PARTS;
+    s->parts[s->known] = (asked_part){.data = data, .named = s->named};
+    return &s->parts[s->known];
+}
+
+/* Asks for the next few lines of the thread's part of a stretch; false: it has been asked for. */
+static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
+{
+    const int64_t before = atomic_load_explicit(&a->before, memory_order_relaxed);
+    const int64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
+    const int64_t all = atomic_load_explicit(&a->all, memory_order_relaxed);
+    int64_t from = all * s->index / pool->threads - before,
+            to = all * (s->index + 1) / pool->threads - before;
+    from = from > 0 ? from : 0;
+    to = to < bytes ? to : bytes;
+    if (from >= to) {
+        return false;
+    }
+    const uintptr_t data = atomic_load_explicit(&a->data, memory_order_relaxed);
+    asked_part *part = asked_of(s, data);
+    from += part->bytes;
+    if (from >= to) {
+        return false;
+    }
+    const int64_t some = to - from < AHEAD_STEP ? to - from : AHEAD_STEP;
+    for (int64_t i = 0; i < some; i += 64) { /* into the second cache: there is time until it is read */
+        __builtin_prefetch((const void *)(data + (uintptr_t)(from + i)), 0, 2);
+    }
+    part->bytes += some;
+    s->asked += some;
+    atomic_fetch_add_explicit(&s->asked_ever, (uint64_t)some, memory_order_relaxed);
+    return true;
+}
+
+/* Asks for a little of what the thread will read; false: there is nothing left. */
+static bool ask_ahead(mo_pool *pool, worker *s)
+{
+    const uint64_t named = atomic_load_explicit(&pool->named, memory_order_acquire);
+    if (named != s->named) {
+        s->named = named;
+        s->asking = 0;
+        s->asked = 0;
+    }
+    const int count = atomic_load_explicit(&pool->ahead_count, memory_order_relaxed);
+    for (; s->asking < count && s->asked < AHEAD_MOST; s->asking++) {
+        if (ask_part(pool, s, &pool->ahead[s->asking])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- Phases ----------------------------------------------------------------------------------- */
 
 /* Opens the next phase that has chunks to share, or closes the region. Only the caller before the first
@@ -242,6 +352,7 @@ static void advance(mo_pool *pool, int thread)
         if (p->count <= 0) {
             continue;
         }
+        name_ahead(pool, p);
         if (p->count <= grain) {
             run_items(pool, p, 0, p->count, thread);
             continue;
@@ -382,7 +493,9 @@ static void wait_for_work(mo_pool *pool, int thread)
                 if (ready(pool, thread)) {
                     return;
                 }
-                cpu_pause();
+                if (!ask_ahead(pool, &pool->workers[thread])) {
+                    cpu_pause();
+                }
             }
         } while (mo_clock_ns() - start < spin_ns);
     }
@@ -477,6 +590,15 @@ void mo_pool_destroy(mo_pool *pool)
 void mo_pool_expect(mo_pool *pool, int64_t within_ns)
 {
     atomic_store_explicit(&pool->spin_ns, within_ns > SPIN_NS ? within_ns : SPIN_NS, memory_order_relaxed);
+}
+
+uint64_t mo_pool_ahead_bytes(const mo_pool *pool)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < pool->threads; i++) {
+        bytes += atomic_load_explicit(&pool->workers[i].asked_ever, memory_order_relaxed);
+    }
+    return bytes;
 }
 
 int mo_pool_threads(const mo_pool *pool)

@@ -13,6 +13,17 @@ typedef struct mo_pool mo_pool;
  * the calls that run at the same moment. */
 typedef void (*mo_pool_fn)(void *ctx, int64_t begin, int64_t end, int thread);
 
+/* Memory that a later phase reads, which gives every thread a share of its own: this stretch of it, and where that is among all that the phase
+ * reads. */
+typedef struct mo_ahead {
+    const void *data;
+    int64_t bytes;
+    int64_t before, all; /* bytes of the phase before these, and of all of it */
+} mo_ahead;
+
+/* The most of them that are looked at. */
+enum { MO_AHEAD_MAX = 24 };
+
 typedef struct mo_phase {
     mo_pool_fn fn;
     void *ctx;
@@ -25,12 +36,19 @@ typedef struct mo_phase {
     /* Chunks from this one on are handed out when all before it have been taken, so that they may wait for those; 0: none. Not
      * in a region that may be given up, where what they wait for may be left out. */
     int64_t later;
+    /* What comes after this phase reads, in order: a thread that finds nothing left to do asks for its part of it, without waiting, until
+     * another phase names something else, also between regions. Copied when the phase begins; the memory may be gone by then. 0: what was named
+     * before still counts. */
+    const mo_ahead *ahead;
+    int ahead_count;
 } mo_phase;
 
 /* threads >= 1 counts the calling thread, which works too; 0 means one per usable core. */
 mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err);
 void mo_pool_destroy(mo_pool *pool); /* joins; NULL is allowed */
 int mo_pool_threads(const mo_pool *pool);
+uint64_t
+mo_pool_ahead_bytes(const mo_pool *pool); /* what waiting threads have asked for so far (mo_phase.ahead) */
 
 /* The next regions will follow each other within so many nanoseconds: threads stay awake that long instead of paying
  * for a wake-up each time. 0: nobody knows. Any thread. */

@@ -559,7 +559,7 @@ static mo_status feed_divided(mo_forward *forward, mo_error *err)
         status = ended;
     }
     if (status == MO_OK) {
-        const mo_phase at_last = merging(forward);
+        mo_phase at_last = merging(forward);
         mo_forward_run(forward, &at_last, 1);
     }
     return status;

@@ -54,8 +54,65 @@ static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
     }
 }
 
-void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count)
+/* ---- What later phases read ------------------------------------------------------------------- */
+
+/* The first products of a layer, or those of the logits. */
+static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, int count)
 {
+    const mo_tiers *tiers = forward->engine->tiers;
+    if (tiers && tiers->layers) {
+        return count; /* it comes from disk */
+    }
+    if (index >= forward->spec->layer_count) {
+        const mo_linear *const output[] = {&forward->spec->output};
+        return mo_linears_ahead(output, 1, list, count);
+    }
+    const mo_layer *l = &forward->spec->layers[index];
+    const mo_attention *a = &l->attention;
+    const mo_delta *d = &l->delta;
+    const mo_linear *const plain[] = {&a->q, &a->k, &a->v};
+    const mo_linear *const latent[] = {&a->latent.q_a, &a->k};
+    const mo_linear *const delta[] = {&d->qkv, &d->gate, &d->ba, &d->beta, &d->alpha};
+    const mo_linear *const conv[] = {&l->short_conv.in};
+    const mo_linear *const mamba[] = {&l->mamba.x, &l->mamba.z, &l->mamba.dt_in};
+    switch (l->mixer) {
+    case MO_MIXER_ATTENTION:
+        return a->latent.plain ? mo_linears_ahead(latent, 2, list, count)
+                               : mo_linears_ahead(plain, 3, list, count);
+    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, list, count);
+    case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, list, count);
+    case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, list, count);
+    }
+    return count;
+}
+
+/* Every phase in which threads have shares names what the products after it read, and the next region's first ones. */
+static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, mo_ahead *list)
+{
+    int named = 0, begin[MO_PHASES_MAX];
+    bool first = true;
+    for (int i = 0; i < count; i++) {
+        const mo_jobs *jobs = mo_jobs_of(&phases[i]);
+        begin[i] = named = jobs && !first ? mo_jobs_ahead(jobs, list, named) : named;
+        first = first && !jobs;
+    }
+    if (forward->next > 0) {
+        named = ahead_of_layer(forward, forward->next - 1, list, named);
+    }
+    for (int i = 0; i < count; i++) {
+        if (phases[i].shares) {
+            phases[i].ahead = list + begin[i];
+            phases[i].ahead_count = named - begin[i];
+        }
+    }
+}
+
+void mo_forward_run(mo_forward *forward, mo_phase *phases, int count)
+{
+    mo_ahead list[MO_AHEAD_MAX];
+    if (forward->tokens < MO_JOBS_FEW) {
+        look_ahead(forward, phases, count, list);
+    }
     if (forward->split) {
         run_apart(forward, phases, count);
         return;

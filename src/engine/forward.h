@@ -31,6 +31,7 @@ typedef struct mo_forward {
 
     const mo_layer *layer;
     int index; /* of the layer */
+    int next; /* 1 + the layer whose products come after the region's, the output's after the last; 0: not known */
     mo_acts in, in_dense, in_router, parts, mixed, hidden, side_hidden;
     int64_t row_count;      /* of the round: rows of experts, in w->rows, */
     int64_t side_count;     /* and tokens of the part beside them */
@@ -158,7 +159,7 @@ bool mo_forward_unwanted(const mo_forward *forward);
 
 /* Runs a region; that of a stoppable step may end early, which mo_forward_cancelled() then tells. What one item cannot share (norms and choices of a single token) the calling thread does
  * itself at the beginning and the end, instead of letting the others wait for it once more. */
-void mo_forward_run(mo_forward *forward, const mo_phase *phases, int count);
+void mo_forward_run(mo_forward *forward, mo_phase *phases, int count);
 
 /* out = norm(x, weight) + bias, a row of the stream; bias may be NULL. */
 static inline void mo_forward_norm(const mo_forward *forward, float *out, const float *x, const float *weight,

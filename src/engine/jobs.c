@@ -245,3 +245,51 @@ mo_phase mo_jobs_phase(mo_jobs *j)
                       .part = MO_PART_PRODUCTS,
                       .shares = most < MO_JOBS_FEW};
 }
+
+/* ---- What pieces read ---------------------------------------------------------------------------- */
+
+static int ahead_of(const mo_linear *linear, int64_t row, int64_t rows, int64_t *before, mo_ahead *list,
+                    int count)
+{
+    const int64_t row_bytes = row_bytes_of(linear);
+    if (count < MO_AHEAD_MAX && rows * row_bytes > 0) {
+        list[count++] = (mo_ahead){linear->w.data + row * row_bytes, rows * row_bytes, *before, 0};
+        *before += rows * row_bytes;
+    }
+    return count;
+}
+
+static int ahead_sum(mo_ahead *list, int first, int count, int64_t all)
+{
+    for (int i = first; i < count; i++) {
+        list[i].all = all;
+    }
+    return count;
+}
+
+const mo_jobs *mo_jobs_of(const mo_phase *phase)
+{
+    return phase->fn == run_pieces ? phase->ctx : NULL;
+}
+
+int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count)
+{
+    const int first = count;
+    int64_t all = 0;
+    for (int i = 0; i < j->count; i++) {
+        count = ahead_of(j->list[i].linear, j->list[i].row, j->list[i].rows, &all, list, count);
+    }
+    return ahead_sum(list, first, count, all);
+}
+
+int mo_linears_ahead(const mo_linear *const *linears, int n, mo_ahead *list, int count)
+{
+    const int first = count;
+    int64_t all = 0;
+    for (int i = 0; i < n; i++) {
+        if (mo_linear_present(linears[i])) {
+            count = ahead_of(linears[i], 0, linears[i]->w.rows, &all, list, count);
+        }
+    }
+    return ahead_sum(list, first, count, all);
+}

@@ -84,6 +84,13 @@ int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
 const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece);
 void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread);
 
+/* The list whose phase this is; NULL: none's. */
+const mo_jobs *mo_jobs_of(const mo_phase *phase);
+
+/* Appends what the list's pieces read (mo_phase.ahead), and what products with all rows of these matrices would, those that are there; the new count. */
+int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count);
+int mo_linears_ahead(const mo_linear *const *linears, int n, mo_ahead *list, int count);
+
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
  * whoever computes the product by other means. y is that of the first of both. */
 void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,

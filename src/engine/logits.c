@@ -41,9 +41,10 @@ static void finish(output *o, float *logits, int64_t n)
     }
 }
 
-static mo_status run(output *o, const mo_phase *phases, int count, mo_error *err)
+static mo_status run(output *o, mo_phase *phases, int count, mo_error *err)
 {
     mo_forward *forward = o->forward;
+    forward->next = atomic_load(&forward->engine->accelerator) ? 0 : 1; /* the next token's first layer */
     mo_forward_run(forward, phases, count);
     if (forward->stoppable && mo_forward_unwanted(forward)) {
         return mo_forward_cancelled(forward, err);
