@@ -245,7 +245,7 @@ static void build_minus_zero(box *b, layer *l)
 
 /* ---- Adapters around products ---- */
 
-enum { RANKS = 48, ADAPTERS = 3 }; /* of all adapters of a matrix; of a step */
+enum { RANKS = 64, ADAPTERS = 3 }; /* of all adapters of a matrix; of a step */
 
 static mo_dlow low(box *b, int rank, int cols, int n, int at)
 {
@@ -267,8 +267,10 @@ static mo_dlow low(box *b, int rank, int cols, int n, int at)
                      .factor = box_chance(b, 50) ? 0.5f : 0.0f};
 }
 
-/* What adapters have for matrix `which` of a product; u: where it is made, which is the first's where they do not share a kernel. */
-static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr uses, mo_daddr u, int adapters)
+/* What adapters have for matrix `which` of a product, the first of rank `first`; u: where it is made, which is the first's where they do not
+ * share a kernel. */
+static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr uses, mo_daddr u, int adapters,
+                           int first)
 {
     const int n = o->matrix[which].rows;
     mo_op_adapt op = {.in = o->in.x,
@@ -283,7 +285,7 @@ static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr u
                       .cols = o->in.cols,
                       .n = n};
     for (int i = 0, at = 0; i < adapters && i < ADAPTERS; i++) {
-        const int rank = i == 0 ? 16 : i == 1 ? 3 : 8;
+        const int rank = i == 0 ? first : i == 1 ? 3 : 8;
         if (i == 0 || box_chance(b, 70)) {
             op.low[i] = low(b, rank, o->in.cols, n, at);
             at += rank;
@@ -292,8 +294,8 @@ static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr u
     return op;
 }
 
-/* The products of an attention layer of one token with what adapters add; false: the variant has more tokens. Where u is shared, or there are
- * too many adapters, devices cannot join them. */
+/* The products of an attention layer of one token with what adapters add, and the stream; false: the variant has more tokens. Where u is shared, or
+ * there are too many adapters, devices cannot join them. */
 static bool build_adapted(box *b, layer *l, int variant)
 {
     mo_op heads = {.kind = MO_OP_HEADS};
@@ -303,6 +305,7 @@ static bool build_adapted(box *b, layer *l, int variant)
         return false;
     }
     const bool shared = variant % 5 == 4;
+    const int rank = (int[]){16, 37, 5}[variant / 3 % 3];
     const int adapters = 1 + variant % ADAPTERS, rows[] = {h->heads * h->k_len * (h->gated ? 2 : 1),
                                                            h->kv_heads * h->k_len, h->kv_heads * h->v_len};
     *l = (layer){.tokens = 1, .type = block_types[variant % BLOCK_TYPES]};
@@ -321,7 +324,7 @@ static bool build_adapted(box *b, layer *l, int variant)
     mo_op_adapt ops[3];
     for (int i = 0; i < 3; i++) {
         o->matrix[i] = box_matrix(b, l->type, rows[i], o->in.cols, 0, BLOCK_ORDINARY);
-        ops[i] = adapted(b, o, i, at, u, adapters);
+        ops[i] = adapted(b, o, i, at, u, adapters, rank);
     }
     for (int i = 0; i < 3 && !shared; i++) {
         add(l, MO_OP_LOWER)->adapt = ops[i];
@@ -334,10 +337,17 @@ static bool build_adapted(box *b, layer *l, int variant)
         add(l, MO_OP_ADAPT)->adapt = ops[i];
     }
     *add(l, MO_OP_HEADS) = heads;
-    multiply(b, l, box_acts_filled(b, 1, 256, 0), l->type, 96, some(b, 96));
-    const mo_op_adapt out = adapted(b, &l->ops[l->count - 1].product, 0, at, u, adapters);
+    l->n = 96;
+    l->x = some(b, l->n);
+    l->y = some(b, l->n);
+    multiply(b, l, box_acts_filled(b, 1, 256, 0), l->type, l->n, l->y);
+    const mo_op_adapt out = adapted(b, &l->ops[l->count - 1].product, 0, at, u, adapters, rank);
     add(l, MO_OP_LOWER)->adapt = out;
     add(l, MO_OP_ADAPT)->adapt = out;
+    mo_op_stream *s = stream(b, l);
+    s->y = variant % 6 == 5 ? some(b, l->n) : l->y; /* another's output: nothing is added to that */
+    s->y_norm = maybe(b, l->n, 30);
+    norm_into(b, l, &s->norm[variant % 3], box_acts(b, 1, l->n));
     return true;
 }
 

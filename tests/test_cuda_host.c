@@ -598,6 +598,64 @@ static void routers(void **state)
     assert_int_equal(play.objects, 0);
 }
 
+/* A product of one token with what an adapter of rank 16 adds to it, and the stream that takes it. */
+enum { RANK = 16, ADAPTED = 5 };
+
+static void adapted_ops(mo_op *ops)
+{
+    const mo_op product = a_product(MO_Q8_0, WIDE);
+    mo_op_adapt o = {.in = product.product.in.x,
+                     .uses = 0x70000,
+                     .u = 0x71000,
+                     .y = product.product.y[0],
+                     .stride = WIDE,
+                     .u_stride = RANK,
+                     .in_rows = 1,
+                     .rows = 1,
+                     .tokens = 1,
+                     .cols = WIDE,
+                     .n = WIDE};
+    o.low[0] =
+        (mo_dlow){.a = 0x80000, .b = 0x90000, .a_bytes = RANK * WIDE * 2, .rank = RANK, .type = MO_F16};
+    ops[0] = product;
+    ops[1] = (mo_op){.kind = MO_OP_LOWER, .adapt = o};
+    ops[2] = (mo_op){.kind = MO_OP_ADAPT, .adapt = o};
+    ops[3] = (mo_op){.kind = MO_OP_STREAM,
+                     .stream = {.x = 0xA0000, .y = o.y, .tokens = 1, .n = WIDE, .eps = 1e-5f}};
+    ops[4] = logits_op;
+}
+
+/* An adapter costs no kernel of its own where all of it can be joined; otherwise what cannot be is op by op. */
+static void adapters(void **state)
+{
+    (void)state;
+    mo_device *device = open_toy();
+    mo_op ops[ADAPTED];
+    adapted_ops(ops);
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 3);
+    mo_cuda_fuse(device, false);
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 5);
+    mo_cuda_fuse(device, true);
+    ops[3].stream.y = 0xB0000; /* the stream takes another's rows */
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 4);
+    adapted_ops(ops);
+    ops[2].adapt.u += 0x100; /* what is added is not what was made */
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 4);
+    adapted_ops(ops);
+    ops[1].adapt.low[2] = ops[2].adapt.low[2] = ops[1].adapt.low[0]; /* more adapters than a part has */
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 5);
+    adapted_ops(ops);
+    ops[1].adapt.low[0].a += 2; /* rows of A that cannot be copied 16 bytes at a time */
+    ops[2].adapt.low[0].a += 2;
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 5);
+    adapted_ops(ops);
+    ops[1].adapt.rows = ops[1].adapt.in_rows = ops[1].adapt.tokens = 2; /* more tokens than one */
+    ops[2].adapt = ops[1].adapt;
+    assert_int_equal(kernels_of(device, ops, ADAPTED), 5);
+    mo_device_close(device);
+    assert_int_equal(play.objects, 0);
+}
+
 /* The environment decides when a device is chosen by its name, and what it says must make sense. */
 static void routers_by_environment(void **state)
 {
@@ -973,6 +1031,7 @@ int main(void)
         PLAYED(launches),
         PLAYED(programs),
         PLAYED(routers),
+        PLAYED(adapters),
         PLAYED(routers_by_environment),
         PLAYED(prelaunch),
         PLAYED(prelaunch_refused),

@@ -487,38 +487,52 @@ static void draw_routers(void)
     }
 }
 
-/* What adapters add to one token, with the ops around it. */
+/* What adapters add to one token, with the ops around it: heads or a stream. */
 static void draw_adapted(void)
 {
-    int lowered = 0, raised = 0;
+    int lowered = 0, raised = 0, streamed = 0;
     for (int i = 0; i < DRAWS; i++) {
         seed = (uint64_t)i;
-        mo_op before[] = {{.kind = MO_OP_PRODUCT}, {.kind = MO_OP_LOWER}};
-        mo_op after[] = {{.kind = MO_OP_ADAPT}, {.kind = MO_OP_HEADS}};
-        for (int k = 0; k < 2; k++) {
-            draw(&before[k]);
-            draw(&after[k]);
+        const mo_op_kind taker = i % 2 ? MO_OP_STREAM : MO_OP_HEADS;
+        mo_op ops[] = {
+            {.kind = MO_OP_PRODUCT}, {.kind = MO_OP_LOWER}, {.kind = MO_OP_ADAPT}, {.kind = taker}};
+        for (int k = 0; k < 4; k++) {
+            draw(&ops[k]);
         }
-        const mo_op_heads *h = &after[1].heads;
         const int compute = ONE_OF(75, 80, 86, 90, 120), sms = ONE_OF(20, 80, 132);
-        mo_cuda_launch launch;
+        mo_op_heads *h = &ops[3].heads;
+        mo_op_adapt *o = &ops[1].adapt;
+        o->rows = 1;
+        o->in = ops[0].product.in.x;
+        o->cols = ops[0].product.in.cols;
+        o->y = ops[0].product.y[0];
+        if (taker == MO_OP_HEADS) {
+            h->tokens = 1;
+            h->q = o->y;
+            o->n = h->heads * h->k_len * (h->gated ? 2 : 1);
+        } else {
+            ops[3].stream.tokens = 1;
+            ops[3].stream.feed = 0;
+            ops[3].stream.y = o->y;
+            o->n = ops[3].stream.n;
+        }
+        ops[2].adapt = *o;
+        mo_cuda_launch launch[2];
         mo_cuda_lowered with_product;
-        mo_cuda_raised with_heads;
-        before[1].adapt.rows = after[0].adapt.rows = 1;
-        before[1].adapt.in = before[0].product.in.x;
-        before[1].adapt.cols = before[0].product.in.cols;
-        after[0].adapt.y = h->q;
-        after[0].adapt.n = h->heads * h->k_len * (h->gated ? 2 : 1);
-        if (mo_cuda_launch_lowered(before, 2, compute, sms, &with_product, &launch)) {
-            check_launch(&before[1], &launch);
+        mo_cuda_adapted both;
+        const mo_cuda_place where = {.mail = place(), .sums = place()};
+        if (mo_cuda_launch_lowered(ops, 2, compute, sms, &with_product, launch)) {
+            check_launch(&ops[1], launch);
             lowered++;
         }
-        if (mo_cuda_launch_raised(after, 2, compute, sms, &with_heads, &launch)) {
-            check_launch(&after[0], &launch);
-            raised++;
+        if (mo_cuda_launch_adapted(ops, 4, compute, sms, &where, &both, launch)) {
+            check_launch(&ops[1], &launch[0]);
+            check_launch(&ops[2], &launch[1]);
+            assert_true(both.lowered.blocks > 0 && both.lowered.blocks <= sms); /* they wait for each other */
+            *(taker == MO_OP_HEADS ? &raised : &streamed) += 1;
         }
     }
-    assert_true(lowered > 0 && raised > 0);
+    assert_true(lowered > 0 && raised > 0 && streamed > 0);
 }
 
 static void every_name(void **state)

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "fiber.h"
+#include "meeting.h"
 #include "numeric/half.h"
 #include "poison.h"
 
@@ -85,6 +88,7 @@ thread_local std::unique_ptr<Machine> mine; /* this OS thread's, kept for its st
 __thread Machine *machine;                  /* the same, quickly */
 
 const mo_emulated_kernel *kernels;
+const mo_emulated_meeting *meetings;
 bool abandon; /* atomic */
 
 const char *const COLLECTIVES[] = {
@@ -677,39 +681,100 @@ void mo_emulated_seed(uint64_t seed)
     seed_fixed = seed;
 }
 
-void mo_emulated_launch(const char *kernel, mo_emulated_entry entry, const void *args, const uint32_t grid[3],
-                        const uint32_t block[3], uint32_t shared_bytes)
+namespace
+{
+
+/* What a launch is, for every OS thread that runs blocks of it. */
+struct Grid {
+    const char *kernel;
+    mo_emulated_entry entry;
+    const void *args;
+    const uint32_t *grid, *block;
+    uint32_t shared_bytes;
+    uint64_t seed, blocks, step;
+    std::atomic<uint64_t> next;
+    std::atomic<bool> abandoned;
+};
+
+/* Blocks that nobody runs yet, one after the other, until there are none. */
+void run_blocks(Grid *g)
 {
     if (!mine) {
         mine.reset(new Machine());
     }
     Machine *m = machine = mine.get();
-    m->kernel = kernel;
-    m->entry = entry;
-    m->args = args;
-    m->seed = seed_of_launch();
+    m->kernel = g->kernel;
+    m->entry = g->entry;
+    m->args = g->args;
+    m->seed = g->seed;
     m->random = m->seed * 0x9E3779B97F4A7C15u | 1;
     m->current = 0;
-    check_launch(grid, block, shared_bytes);
-    m->count = block[0] * block[1] * block[2];
+    check_launch(g->grid, g->block, g->shared_bytes);
+    m->count = g->block[0] * g->block[1] * g->block[2];
     if (m->stacks < m->count) {
         mo_fiber_stacks(m->fibers + m->stacks, m->count - m->stacks);
         m->stacks = m->count;
     }
     m->shared = NULL;
-    if (shared_bytes && posix_memalign((void **)&m->shared, 128, shared_bytes) != 0) {
-        wrong("no memory for %u bytes of shared memory", shared_bytes);
+    if (g->shared_bytes && posix_memalign((void **)&m->shared, 128, g->shared_bytes) != 0) {
+        wrong("no memory for %u bytes of shared memory", g->shared_bytes);
     }
-    gridDim = uint3{grid[0], grid[1], grid[2]};
-    blockDim = uint3{block[0], block[1], block[2]};
-    const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
-    const uint64_t step = block_step(m->seed, blocks);
+    gridDim = uint3{g->grid[0], g->grid[1], g->grid[2]};
+    blockDim = uint3{g->block[0], g->block[1], g->block[2]};
     m->abandoned = false;
-    for (uint64_t i = 0; i < blocks && !m->abandoned; i++) {
-        const uint64_t b = m->seed == 0 ? i : (i + 1) * step % blocks;
-        blockIdx = uint3{(unsigned)(b % grid[0]), (unsigned)(b / grid[0] % grid[1]),
-                         (unsigned)(b / grid[0] / grid[1])};
-        run_block(m, shared_bytes);
+    for (uint64_t i; !g->abandoned && (i = g->next++) < g->blocks;) {
+        const uint64_t b = g->seed == 0 ? i : (i + 1) * g->step % g->blocks;
+        blockIdx = uint3{(unsigned)(b % g->grid[0]), (unsigned)(b / g->grid[0] % g->grid[1]),
+                         (unsigned)(b / g->grid[0] / g->grid[1])};
+        run_block(m, g->shared_bytes);
+        if (m->abandoned) {
+            g->abandoned = true;
+        }
     }
     free(m->shared);
+}
+
+/* As many blocks at once as a small device holds: whoever waits for another block must find it there, in whatever order they come. */
+enum { TOGETHER = 40 };
+
+bool meets(const char *kernel)
+{
+    for (const mo_emulated_meeting *k = meetings; k; k = k->next) {
+        if (strcmp(k->name, kernel) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+} // namespace
+
+mo_emulated_meeting::mo_emulated_meeting(const char *kernel_name) : name(kernel_name), next(meetings)
+{
+    meetings = this;
+}
+
+void mo_emulated_launch(const char *kernel, mo_emulated_entry entry, const void *args, const uint32_t grid[3],
+                        const uint32_t block[3], uint32_t shared_bytes)
+{
+    Grid g = {.kernel = kernel,
+              .entry = entry,
+              .args = args,
+              .grid = grid,
+              .block = block,
+              .shared_bytes = shared_bytes,
+              .seed = seed_of_launch(),
+              .blocks = (uint64_t)grid[0] * grid[1] * grid[2],
+              .step = 0,
+              .next = {0},
+              .abandoned = {false}};
+    g.step = g.blocks ? block_step(g.seed, g.blocks) : 0;
+    std::vector<std::thread> others;
+    for (uint64_t i = 1; meets(kernel) && i < g.blocks && i < TOGETHER; i++) {
+        others.emplace_back(run_blocks, &g);
+    }
+    run_blocks(&g);
+    for (std::thread &other : others) {
+        other.join();
+    }
 }

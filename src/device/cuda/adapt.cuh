@@ -20,9 +20,8 @@ template <int TYPE> static __device__ __forceinline__ float mo_low_value(uint32_
                             : mo_bf16_to_f32((uint16_t)bits);
 }
 
-/* Values that are on their way at once: a chain that waits for each of them takes ten times as long. Beside slabs a thread has fewer
- * registers, and more time. */
-enum { MO_LOWER_AHEAD = 24, MO_LOWER_AHEAD_BESIDE = 10, MO_LOWER_AHEAD_STAGED = 20, MO_ADAPT_AHEAD = 16 };
+/* Values that are on their way at once: a chain that waits for each of them takes ten times as long. */
+enum { MO_LOWER_AHEAD = 24, MO_ADAPT_AHEAD = 16 };
 
 /* This lane's part of a row of A times x. */
 template <int TYPE, int AHEAD>
@@ -48,28 +47,6 @@ static __device__ __forceinline__ float mo_low_lane(const uint8_t *a, const floa
     return sum;
 }
 
-/* The same of a row that is in shared memory: what is on its way is x alone. */
-template <int TYPE, int AHEAD>
-static __device__ __forceinline__ float mo_low_lane_staged(const uint8_t *a, const float *x, int cols)
-{
-    const int lane = threadIdx.x & 31;
-    float sum = 0.0f;
-    for (int first = lane; first < cols; first += 32 * AHEAD) {
-        float w[AHEAD];
-        MO_UNROLL()
-        for (int n = 0; n < AHEAD; n++) {
-            w[n] = x[first + 32 * n < cols ? first + 32 * n : first];
-        }
-        MO_UNROLL()
-        for (int n = 0; n < AHEAD; n++) {
-            if (first + 32 * n < cols) {
-                sum = fmaf(mo_low_value<TYPE>(mo_low_bits<TYPE>(a, first + 32 * n)), w[n], sum);
-            }
-        }
-    }
-    return sum;
-}
-
 /* Row j of expert e's A. */
 static __device__ __forceinline__ const uint8_t *mo_low_row(const mo_dlow &l, int expert, int j)
 {
@@ -84,16 +61,6 @@ static __device__ __forceinline__ float mo_low_product(const mo_dlow &l, const u
     return mo_lane_sum(l.type == MO_F32   ? mo_low_lane<MO_F32, AHEAD>(a, x, cols)
                        : l.type == MO_F16 ? mo_low_lane<MO_F16, AHEAD>(a, x, cols)
                                           : mo_low_lane<MO_BF16, AHEAD>(a, x, cols));
-}
-
-/* As mo_low_product() does, of a row in shared memory. */
-template <int AHEAD>
-static __device__ __forceinline__ float mo_low_product_staged(const mo_dlow &l, const uint8_t *a,
-                                                              const float *x, int cols)
-{
-    return mo_lane_sum(l.type == MO_F32   ? mo_low_lane_staged<MO_F32, AHEAD>(a, x, cols)
-                       : l.type == MO_F16 ? mo_low_lane_staged<MO_F16, AHEAD>(a, x, cols)
-                                          : mo_low_lane_staged<MO_BF16, AHEAD>(a, x, cols));
 }
 
 /* Value i of a row of n, with what the token's adapters from number `from` on add to it: `lows` of them may have something, and u is the
@@ -127,70 +94,50 @@ static __device__ __forceinline__ float mo_low_added(const mo_dadapter_use *use,
     return y;
 }
 
-/* What the first adapter that a token uses adds to `count` values of a row from `at` on, where its rank is not larger than MO_HELD_RANK: its B stands from the
- * beginning of the step and comes to shared memory before the kernel waits. Everything is by one warp and in loops that stay short as
- * code: a kernel of one token runs every instruction once or twice, and waits for most of them. */
-typedef struct mo_low_stage {
-    const mo_dadapter_use *use;
-    const float *b; /* [rank][count] in shared memory; NULL: all is as in mo_low_added() */
-    int32_t which, rank, count;
-} mo_low_stage;
+/* What the kernel of the product has left of one part (joined.h): B (A x) of the adapters that the token uses, in its order. All but the sums
+ * themselves stands before a kernel waits. */
+typedef struct mo_low_left {
+    const float *t[MO_JOINED_LOWS]; /* NULL: no more */
+    float factor[MO_JOINED_LOWS];
+} mo_low_left;
+static_assert(MO_JOINED_LOWS == 2, "as many are told apart below");
 
-static __device__ __forceinline__ mo_low_stage mo_low_stage_of(const mo_dadapter_use *use, const mo_dlow *low,
-                                                               int lows, int n, int at, int count,
-                                                               float *space)
+static __device__ __forceinline__ mo_low_left mo_low_left_of(const mo_cuda_parts &parts,
+                                                             const mo_cuda_part &part)
 {
-    mo_low_stage s = {use, NULL, use[0].which, 0, count};
-    if (!space || s.which < 0 || s.which >= lows || !low[s.which].a || low[s.which].rank > MO_HELD_RANK ||
-        ((n | at | count) & 3) || (low[s.which].b & 15)) {
-        return s;
-    }
-    const float *b = mo_at<const float>(low[s.which].b) + at;
-    const int quads = count / 4, lane = threadIdx.x & 31;
-    s.rank = low[s.which].rank;
-    s.b = space;
-    for (int j = 0; j < s.rank; j++) {
-        for (int i = lane; i < quads; i += 32) {
-            mo_async_copy16(space + j * count + 4 * i, b + (int64_t)j * n + 4 * i);
+    const mo_dadapter_use *use = mo_at<const mo_dadapter_use>(parts.uses);
+    mo_low_left left = {};
+    for (int k = 0; part.n > 0 && k < MO_OP_USES && use[k].which >= 0; k++) {
+        const int which = use[k].which;
+        if (which >= MO_JOINED_LOWS || !part.low[which].a) {
+            continue;
+        }
+        const float *t = mo_at<const float>(part.t) + (int64_t)which * part.n;
+        const float factor = mo_dlow_factor(&part.low[which], use[k].scale);
+        if (!left.t[0]) {
+            left.t[0] = t;
+            left.factor[0] = factor;
+        } else { /* nobody names one twice */
+            left.t[1] = t;
+            left.factor[1] = factor;
         }
     }
-    mo_async_commit();
-    return s;
+    return left;
 }
 
-/* y: values lane, lane + 32, ... of those, N at most; u: the row's. After the wait. */
-template <int N>
-static __device__ __forceinline__ void mo_low_stage_add(const mo_low_stage &s, const mo_dlow *low, int lows,
-                                                        const float *u, int n, int at, float *y)
+/* Value i of the part. After the wait. */
+static __device__ __forceinline__ float mo_low_left_added(const mo_low_left &left, int i, float y)
 {
-    const int lane = threadIdx.x & 31;
-    if (s.b) {
-        const mo_dlow &l = low[s.which];
-        const float factor = mo_dlow_factor(&l, s.use[0].scale),
-                    mine = lane < s.rank ? u[l.u_at + lane] : 0.0f;
-        float t[N] = {0};
-        mo_async_wait<0>();
-        __syncwarp();
-        MO_UNROLL(1)
-        for (int j = 0; j < s.rank; j++) {
-            const float by = __shfl_sync(MO_FULL, mine, j);
-            MO_UNROLL()
-            for (int k = 0; k < N; k++) {
-                t[k] = lane + 32 * k < s.count ? fmaf(s.b[j * s.count + lane + 32 * k], by, t[k]) : t[k];
-            }
-        }
-        MO_UNROLL()
-        for (int k = 0; k < N; k++) {
-            y[k] = fmaf(factor, t[k], y[k]);
-        }
-    }
-    if (s.use[0].which >= 0 && (!s.b || (MO_OP_USES > 1 && s.use[1].which >= 0))) {
-        MO_UNROLL(1)
-        for (int k = 0; k < N; k++) {
-            if (lane + 32 * k < s.count) {
-                y[k] = mo_low_added(s.use, low, lows, u, 0, n, at + lane + 32 * k, y[k], s.b ? 1 : 0);
-            }
-        }
+    y = left.t[0] ? fmaf(left.factor[0], left.t[0][i], y) : y;
+    return left.t[1] ? fmaf(left.factor[1], left.t[1][i], y) : y;
+}
+
+/* By the block that is first, after the wait: nothing is in the mail when the next product's kernel begins. */
+static __device__ __forceinline__ void mo_low_mail_clear(const mo_cuda_parts &parts)
+{
+    uint32_t *mail = mo_at<uint32_t>(parts.mail);
+    for (int i = threadIdx.x; blockIdx.x == 0 && i < parts.words; i += blockDim.x) {
+        mail[i] = 0;
     }
 }
 

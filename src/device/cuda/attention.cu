@@ -173,46 +173,21 @@ static __device__ __forceinline__ void norm_and_rotate(const mo_op_heads &op, fl
     }
 }
 
-/* What adapters add to n values of a part of one token, from `at` on, where products left them. By a warp. */
-typedef struct added {
-    const mo_cuda_part *part; /* NULL: nothing */
-    mo_low_stage stage;       /* of the first values */
-} added;
-
-/* space: MO_HELD_RANK floats for each of those, or NULL. */
-static __device__ __forceinline__ added added_of(const mo_cuda_parts *parts, int which, int at, int n,
-                                                 float *space)
+/* What adapters add to a part of one token. */
+static __device__ __forceinline__ mo_low_left added_of(const mo_cuda_parts *parts, int which)
 {
-    added a = {};
-    a.part = parts && parts->part[which].n ? &parts->part[which] : NULL;
-    if (a.part) {
-        a.stage = mo_low_stage_of(mo_at<const mo_dadapter_use>(parts->uses), a.part->low, MO_JOINED_LOWS,
-                                  a.part->n, at, n < 32 * MO_HELD_VALUES ? n : 32 * MO_HELD_VALUES, space);
-    }
-    return a;
+    mo_low_left none = {};
+    return parts ? mo_low_left_of(*parts, parts->part[which]) : none;
 }
 
 /* As load_head(), with what is added to all `all` values of which the first n are taken; x is value `at` of the part. */
-static __device__ __forceinline__ float load_added(const added &a, float *row, float *x, int at, int n,
-                                                   int all)
+static __device__ __forceinline__ float load_added(const mo_low_left &left, float *row, float *x, int at,
+                                                   int n, int all)
 {
-    const int lane = threadIdx.x & 31;
-    const float *u = mo_at<const float>(a.part->u);
-    float v[MO_HELD_VALUES], acc = 0.0f;
-    MO_UNROLL()
-    for (int k = 0; k < MO_HELD_VALUES; k++) {
-        v[k] = lane + 32 * k < n ? x[lane + 32 * k] : 0.0f;
-    }
-    mo_low_stage_add<MO_HELD_VALUES>(a.stage, a.part->low, MO_JOINED_LOWS, u, a.part->n, at, v);
-    MO_UNROLL()
-    for (int k = 0; k < MO_HELD_VALUES; k++) {
-        if (lane + 32 * k < n) {
-            row[lane + 32 * k] = v[k];
-            acc = fmaf(v[k], v[k], acc);
-        }
-    }
-    for (int i = min(n, 32 * MO_HELD_VALUES) + lane; i < all; i += 32) {
-        const float y = mo_low_added(a.stage.use, a.part->low, MO_JOINED_LOWS, u, 0, a.part->n, at + i, x[i]);
+    float acc = 0.0f;
+    MO_UNROLL(4)
+    for (int i = threadIdx.x & 31; i < all; i += 32) {
+        const float y = mo_low_left_added(left, at + i, x[i]);
         if (i < n) {
             row[i] = y;
             acc = fmaf(y, y, acc);
@@ -224,14 +199,15 @@ static __device__ __forceinline__ float load_added(const added &a, float *row, f
 }
 
 static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, float *row, int64_t t, int head,
-                                                     const mo_cuda_parts *parts, float *space)
+                                                     const mo_cuda_parts *parts)
 {
     const int n = op.k_len * (op.gated ? 2 : 1);
     float *x = mo_at<float>(op.q) + (t * op.heads + head) * n;
-    const added a = added_of(parts, 0, head * n, op.k_len, space);
+    const mo_low_left left = added_of(parts, 0);
     const held kept = hold(op, op.q_norm, t);
     mo_grid_begin();
-    const float squares = a.part ? load_added(a, row, x, head * n, op.k_len, n) : load_head(row, x, op.k_len);
+    const float squares =
+        parts ? load_added(left, row, x, head * n, op.k_len, n) : load_head(row, x, op.k_len);
     norm_and_rotate(op, row, squares, kept);
     return_head(x, row, op.k_len);
 }
@@ -239,12 +215,12 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
 /* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what
  * stands from the beginning of the step. */
 static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, float *row, int64_t t, int h,
-                                                     bool value, const mo_cuda_parts *parts, float *space)
+                                                     bool value, const mo_cuda_parts *parts)
 {
     const int n = value ? op.v_len : op.k_len;
     float *key = mo_at<float>(op.k) + (t * op.kv_heads + h) * op.k_len;
     float *x = value ? mo_at<float>(op.v) + (t * op.kv_heads + h) * op.v_len : key;
-    const added a = added_of(parts, value ? 2 : 1, h * n, n, space);
+    const mo_low_left left = added_of(parts, value ? 2 : 1);
     const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
     const held kept = hold(op, op.k_norm, t);
     const mo_dstate state = mo_at<const mo_dstate>(place.layers)[op.layer];
@@ -252,7 +228,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
     mo_grid_begin();
     /* Where something is added values are not made of keys. */
     const float squares =
-        a.part ? load_added(a, row, x, h * n, n, n) : load_head(row, value && op.v_from_k ? key : x, n);
+        parts ? load_added(left, row, x, h * n, n, n) : load_head(row, value && op.v_from_k ? key : x, n);
     if (!value) {
         norm_and_rotate(op, row, squares, kept);
     } else if (op.v_norm) {
@@ -269,9 +245,6 @@ static __device__ __forceinline__ void prepare_heads(const mo_op_heads &op, uint
 {
     const int longest = op.k_len > op.v_len ? op.k_len : op.v_len;
     float *row = (float *)space + threadIdx.x / 32 * longest;
-    float *stage = parts && longest <= 32 * MO_HELD_VALUES && longest % 4 == 0
-                       ? (float *)space + (blockDim.x / 32 + threadIdx.x / 32 * MO_HELD_RANK) * longest
-                       : NULL;
     const int vectors = op.heads + op.kv_heads * (op.v_from_k ? 1 : 2);
     const unsigned warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const unsigned token = warp / (unsigned)vectors;
@@ -282,12 +255,12 @@ static __device__ __forceinline__ void prepare_heads(const mo_op_heads &op, uint
         return;
     }
     if (entry < 0) {
-        prepare_query(op, row, t, which, parts, stage);
+        prepare_query(op, row, t, which, parts);
     } else if (op.v_from_k) {
-        prepare_entry(op, row, t, entry, true, parts, stage);
-        prepare_entry(op, row, t, entry, false, parts, stage);
+        prepare_entry(op, row, t, entry, true, parts);
+        prepare_entry(op, row, t, entry, false, parts);
     } else {
-        prepare_entry(op, row, t, entry % op.kv_heads, entry >= op.kv_heads, parts, stage);
+        prepare_entry(op, row, t, entry % op.kv_heads, entry >= op.kv_heads, parts);
     }
 }
 
@@ -302,6 +275,7 @@ MO_KERNEL(mo_heads_adapted, mo_cuda_raised)
 {
     MO_DYNAMIC_SHARED(space);
     prepare_heads(op.heads, space, &op.parts);
+    mo_low_mail_clear(op.parts);
 }
 
 /* ---- Where a token looks ---------------------------------------------------------------------- */

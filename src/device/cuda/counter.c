@@ -1,11 +1,11 @@
-/* Counters: a word of device memory for each program that has routers (router.h), zero whenever none of its kernels runs. One
- * small piece of memory serves all, and is asked for when the first is needed. */
+/* Counters: some words of device memory for each program whose thread blocks tell each other something (router.h, joined.h), zero whenever
+ * none of its kernels runs. One small piece of memory serves all, and is asked for when the first is needed. */
 #include "device/cuda/parts.h"
 
 #include "base/log.h"
 #include "base/status.h"
 
-enum { COUNTER = sizeof(uint32_t) };
+enum { COUNTER = MO_CUDA_MAIL_AT + MO_JOINED_WORDS * sizeof(uint32_t) };
 
 /* Zeros on a stream that carries nothing else, so that this waits for no kernel. */
 static mo_status make_counters(mo_cuda_device *d, mo_error *err)
@@ -35,7 +35,8 @@ mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
     if (!d->counters && make_counters(d, &err) != MO_OK) {
         d->apart = true;
         mo_log(MO_LOG_WARN, "cuda",
-               "%s; routers and choices have kernels of their own, which costs about 1 us per layer",
+               "%s; routers, choices and adapters have kernels of their own, which costs about 1 us each per "
+               "layer",
                err.detail);
         return 0;
     }
@@ -45,11 +46,11 @@ mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
             return d->counters + (mo_daddr)i * COUNTER;
         }
     }
-    mo_log(
-        MO_LOG_WARN, "cuda",
-        "%d programs have routers joined with their choices; those of another one are not, which costs about "
-        "1 us per layer",
-        MO_CUDA_COUNTERS);
+    mo_log(MO_LOG_WARN, "cuda",
+           "%d programs have routers joined with their choices; those of another one are not, nor are its "
+           "adapters "
+           "with products, which costs about 1 us each per layer",
+           MO_CUDA_COUNTERS);
     return 0;
 }
 
@@ -60,9 +61,24 @@ void mo_cuda_counter_release(mo_cuda_device *d, mo_daddr counter)
     }
 }
 
+mo_cuda_place mo_cuda_place_of(mo_cuda_device *d, mo_daddr counter)
+{
+    mo_error err = {0};
+    if (!d->sums && !d->no_sums &&
+        mo_cuda_alloc(&d->base, MO_JOINED_LOWS * MO_JOINED_VALUES * sizeof(float), &d->sums, &err) != MO_OK) {
+        d->no_sums = true;
+        mo_log(MO_LOG_WARN, "cuda",
+               "%s; adapters have kernels of their own, which costs about 4 us per layer", err.detail);
+    }
+    return (mo_cuda_place){.mail = counter + MO_CUDA_MAIL_AT, .sums = d->sums};
+}
+
 void mo_cuda_counters_free(mo_cuda_device *d)
 {
     if (d->counters) {
         mo_cuda_free(&d->base, d->counters);
+    }
+    if (d->sums) {
+        mo_cuda_free(&d->base, d->sums);
     }
 }

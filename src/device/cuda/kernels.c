@@ -286,17 +286,24 @@ mo_status mo_cuda_prepare_router(mo_cuda_device *d, const mo_op *first, const mo
     return make_step(d, &launch, router, step, err);
 }
 
-mo_status mo_cuda_prepare_adapted(mo_cuda_device *d, const mo_op *ops, int count, mo_cuda_joined *joined,
+mo_status mo_cuda_prepare_lowered(mo_cuda_device *d, const mo_op *ops, int count, mo_cuda_lowered *lowered,
                                   mo_cuda_step *step, int *taken, mo_error *err)
 {
     mo_cuda_launch launch;
-    const void *parameter = &joined->lowered;
-    *taken = mo_cuda_launch_lowered(ops, count, d->code, d->sms, &joined->lowered, &launch);
+    *taken = mo_cuda_launch_lowered(ops, count, d->code, d->sms, lowered, &launch);
+    return *taken ? make_step(d, &launch, lowered, step, err) : MO_OK;
+}
+
+mo_status mo_cuda_prepare_adapted(mo_cuda_device *d, const mo_op *ops, int count, const mo_cuda_place *place,
+                                  mo_cuda_adapted *adapted, mo_cuda_step steps[2], int *taken, mo_error *err)
+{
+    mo_cuda_launch launch[2];
+    *taken = mo_cuda_launch_adapted(ops, count, d->code, d->sms, place, adapted, launch);
     if (*taken == 0) {
-        parameter = &joined->raised;
-        *taken = mo_cuda_launch_raised(ops, count, d->code, d->sms, &joined->raised, &launch);
+        return MO_OK;
     }
-    return *taken ? make_step(d, &launch, parameter, step, err) : MO_OK;
+    const mo_status status = make_step(d, &launch[0], &adapted->lowered, &steps[0], err);
+    return status == MO_OK ? make_step(d, &launch[1], &adapted->raised, &steps[1], err) : status;
 }
 
 mo_status mo_cuda_start(mo_cuda_device *d, void *stream, const mo_cuda_step *step, bool prelaunch,

@@ -60,11 +60,12 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
  * two ops, whatever they are, go alone. */
 int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_launch *out);
 
-/* What adapters add to products of one token, in the kernels around it (joined.h): the first of ops[0 .. count), a product and what LOWER makes
- * of its input; what ADAPT adds to queries, keys and values, and the heads. They return how many ops the kernel is; 0: these go alone. */
+/* What adapters add to products of one token, in the kernels around it (joined.h): how many of ops[0 .. count) they are; 0: these go alone. Lowered: a
+ * product and what LOWER makes of its input, one kernel. Adapted: those, what ADAPT adds, and the heads or the stream that take it, two kernels, of
+ * which the second's parameter is what its kernel takes. */
 int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo_cuda_lowered *lowered,
                            mo_cuda_launch *out);
-int mo_cuda_launch_raised(const mo_op *ops, int count, int compute, int sms, mo_cuda_raised *raised,
-                          mo_cuda_launch *out);
+int mo_cuda_launch_adapted(const mo_op *ops, int count, int compute, int sms, const mo_cuda_place *place,
+                           mo_cuda_adapted *adapted, mo_cuda_launch out[2]);
 
 #endif

@@ -15,7 +15,8 @@ enum {
     MO_CUDA_OLDEST = 75,    /* capability: the oldest that the kernels are written for */
     MO_CUDA_MODULES = 32,   /* .cu files */
     MO_CUDA_KERNELS = 1024, /* places for kernels that were looked up: a power of two */
-    MO_CUDA_COUNTERS = 256, /* programs that have routers */
+    MO_CUDA_COUNTERS = 256, /* programs that have routers or adapters */
+    MO_CUDA_MAIL_AT = 64,   /* bytes from a program's counter to its mail (joined.h) */
 };
 
 /* A kernel that was looked up. Names have static storage, so their address is the key. */
@@ -50,8 +51,10 @@ typedef struct mo_cuda_device {
 
     bool punctual; /* kernels begin when the one before has ended: asked for, or nothing else is possible */
     bool apart;    /* joining is not wanted, or was refused once: every op has kernels of its own */
-    mo_daddr counters; /* uint32[MO_CUDA_COUNTERS], zeros while nothing runs; 0: not needed yet */
+    mo_daddr counters; /* of MO_CUDA_COUNTERS programs, zeros while nothing runs; 0: not needed yet */
     bool counter_acquired[MO_CUDA_COUNTERS];
+    mo_daddr sums; /* of adapters: mo_cuda_place; 0: not needed yet, */
+    bool no_sums;  /* or there was no memory */
 
     mo_cuda_blas *blas; /* blas.h; NULL: not opened, or there is none */
     bool blas_tried;    /* or it is not wanted */
@@ -76,7 +79,7 @@ typedef struct mo_cuda_event {
 typedef union mo_cuda_joined {
     mo_cuda_router router;
     mo_cuda_lowered lowered;
-    mo_cuda_raised raised;
+    mo_cuda_adapted adapted;
 } mo_cuda_joined;
 
 /* A kernel of an op, ready to go. */
@@ -154,9 +157,12 @@ mo_status mo_cuda_prepare(mo_cuda_device *device, const mo_op *op, mo_cuda_step 
  * `arrived` is the caller's. */
 mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, const mo_op *second,
                                  mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err);
-/* The same for what adapters add, with the ops around it: *taken of ops[0 .. count) go together, or 0. */
-mo_status mo_cuda_prepare_adapted(mo_cuda_device *device, const mo_op *ops, int count, mo_cuda_joined *joined,
-                                  mo_cuda_step *step, int *taken, mo_error *err);
+/* The same for what adapters add, with the ops around it: *taken of ops[0 .. count) go together, or 0. Lowered is one step, adapted are two. */
+mo_status mo_cuda_prepare_lowered(mo_cuda_device *device, const mo_op *ops, int count,
+                                  mo_cuda_lowered *lowered, mo_cuda_step *step, int *taken, mo_error *err);
+mo_status mo_cuda_prepare_adapted(mo_cuda_device *device, const mo_op *ops, int count,
+                                  const mo_cuda_place *place, mo_cuda_adapted *adapted, mo_cuda_step steps[2],
+                                  int *taken, mo_error *err);
 
 /* Starts one kernel; what it was prepared for is where it was. prelaunch: as prelaunch as it can begin, which is only for
  * kernels whose step says so. */
@@ -167,10 +173,12 @@ mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err);
 
 /* ---- cuda_counter.c ---- */
 
-/* A counter in device memory for the routers of one program, whose kernels run one after the other. 0: there is none,
- * and a warning has said so; routers are then not to be made. By the thread that makes and ends programs. */
+/* A counter in device memory for the routers of one program, whose kernels run one after the other, with space for mail MO_CUDA_MAIL_AT bytes
+ * further. 0: there is none, and a warning has said so; nothing that needs it is then to be made. By the thread that makes and ends programs. */
 mo_daddr mo_cuda_counter_acquire(mo_cuda_device *device);
 void mo_cuda_counter_release(mo_cuda_device *device, mo_daddr counter); /* 0 is allowed */
+/* Where a program with this counter has what adapters leave; `sums` 0: nowhere, and a warning has said so. */
+mo_cuda_place mo_cuda_place_of(mo_cuda_device *device, mo_daddr counter);
 void mo_cuda_counters_free(mo_cuda_device *device);
 
 /* ---- cuda_program.c ---- */

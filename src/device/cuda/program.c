@@ -14,9 +14,19 @@ typedef struct mo_cuda_program {
     mo_cuda_step *steps;
     mo_op *ops;             /* own copy */
     mo_cuda_joined *joined; /* of ops that go together */
-    mo_daddr counter;       /* of all routers: kernels of a program follow each other; 0: none */
+    mo_daddr counter;       /* of all routers and adapters: kernels of a program follow each other; 0: none */
     bool apart;             /* there was no counter */
 } mo_cuda_program;
+
+/* Whether the program has a counter; one that can have none joins nothing that needs it. */
+static bool has_counter(mo_cuda_device *d, mo_cuda_program *p)
+{
+    if (!p->counter) {
+        p->counter = mo_cuda_counter_acquire(d);
+    }
+    p->apart = p->counter == 0;
+    return !p->apart;
+}
 
 /* Op i and the next as one kernel, where that is possible; otherwise *made is 0. */
 static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
@@ -31,30 +41,45 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
     if (status != MO_OK || *made == 0) {
         return status;
     }
-    if (!p->counter) {
-        p->counter = mo_cuda_counter_acquire(d);
-    }
+    *made = has_counter(d, p);
     router->arrived = p->counter;
-    p->apart = p->counter == 0;
-    *made = !p->apart;
     return MO_OK;
 }
 
-/* *taken of the ops from i on as one kernel, where some can go together; otherwise 0. */
-static mo_status prepare_joined(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
-                                mo_cuda_joined *joined, int *taken, mo_error *err)
+/* *taken of the ops from i on as two kernels, where adapters add something to a product; otherwise 0. */
+static mo_status prepare_adapted(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
+                                 mo_cuda_adapted *adapted, int *taken, mo_error *err)
 {
-    int made = 0;
     *taken = 0;
+    if (p->apart || i + 1 >= count || p->ops[i + 1].kind != MO_OP_LOWER || !has_counter(d, p)) {
+        return MO_OK;
+    }
+    const mo_cuda_place place = mo_cuda_place_of(d, p->counter);
+    return place.sums ? mo_cuda_prepare_adapted(d, p->ops + i, count - i, &place, adapted,
+                                                p->steps + p->step_count, taken, err)
+                      : MO_OK;
+}
+
+/* *taken of the ops from i on as *made kernels, where some can go together; otherwise 0. */
+static mo_status prepare_joined(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
+                                mo_cuda_joined *joined, int *made, int *taken, mo_error *err)
+{
+    *made = *taken = 0;
     if (d->apart) {
         return MO_OK;
     }
-    const mo_status status = prepare_router(d, p, i, count, &joined->router, &made, err);
-    *taken = made ? 2 : 0;
-    if (status != MO_OK || made) {
-        return status;
+    mo_status status = prepare_router(d, p, i, count, &joined->router, made, err);
+    *taken = *made ? 2 : 0;
+    if (status == MO_OK && *taken == 0) {
+        status = prepare_adapted(d, p, i, count, &joined->adapted, taken, err);
+        *made = *taken ? 2 : 0;
     }
-    return mo_cuda_prepare_adapted(d, p->ops + i, count - i, joined, p->steps + p->step_count, taken, err);
+    if (status == MO_OK && *taken == 0) {
+        status = mo_cuda_prepare_lowered(d, p->ops + i, count - i, &joined->lowered, p->steps + p->step_count,
+                                         taken, err);
+        *made = *taken ? 1 : 0;
+    }
+    return status;
 }
 
 /* Gate and up went through the same worklist right before: whoever made it has ended when they began. */
@@ -71,11 +96,10 @@ static mo_status prepare_steps(mo_cuda_device *d, mo_cuda_program *p, int count,
         if (p->ops[i].kind == MO_OP_EXPERTS_DOWN) {
             p->ops[i].experts.list_stands = list_stands(p->ops, i);
         }
-        mo_status status = prepare_joined(d, p, i, count, joined, &taken, err);
+        mo_status status = prepare_joined(d, p, i, count, joined, &made, &taken, err);
         if (taken) {
             joined++;
             i += taken - 1;
-            made = 1;
         } else if (status == MO_OK) {
             status = mo_cuda_prepare(d, &p->ops[i], p->steps + p->step_count, &made, err);
         }

@@ -1,7 +1,7 @@
 /* A router's product with one token, whose last thread block goes on with the choice: see router.h. */
 #include "device/cuda/choose.cuh"
+#include "device/cuda/near.cuh"
 #include "device/cuda/router.h"
-#include "device/cuda/rows.cuh"
 
 /* ---- Who is last ---- */
 
@@ -26,46 +26,6 @@ static __device__ __forceinline__ bool last_block(mo_daddr arrived)
 
 /* ---- The scores ---- */
 
-/* A row of a router times the activations, both in shared memory, by one warp in the 32-lane order; lane 0 has it. A
- * lane's sum is a chain: the values of its next links are read while it goes on. */
-template <int TYPE>
-static __device__ __forceinline__ float score_row(const uint8_t *row, const float *x, int cols)
-{
-    constexpr int LINKS = 16;
-    const int lane = threadIdx.x & 31;
-    const int whole = cols / (32 * LINKS) * (32 * LINKS);
-    float w[LINKS], v[LINKS], acc = 0.0f;
-    MO_UNROLL()
-    for (int j = 0; j < LINKS; j++) {
-        const int i = lane + 32 * j;
-        w[j] = i < cols ? mo_rows_weight<TYPE>(row, i) : 0.0f;
-        v[j] = i < cols ? x[i] : 0.0f;
-    }
-    for (int first = 0; first < cols; first += 32 * LINKS) {
-        float now[LINKS], by[LINKS];
-        MO_UNROLL()
-        for (int j = 0; j < LINKS; j++) {
-            const int i = first + 32 * (LINKS + j) + lane;
-            now[j] = w[j];
-            by[j] = v[j];
-            w[j] = i < cols ? mo_rows_weight<TYPE>(row, i) : 0.0f;
-            v[j] = i < cols ? x[i] : 0.0f;
-        }
-        if (first < whole) {
-            MO_UNROLL()
-            for (int j = 0; j < LINKS; j++) {
-                acc = fmaf(now[j], by[j], acc);
-            }
-        } else { /* absent elements are skipped: adding +0 would change a sum of -0 */
-            MO_UNROLL()
-            for (int j = 0; j < LINKS; j++) {
-                acc = first + 32 * j + lane < cols ? fmaf(now[j], by[j], acc) : acc;
-            }
-        }
-    }
-    return mo_lane_sum(acc);
-}
-
 /* As many consecutive rows as the launch gave each block, brought to shared memory at once. */
 template <int TYPE>
 static __device__ __forceinline__ void score_rows(const mo_op_product &op, uint8_t *memory)
@@ -89,7 +49,7 @@ static __device__ __forceinline__ void score_rows(const mo_op_product &op, uint8
     mo_async_wait<0>();
     __syncthreads();
     if (warp < rows) {
-        const float sum = score_row<TYPE>(bytes + warp * row_bytes, x, cols);
+        const float sum = mo_near_product<TYPE, 16>(bytes + warp * row_bytes, x, cols);
         if ((threadIdx.x & 31) == 0) {
             mo_at<float>(op.y[0])[row0 + warp] =
                 mo_rows_finish(sum, mo_at<const float>(m.scale), mo_at<const float>(m.bias), row0 + warp);

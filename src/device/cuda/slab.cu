@@ -1,6 +1,6 @@
 /* Products of quantized matrices with one token: MO_OP_PRODUCT, MO_OP_EXPERTS_IN, MO_OP_EXPERTS_DOWN in slabs. */
 #include "device/cuda/activation.cuh"
-#include "device/cuda/adapt.cuh"
+#include "device/cuda/lowered.cuh"
 #include "device/cuda/row.cuh"
 #include "device/cuda/slab.cuh"
 
@@ -82,92 +82,19 @@ MO_KERNEL(mo_slab_product_all, mo_op_product)
 
 /* ---- The same, and what adapters make of the input ---- */
 
-/* Row number `number` of A of all parts and adapters that the token uses. */
-typedef struct mo_lower_row {
-    const mo_dlow *low; /* NULL: there are not so many */
-    const uint8_t *a;
-    float *u;
-} mo_lower_row;
-
-static __device__ __forceinline__ mo_lower_row mo_lower_find(const mo_cuda_parts &parts, int number)
-{
-    const mo_dadapter_use *use = mo_at<const mo_dadapter_use>(parts.uses);
-    mo_lower_row r = {};
-    for (int k = 0; k < MO_OP_USES && use[k].which >= 0; k++) {
-        for (int i = 0; i < parts.count && use[k].which < MO_JOINED_LOWS; i++) {
-            const mo_dlow &l = parts.part[i].low[use[k].which];
-            const int rank = l.a ? l.rank : 0;
-            if (number < rank) {
-                r.low = &l;
-                r.a = mo_low_row(l, 0, number);
-                r.u = mo_at<float>(parts.part[i].u) + l.u_at + number;
-                return r;
-            }
-            number -= rank;
-        }
-    }
-    return r;
-}
-
-/* Sends the row to shared memory, if it has the space: weights do not wait for the kernel before. */
-static __device__ __forceinline__ bool mo_lower_stage(const mo_lower_row &r, uint8_t *space, int bytes)
-{
-    const int row = r.low ? (int)(r.low->a_bytes / r.low->rank) : 0;
-    if (row == 0 || row > bytes || (((uintptr_t)r.a | (uintptr_t)row) & 15)) {
-        return false;
-    }
-    for (int i = 16 * (threadIdx.x & 31); i < row; i += 16 * 32) {
-        mo_async_copy16(space + i, r.a + i);
-    }
-    mo_async_commit();
-    return true;
-}
-
-/* Rows of A, each by one of the warps of the first blocks. */
-static __device__ __forceinline__ void mo_slab_lower(const mo_cuda_lowered &op, uint8_t *memory)
-{
-    const int warp = (int)threadIdx.x / 32, all = op.blocks * op.warps;
-    uint8_t *space = memory + warp * op.space;
-    mo_lower_row r = {};
-    int number = (int)blockIdx.x * op.warps + warp;
-    bool staged = false;
-    if (warp < op.warps) {
-        r = mo_lower_find(op.parts, number);
-        staged = mo_lower_stage(r, space, op.space);
-    }
-    mo_grid_begin();
-    const float *x = mo_at<const float>(op.parts.in);
-    while (r.low) {
-        float sum;
-        if (staged) {
-            mo_async_wait<0>();
-            __syncwarp();
-            sum = mo_low_product_staged<MO_LOWER_AHEAD_STAGED>(*r.low, space, x, op.parts.cols);
-            __syncwarp();
-        } else {
-            sum = mo_low_product<MO_LOWER_AHEAD_BESIDE>(*r.low, r.a, x, op.parts.cols);
-        }
-        if ((threadIdx.x & 31) == 0) {
-            *r.u = sum;
-        }
-        number += all;
-        r = mo_lower_find(op.parts, number);
-        staged = mo_lower_stage(r, space, op.space);
-    }
-}
-
 /* Grid: blocks of those, slabs. */
 template <bool ALL>
 static __device__ __forceinline__ void mo_slab_lowered_products(const mo_cuda_lowered &op, uint8_t *memory)
 {
     if ((int)blockIdx.x < op.blocks) {
-        mo_slab_lower(op, memory);
+        mo_lowered(op, memory);
         return;
     }
     mo_slab_products<ALL>(op.product, memory, (int)blockIdx.x - op.blocks);
 }
 
 MO_BOUNDED(mo_slab_lowered, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_MEETING(mo_slab_lowered);
 MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
 {
     MO_DYNAMIC_SHARED(memory);
@@ -175,6 +102,7 @@ MO_KERNEL(mo_slab_lowered, mo_cuda_lowered)
 }
 
 MO_BOUNDED(mo_slab_lowered_all, mo_cuda_lowered, MO_SLAB_BOUND, MO_SLAB_BOUND_BLOCKS);
+MO_MEETING(mo_slab_lowered_all);
 MO_KERNEL(mo_slab_lowered_all, mo_cuda_lowered)
 {
     MO_DYNAMIC_SHARED(memory);

@@ -1,6 +1,7 @@
 /* The residual stream and what is small beside it: merge and norms, activations, logits, and the exchange with the
  * host. */
 #include "device/cuda/activation.cuh"
+#include "device/cuda/adapt.cuh"
 #include "device/cuda/row.cuh"
 #include "device/rank.h"
 
@@ -284,8 +285,26 @@ static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t
     }
 }
 
+/* What adapters add to a row, and the row again. */
 template <int QUADS, bool WIDE>
-static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *space)
+static __device__ __forceinline__ void add_left(const mo_low_left &left, float *row, int n, spread<QUADS> &y)
+{
+    MO_UNROLL()
+    for (int k = 0; k < QUADS; k++) {
+        MO_UNROLL()
+        for (int i = 0; i < MO_JOINED_LOWS; i++) {
+            if (left.t[i]) {
+                y.v[k] = axpy(left.factor[i], mo_load_quad<WIDE>(left.t[i], quad_at(k), n), y.v[k]);
+            }
+        }
+        mo_store_quad<WIDE>(row, quad_at(k), n, y.v[k]);
+    }
+}
+
+/* parts: what is added to y first, or NULL. */
+template <int QUADS, bool WIDE>
+static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *space,
+                                              const mo_cuda_parts *parts = NULL)
 {
     __shared__ float factor;
     const bench b = {(float *)space, &factor, op.n, op.eps};
@@ -301,12 +320,19 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
             prelaunch[i] = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), quad_at(0), op.n);
         }
     }
+    mo_low_left left = {};
+    if (parts) {
+        left = mo_low_left_of(*parts, parts->part[0]);
+    }
     mo_grid_begin();
     spread<QUADS> x = load_row<QUADS, WIDE>(row, op.n);
     if (op.feed) {
         add_row(x, merge_feed<QUADS, WIDE>(op, b, t));
     } else if (op.y) {
         spread<QUADS> y = load_row<QUADS, WIDE>(mo_at<const float>(op.y) + t * op.n, op.n);
+        if (parts) {
+            add_left<QUADS, WIDE>(left, mo_at<float>(op.y) + t * op.n, op.n, y);
+        }
         if (op.y_norm) {
             norm_row<QUADS, WIDE>(b, y, mo_at<const float>(op.y_norm));
         }
@@ -340,6 +366,15 @@ MO_KERNEL(mo_stream_short, mo_op_stream)
 {
     MO_DYNAMIC_SHARED(space);
     stream<1, true>(op, space);
+}
+
+/* Of one token, what adapters add to its mixer's output, and the stream. */
+MO_BOUNDED(mo_stream_adapted, mo_cuda_streamed, STREAM_THREADS, 1);
+MO_KERNEL(mo_stream_adapted, mo_cuda_streamed)
+{
+    MO_DYNAMIC_SHARED(space);
+    stream<1, true>(op.stream, space, &op.parts);
+    mo_low_mail_clear(op.parts);
 }
 
 /* Rows of up to 4096 values of many tokens: several blocks on a multiprocessor, which sum their squares beside each other's copies. */
