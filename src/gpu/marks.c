@@ -16,7 +16,7 @@ mo_status mo_gpu_marks_open(mo_gpu_marks *m, mo_device *device, int layers, mo_e
     const size_t count = (size_t)layers * MO_MARKS;
     mo_status status = MO_OK;
     m->layers = layers;
-    m->events = calloc(count + 1, sizeof *m->events);
+    m->events = calloc(count + 1, sizeof(mo_event *));
     m->set = calloc((size_t)layers + 1, sizeof *m->set);
     if (!m->events || !m->set) {
         status =
