@@ -1072,7 +1072,7 @@ const device_case mixer_cases[] = {
     {"attend", 99, build_attend, reference_attend},
     {"latent", 24, build_latent, reference_latent},
     {"attend", 24, build_latent_attend, reference_latent_attend},
-    {"latent tiles", 6, build_latent_tiles, reference_latent_attend},
+    {"attend", 6, build_latent_tiles, reference_latent_attend},
     {"collect", 20, build_collect, reference_collect},
     {"convolve", 66, build_convolve, reference_convolve},
     {"recur", 66, build_recur, reference_recur},
