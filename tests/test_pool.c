@@ -575,10 +575,46 @@ static void later_chunks_may_wait(void **state)
     }
 }
 
+static void count_item(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    _Atomic int *ran = ctx;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        atomic_fetch_add(&ran[i], 1);
+    }
+}
+
+/* Phases of fewer chunks than threads beside one with later chunks: who opens a phase that others end at once must not touch the
+ * shares of the next one, or its chunks run twice and the region never ends. */
+static void few_chunks_beside_later_ones(void **state)
+{
+    (void)state;
+    mo_pool *pool = create(16);
+    for (int round = 0; round < 3000; round++) {
+        chain c = {.done = 0};
+        _Atomic int before[3] = {0}, after[5] = {0};
+        const mo_phase phases[] = {
+            {.fn = count_item, .ctx = before, .count = 3, .grain = 1, .shares = true},
+            {.fn = run_link, .ctx = &c, .count = EARLY + LATE, .grain = 1, .shares = true, .later = EARLY},
+            {.fn = count_item, .ctx = after, .count = 5, .grain = 1, .shares = true}};
+        mo_pool_region(pool, phases, 3);
+        assert_int_equal(c.done, EARLY);
+        for (int i = 0; i < LATE; i++) {
+            assert_int_equal(c.sum[i], EARLY * (EARLY + 1) / 2);
+        }
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(after[i], 1);
+            assert_int_equal(i < 3 ? before[i] : 1, 1);
+        }
+    }
+    mo_pool_destroy(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(later_chunks_may_wait),
+        cmocka_unit_test(few_chunks_beside_later_ones),
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(phases_in_order),
         cmocka_unit_test(tiny_regions),

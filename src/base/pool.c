@@ -186,12 +186,16 @@ static int64_t share_of(const mo_pool *pool, int part, int thread)
     return first + (pool->bounds[part + 1] - first) * thread / pool->threads;
 }
 
+/* From the last share that is stored on, others may end the phase and open the next one: nothing of the phase is read or stored
+ * after it. The last thread has chunks of every part that is not empty, so an empty one is not looked at. */
 static void open_shares(mo_pool *pool, int64_t later)
 {
+    const int64_t chunks = pool->chunks;
+    const int parts = later > 0 && later < chunks ? PARTS : 1;
     pool->bounds[0] = 0;
-    pool->bounds[1] = later > 0 ? later : pool->chunks;
-    pool->bounds[2] = pool->chunks;
-    for (int i = 0; i < PARTS * pool->threads; i++) {
+    pool->bounds[1] = parts == PARTS ? later : chunks;
+    pool->bounds[2] = chunks;
+    for (int i = 0; i < parts * pool->threads; i++) {
         const int part = i / pool->threads, thread = i % pool->threads;
         const int64_t share = share_of(pool, part, thread + 1) - share_of(pool, part, thread);
         if (share > 0) {
@@ -372,7 +376,7 @@ static void advance(mo_pool *pool, int thread)
     }
     /* From here on the caller may return: its list of phases is not touched again. */
     atomic_store(&pool->open, false);
-    if (thread != 0 && atomic_load(&pool->sleepers) > 0) {
+    if (thread != 0) {
         wake_worker(pool, 0);
     }
 }
@@ -427,8 +431,9 @@ static bool ready(mo_pool *pool, int thread)
 static void park(mo_pool *pool, int thread)
 {
     worker *s = &pool->workers[thread];
-    atomic_store(&s->parked, 1);
+    /* Counted before anybody can wake it and count it off again: sleepers is never less than those that are parked. */
     atomic_fetch_add(&pool->sleepers, 1);
+    atomic_store(&s->parked, 1);
     if (ready(pool, thread)) {
         if (atomic_exchange(&s->parked, 0) == 1) {
             atomic_fetch_sub(&pool->sleepers, 1);
