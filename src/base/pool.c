@@ -133,7 +133,7 @@ static void cpu_pause(void)
 #endif
 }
 
-void mo_pool_pause(int looked)
+void mo_pool_pause(unsigned looked)
 {
     if (looked % 1024 == 1023) {
         sched_yield();

@@ -67,7 +67,7 @@ void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_p
 
 /* For a chunk that looks again and again, `looked` times so far, for something that another thread is about to do: a moment's rest, and now and then the
  * core to others. */
-void mo_pool_pause(int looked);
+void mo_pool_pause(unsigned looked);
 
 /* A region of one phase. */
 void mo_pool_run(mo_pool *pool, int64_t count, int64_t grain, mo_pool_fn fn, void *ctx);

@@ -2,7 +2,7 @@
 
 static void await(const mo_flow_unit *unit)
 {
-    for (int looked = 0; atomic_load_explicit(&unit->left, memory_order_acquire) > 0; looked++) {
+    for (unsigned looked = 0; atomic_load_explicit(&unit->left, memory_order_acquire) > 0; looked++) {
         mo_pool_pause(looked);
     }
 }
