@@ -31,6 +31,7 @@ static const oracle *named(const char *name)
 typedef struct setting {
     const char *device; /* NULL: none */
     int64_t ram, vram;
+    bool may_be_lost; /* while it is filled */
 } setting;
 
 /* All layers' experts but the first third. */
@@ -53,7 +54,7 @@ static mo_model *open_part(const char *path, const setting *s)
     const mo_expert_range experts = {
         .divided = true, .first = info.experts / 3, .end = info.experts, .alone = true};
     check_status(mo_model_open_part(path, &o, (mo_layer_range){0, info.layers}, experts, &m, &err), &err);
-    assert_true((m->annex != NULL) == (s->device != NULL));
+    assert_true(s->may_be_lost || (m->annex != NULL) == (s->device != NULL));
     return m;
 }
 
@@ -228,6 +229,43 @@ static void a_device_that_is_lost_costs_no_bit(void **state)
     free(want);
 }
 
+/* Lost at any call of filling it: the rank opens without, which is told once, and has the same bits. */
+static void a_device_that_is_lost_while_it_is_filled_costs_no_bit(void **state)
+{
+    (void)state;
+    const oracle *o = named("gpt-oss");
+    int64_t floats = 0;
+    float *want = wanted(o->path, &floats);
+    mo_model *m = open_part(o->path, &(setting){.device = "sim", .vram = VRAM});
+    const int64_t half = (m->opened.placed.plan.device.least + m->opened.placed.plan.device.whole) / 2,
+                  ram = m->opened.placed.plan.least + (8 << 20);
+    mo_model_close(m);
+    int lost = 0;
+    bool whole = false;
+    for (int after = 0; !whole; after += 1 + (SANITIZED ? after : after / 3)) {
+        char fault[64];
+        const setting s = {.device = after % 2 ? "sim,sim" : "sim",
+                           .vram = half,
+                           .ram = after % 3 ? ram : 0,
+                           .may_be_lost = true};
+        snprintf(fault, sizeof fault, "fault=lost:%d", after);
+        setenv("MORAINE_SIM", fault, 1);
+        warnings = 0;
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        m = open_part(o->path, &s);
+        mo_log_set(NULL, NULL, MO_LOG_WARN);
+        unsetenv("MORAINE_SIM");
+        whole = m->annex != NULL;
+        lost += !whole;
+        assert_int_equal(warnings, whole ? 0 : 1);
+        assert_true(whole || (!m->engine->annex && strstr(warning, "the CPU computes this rank's experts")));
+        check_answers(m, want, floats, "lost while it was filled");
+        mo_model_close(m);
+    }
+    assert_true(lost >= 4);
+    free(want);
+}
+
 /* One copy that fails is made again. */
 static void a_copy_that_fails_is_made_again(void **state)
 {
@@ -252,6 +290,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wherever_experts_lie_bits_are_the_same),
         cmocka_unit_test(a_device_that_is_lost_costs_no_bit),
+        cmocka_unit_test(a_device_that_is_lost_while_it_is_filled_costs_no_bit),
         cmocka_unit_test(a_copy_that_fails_is_made_again),
     };
     model_count = oracle_read(models);

@@ -293,6 +293,10 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
         leave_out(m, o, means, failing, status, &failed)) {
         return mo_fail(err, status, "%s", failed.detail);
     }
+    if (status == MO_EDEVICE && m->experts.alone) { /* as if it were lost with the first question */
+        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts", failed.detail);
+        return MO_OK;
+    }
     if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {
         warn_no_device(failed.detail, means->hot.file);
         return MO_OK;
