@@ -307,16 +307,18 @@ MO_API int mo_cluster_ranks(const mo_cluster *cluster);
 MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
                                    mo_error *err);
 
-/* What passed between the ranks of a model in steps that rank 0 waited for while no other was under way, such as single tokens, since the
- * model was opened. What messages take is wait_ns - work_ns. */
+/* What passed between the ranks of a model since it was opened: by layers in steps that rank 0 waited for while no other was under way, such as
+ * single tokens; by experts in those with one token of each sequence. What messages take is wait_ns - work_ns. */
 typedef struct mo_traffic_report {
     int ranks; /* 1: the model is not divided, and the rest is 0 */
     uint64_t steps, tokens;
     uint64_t sent_bytes, received_bytes; /* by rank 0 */
-    uint64_t wait_ns;   /* from the end of rank 0's layers until the last rank's answer was there */
+    uint64_t
+        wait_ns; /* from the end of rank 0's layers, or in each layer of its experts, until the last answer was there */
     uint64_t work_ns;   /* of it the others computed */
     uint64_t least_ns;  /* wait_ns - work_ns of the step where it was the least */
     uint64_t middle_ns; /* the same of the middle one of the last 256 steps, by this time */
+    mo_divide divide;   /* by layers or by experts */
 } mo_traffic_report;
 
 MO_API void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);
@@ -361,9 +363,10 @@ typedef struct mo_tier_report {
     double disk_probed_bytes_s; /* what mo_probe() found; 0: it has not been run */
     const char *disk_method; /* such as "direct reads, threads of 4"; "" when nothing is read; the model's */
     double ram_probed_bytes_s; /* likewise: what products of the CPU reach */
-    int64_t experts;         /* of the model, where some are on disk: what fills slots here and on a device */
+    int64_t experts; /* that this process has of the model, in memory or on disk: all, or a rank's part */
     uint64_t start_bytes;    /* read ahead to fill both beside the first steps */
     uint64_t yielded, taken; /* experts that left RAM for a device, and came back */
+    int layers;              /* of the model that are here: all, or a rank's part */
 } mo_tier_report;
 
 MO_API void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size);

@@ -56,13 +56,42 @@ device_with_experts() { # rank 0 has a device that does not hold all of its core
         -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
 }
+vram_of_followers() { # RAM of rank 0, VRAM of each other; rank 0 has memory for few experts, so that most are theirs
+    local words=(eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16)
+    MORAINE_LOG=note timeout 120 mpirun --oversubscribe --bind-to none \
+        -n 1 "$moraine" "${words[@]}" --ram "$1" : \
+        -n 2 "$moraine" "${words[@]}" --ram 37M --device sim --vram "$2" 2>"$scratch/said" || { cat "$scratch/said"; return 1; }
+    cat "$scratch/said"
+    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
+}
 experts_in_all_vram() { # of every rank: with memory for all of its experts, and then for some, the others being in RAM and on disk
+    local first=0 end=0
     ranks 3 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --device sim --vram 64M || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several" || return 1
-    timeout 120 mpirun --oversubscribe --bind-to none \
-        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 : \
-        -n 2 "$moraine" eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --divide experts --threads 1 --batch 16 --ram 37M --device sim --vram 3M || return 1
-    cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
+    vram_of_followers 37M 64M || return 1
+    read -r first end < <(sed -n 's/.*rank 1 has experts \([0-9]*\) to \([0-9]*\).*/\1 \2/p' "$scratch/said")
+    [ $((end - first)) -ge 2 ] || return 1
+    # What the device was filled with is no token's: they find all of it there.
+    [ "$(grep -c 'MiB were read from disk to fill the device' "$scratch/said")" -eq 2 ] && [ "$(grep -c ' 0.0 MiB were read from disk for tokens' "$scratch/said")" -eq 2 ] || return 1
+    vram_of_followers 38M 3M || return 1
+    [ "$(grep -c '[1-9][0-9.]* MiB were read from disk for tokens' "$scratch/said")" -ge 1 ]
+}
+own_tiers_are_told() { # rank 0's line is of what it has itself
+    local words=(run "$model" -p 'Tell me a story.' -n 4 --temp 0 --threads 1 --batch 16 --ctx 256 --ram 38M) experts layers last
+    MORAINE_LOG=note ranks 2 "${words[@]}" --divide experts 2>"$scratch/said" || return 1
+    cat "$scratch/said"
+    read -r experts layers < <(sed -n 's/^tiers: .* of \([0-9]*\) experts .* of \([0-9]*\) layers that rank 0 has.*/\1 \2/p' "$scratch/said")
+    last=$(sed -n 's/.*rank 0 has experts 0 to \([0-9]*\)$/\1/p' "$scratch/said")
+    [ "$experts" -eq $((layers * (last + 1))) ] || return 1 # every layer of this model has experts
+    MORAINE_LOG=note ranks 2 "${words[@]}" --divide layers 2>"$scratch/said" || return 1
+    cat "$scratch/said"
+    last=$(sed -n 's/.*rank 0 has layers 0 to \([0-9]*\)$/\1/p' "$scratch/said")
+    grep -q "^tiers: .* of $((last + 1)) layers that rank 0 has" "$scratch/said"
+}
+messages_are_timed() { # layers or experts: bench says what they took
+    ranks 2 bench "$model" --prefill 32 --decode 8 --rounds 1 --divide "$1" --threads 1 >"$scratch/speeds" || return 1
+    cat "$scratch/speeds"
+    grep -Eq "^ranks +2: messages [0-9.]+ us a step .*, [0-9.]+ us in the others' $1; [1-9][0-9]* bytes sent, [1-9][0-9]* received" "$scratch/speeds"
 }
 devices_are_used() { # each rank with one of its own
     ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
@@ -153,9 +182,10 @@ stopped_rank_is_named() {
     done
     ! wait $! && cat "$scratch/said" && grep -q 'moraine run: rank 1 has not been heard of' "$scratch/said"
 }
-network_is_measured() { # and plans find it
-    ranks 2 probe --network >"$scratch/said" || return 1
+network_is_measured() { # and plans find it; what mpirun writes to a file is text, though ranks have a terminal of its own
+    TERM=xterm ranks 2 probe --network >"$scratch/said" 2>"$scratch/errors" || return 1
     cat "$scratch/said"
+    ! grep -q "$(printf '\033')" "$scratch/said" "$scratch/errors" || return 1
     grep -q '^ *1 .*[0-9]' "$scratch/said" && "$moraine" plan "$model" --hosts probed >"$scratch/plan" || return 1
     grep -q 'among 2 hosts' "$scratch/plan" && logits_are_the_same 2 auto
 }
@@ -192,7 +222,12 @@ wrong_use_is_said() {
     ! ranks 2 eval "$model" --tokens "$scratch/ids" --mmap 2>"$scratch/said" && cat "$scratch/said" &&
         grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
     ! ranks 2 chat "$model" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'in run, serve, bench and eval alone' "$scratch/said" || return 1
-    ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said"
+    ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said" || return 1
+    # Steps are as long as rank 0 says: a rank that has no memory for them says whose they are, whatever it was given.
+    ! timeout 120 mpirun --oversubscribe --bind-to none \
+        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --divide layers --threads 1 --batch 512 : \
+        -n 1 "$moraine" eval "$model" --tokens "$scratch/ids" --divide layers --threads 1 --batch 1 --ram 20M 2>"$scratch/said" && cat "$scratch/said" &&
+        grep -q "rank 1: with rank 0's --batch of 512 and --ctx of" "$scratch/said"
 }
 
 check "two ranks give the logits of one" logits_are_the_same 2 layers
@@ -200,6 +235,9 @@ check "three ranks give the logits of one" logits_are_the_same 3 layers
 check "three ranks that share experts give the logits of one" logits_are_the_same 3 experts
 check "ranks keep their ceilings, with the logits of one" ceilings_hold layers
 check "ranks that share experts keep theirs" ceilings_hold experts
+check "rank 0 tells what its own memory holds" own_tiers_are_told
+check "messages of layers are timed" messages_are_timed layers
+check "messages of experts are timed" messages_are_timed experts
 check "ranks read ahead what rank 0 foresees" reads_ahead
 check "experts go where there is memory, with the logits of one rank" small_rank_0
 check "ranks use devices that are named, with the logits of one" devices_are_used

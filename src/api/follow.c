@@ -1,5 +1,6 @@
 /* A rank that follows: opens its part of every model that rank 0 opens, and serves with it. */
 #include <stdio.h>
+#include <string.h>
 
 #include "api/model.h"
 #include "base/growing.h"
@@ -46,18 +47,40 @@ static mo_status say_hello(const follow *f, mo_error *err)
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }
 
-/* What the rank has read since its part was open: it has no reports of its own. */
-static void tell_reads(const mo_model *model)
+/* Of experts, from disk. */
+static uint64_t experts_read(const mo_model *model)
 {
     const mo_tiers *t = model->opened.tiers;
-    double bytes = 0;
-    if (t && t->store) {
-        bytes += (double)mo_disk_count(mo_store_disk(t->store)).bytes;
-    }
+    return t && t->store ? mo_disk_count(mo_store_disk(t->store)).bytes : 0;
+}
+
+/* What the rank has read: it has no reports of its own. at_first: experts that its device was filled with when its part was opened. */
+static void tell_reads(const mo_model *model, uint64_t at_first)
+{
+    const mo_tiers *t = model->opened.tiers;
+    uint64_t bytes = experts_read(model) - at_first;
     if (t && t->layers) {
-        bytes += (double)mo_disk_count(mo_layer_buffer_disk(t->layers)).bytes;
+        bytes += mo_disk_count(mo_layer_buffer_disk(t->layers)).bytes;
     }
-    mo_log(MO_LOG_INFO, "cluster", "%.1f MiB were read from disk for tokens", bytes / (1 << 20));
+    if (at_first > 0) {
+        mo_log(MO_LOG_INFO, "cluster", "%.1f MiB were read from disk to fill the device",
+               (double)at_first / (1 << 20));
+    }
+    mo_log(MO_LOG_INFO, "cluster", "%.1f MiB were read from disk for tokens", (double)bytes / (1 << 20));
+}
+
+/* Why the rank cannot have its part, [MO_WIRE_TEXT]. The sizes of steps and sessions are rank 0's, whatever this rank was given. */
+static void write_why(const mo_wire_share *share, const mo_error *why, char *out)
+{
+    char whose[96] = "";
+    if (strstr(why->detail, "`batch`") && share->expert_count > 0) {
+        snprintf(whose, sizeof whose, "with rank 0's `batch` of %lld: ", (long long)share->batch);
+    } else if (strstr(why->detail, "`batch`") || strstr(why->detail, "`context`")) {
+        snprintf(whose, sizeof whose,
+                 "with rank 0's `batch` of %lld and `context` of %lld: ", (long long)share->batch,
+                 (long long)share->context);
+    }
+    snprintf(out, MO_WIRE_TEXT, "%s%.*s", whose, MO_WIRE_TEXT - (int)sizeof whose, why->detail);
 }
 
 /* Opens this rank's layers or experts, says what came of it and serves until rank 0 closes the model. */
@@ -83,7 +106,8 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     o.user = f;
     result.status = (int32_t)mo_model_open_part(f->path, &o, (mo_layer_range){share->first, share->count},
                                                 experts, &model, &why);
-    snprintf(result.detail, sizeof result.detail, "%.*s", MO_WIRE_TEXT - 1, why.detail);
+    write_why(share, &why, result.detail);
+    const uint64_t at_first = model ? experts_read(model) : 0;
     result.rows = model ? (int64_t)mo_engine_adapters_identity(model->engine) : 0;
     mo_status status = mo_link_send(link, 0, &result, sizeof result, err);
     if (status == MO_OK) {
@@ -98,7 +122,7 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
         status = mo_follower_head(link, &head, err); /* rank 0 closes what not all could open */
     }
     if (model) {
-        tell_reads(model);
+        tell_reads(model, at_first);
     }
     mo_model_close(model);
     return status;

@@ -59,7 +59,6 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
     out->wasted = c.wasted;
     out->guessed_bytes = c.guessed_bytes;
     out->evictions = c.evictions;
-    out->experts = mo_store_bricks(store)->expert_count;
     out->start_bytes = c.ahead_bytes;
     out->yielded = c.yielded;
     out->taken = c.taken;
@@ -76,6 +75,18 @@ static int streamed_layers(const mo_model *m)
                   : needs->dense_layers - plan->dense_resident;
 }
 
+/* Of all layers that are here. */
+static int64_t experts_here(const mo_model_spec *spec)
+{
+    int64_t count = 0;
+    for (int i = 0; i < spec->layer_count; i++) {
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            count += mo_spec_has_expert(spec, e);
+        }
+    }
+    return count;
+}
+
 static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opened.tiers;
@@ -85,7 +96,9 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
                             .disk_method = "",
                             .ceiling_bytes = plan->ceiling,
                             .planned_bytes = plan->used,
-                            .expert_bytes = plan->expert_bytes};
+                            .expert_bytes = plan->expert_bytes,
+                            .experts = experts_here(model->engine->spec),
+                            .layers = model->engine->spec->layer_count};
     if (tiers && tiers->store) {
         report_store(model, tiers->store, out);
     }
@@ -248,6 +261,8 @@ void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size)
     mo_traffic_report r = {.ranks = 1};
     if (model->leader) {
         mo_leader_traffic(model->leader, &r);
+    } else if (model->asker) {
+        mo_experts_traffic(model->asker, &r);
     }
     mo_report_write(out, size, &r, sizeof r);
 }

@@ -307,7 +307,7 @@ int cli_probe(int argc, char **argv)
         !cli_check_writable("probe", "--output", output)) { /* before seconds of measuring */
         return CLI_FAILED;
     }
-    bool shown = isatty(STDERR_FILENO) == 1 && !cli_cluster();
+    bool shown = cli_terminal_is(stderr) && !cli_cluster();
     const mo_probe_options ask = {
         .size = sizeof(mo_probe_options),
         .model = model,

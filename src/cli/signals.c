@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "terminal.h"
+
 /* Within half a second of a signal the program has ended: so long it may do so by itself. The rest is the kernel's,
  * which takes back gigabytes. */
 #define DEADLINE_NS 250000000
@@ -18,6 +20,7 @@ static pthread_t main_thread;
 static timer_t deadline;
 static bool has_deadline;
 static bool stays;
+static bool terminal;                /* on stderr */
 static volatile sig_atomic_t caught; /* the signal's number, or 0 */
 static struct timespec caught_at;
 static volatile sig_atomic_t asked;     /* it is to end the program, so that the next one does at once */
@@ -38,7 +41,7 @@ static void set_deadline(long ns)
 /* For handlers: nothing but what they may call. */
 static _Noreturn void end_now(int number)
 {
-    if (isatty(STDERR_FILENO)) { /* a progress bar may stand there */
+    if (terminal) { /* a progress bar may stand there */
         const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
         (void)written;
     }
@@ -103,6 +106,7 @@ void cli_signals_catch(bool staying)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
     main_thread = pthread_self();
+    terminal = cli_terminal_is(stderr);
     stays = staying;
     signal(SIGPIPE,
            SIG_IGN); /* a reader that has gone, or a limit of file sizes: the failed write is noticed */

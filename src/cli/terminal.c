@@ -20,10 +20,16 @@ int cli_terminal_width(FILE *stream)
     return 80;
 }
 
+/* mpirun gives what it starts a terminal of its own, whose text it passes on to wherever its own goes, files too. */
+bool cli_terminal_is(FILE *stream)
+{
+    return isatty(fileno(stream)) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
 static bool coloured(FILE *stream)
 {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(fileno(stream)) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
+    return cli_terminal_is(stream) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
 }
 
 const char *cli_terminal_bold(void)
@@ -109,7 +115,8 @@ static int64_t now_ns(void)
 
 void cli_progress_begin(cli_progress *p, const char *label, uint64_t total)
 {
-    *p = (cli_progress){.label = label, .total = total, .start_ns = now_ns(), .shown = isatty(STDERR_FILENO)};
+    *p = (cli_progress){
+        .label = label, .total = total, .start_ns = now_ns(), .shown = cli_terminal_is(stderr)};
 }
 
 static const char *amount_text(const cli_progress *p, uint64_t amount, char *text)

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Does somebody see what is written there, as it is written? */
+bool cli_terminal_is(FILE *stream);
+
 /* Columns of the stream's terminal; 80 when it is none or does not say. */
 int cli_terminal_width(FILE *stream);
 

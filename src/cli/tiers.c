@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster.h"
 #include "terminal.h"
 
 static void subtract_phase(mo_tier_phase *p, const mo_tier_phase *before)
@@ -118,18 +119,15 @@ cli_tiers_sum cli_tiers_add_up(mo_model *model)
 {
     mo_tier_report t;
     mo_device_report d;
-    mo_model_info info;
     mo_model_tiers(model, &t, sizeof t);
     mo_model_device(model, &d, sizeof d);
-    mo_model_describe(model, &info, sizeof info);
     const bool device = d.name && !d.lost;
     cli_tiers_sum s = {.ram_bytes = t.planned_bytes,
                        .vram_bytes = device ? d.peak_bytes : 0,
-                       .layers = info.layers,
-                       .kept = info.layers - t.streamed_layers};
-    for (int i = 0; i < info.layers; i++) {
-        s.experts += mo_model_layer_experts(model, i);
-    }
+                       .experts = t.experts,
+                       .layers = t.layers,
+                       .kept = t.layers - t.streamed_layers,
+                       .shared = cli_cluster() && mo_cluster_ranks(cli_cluster()) > 1};
     const int64_t places = t.slots ? t.slots + (device ? d.slots : 0) : s.experts; /* or RAM has them all */
     s.held = places < s.experts ? places : s.experts;
     return s;
@@ -150,7 +148,7 @@ void cli_tiers_print_sum(const cli_tiers_sum *s)
         fprintf(stderr, " %" PRId64 " of %" PRId64 " experts (%.0f %%) and", s->held, s->experts,
                 percent((uint64_t)s->held, (uint64_t)s->experts));
     }
-    fprintf(stderr, " %d of %d layers%s\n", s->kept, s->layers,
+    fprintf(stderr, " %d of %d layers%s%s\n", s->kept, s->layers, s->shared ? " that rank 0 has" : "",
             s->held < s->experts || s->kept < s->layers ? "; the rest is read from disk" : "");
 }
 

@@ -15,8 +15,9 @@ void cli_tiers_print(const mo_tier_report *report, uint64_t generated, double se
 /* What RAM and a device's memory hold together. */
 typedef struct cli_tiers_sum {
     int64_t ram_bytes, vram_bytes; /* that are taken; VRAM 0: no device */
-    int64_t experts, held;         /* of the model; places for them, each counted once */
-    int layers, kept;              /* of the model; whose core is in one of the two */
+    int64_t experts, held;         /* of the model, or of rank 0's part; places for them, each counted once */
+    int layers, kept;              /* likewise; whose core is in one of the two */
+    bool shared;                   /* other ranks have more of it */
 } cli_tiers_sum;
 
 cli_tiers_sum cli_tiers_add_up(mo_model *model);

@@ -45,13 +45,14 @@ typedef struct mo_experts_answer {
     int32_t status;  /* MO_OK: `rows` of the model's width follow; else a mo_wire_result */
     int32_t listens; /* some of its experts are on disk: it wants to know what will be wanted */
     int64_t rows;
+    int64_t work_ns; /* that it took to compute them, and to read what was on disk */
 } mo_experts_answer;
 
 /* As in cluster/wire.h. */
 _Static_assert(sizeof(mo_experts_head) == 48, "the layout of a message");
 _Static_assert(sizeof(mo_experts_pick) == 8, "the layout of a message");
 _Static_assert(sizeof(mo_experts_use) == 8, "the layout of a message");
-_Static_assert(sizeof(mo_experts_answer) == 16, "the layout of a message");
+_Static_assert(sizeof(mo_experts_answer) == 24, "the layout of a message");
 
 /* A token's activations in a body; of a body. */
 size_t mo_experts_token_bytes(int64_t width, bool codes);
@@ -72,6 +73,7 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
 void mo_experts_leave(mo_experts_leader *leader);
 /* The same without one: not all could open the model. */
 void mo_experts_close(mo_link *link);
+void mo_experts_traffic(mo_experts_leader *leader, mo_traffic_report *out); /* any thread */
 
 /* Any other rank: answers until rank 0 closes the model (MO_OK) or the link is lost. engine NULL: it could not be opened here, and nothing is
  * asked. What a question needs and this rank cannot do is rank 0's to bear. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -174,10 +175,12 @@ static mo_status answer(helper *h, mo_error *err)
             mo_link_receive(h->link, 0, h->body, mo_experts_body_bytes(&h->head, spec->width), false, err);
     }
     if (status == MO_OK) {
+        const int64_t began = mo_clock_ns();
         pthread_mutex_lock(&h->engine->lock);
         mo_host_float_mode();
         status = compute(h, err);
         pthread_mutex_unlock(&h->engine->lock);
+        h->answer.work_ns = mo_clock_ns() - began;
     }
     if (status == MO_OK) {
         status = mo_link_send(h->link, 0, &h->answer, sizeof h->answer, err);

@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "cluster/experts.h"
+#include "cluster/traffic.h"
 #include "engine/adapter.h"
 #include "engine/forward.h"
 
@@ -32,7 +34,60 @@ struct mo_experts_leader {
     int32_t *place;         /* [batch] where a token's activations are in a body; -1: not there */
     bool adapted;           /* experts of the layer at hand, for some of its tokens */
     mo_wire_result result;
+    mo_traffic traffic;
+    /* Of the step that is under way: */
+    mo_traffic_step step;
+    int layer;       /* that was asked for last; -1: no step is */
+    int last_layer;  /* with routed experts */
+    int64_t sent_ns; /* when its questions began to leave */
 };
+
+/* ---- What is counted --------------------------------------------------------------------------- */
+
+static void end_step(mo_experts_leader *l)
+{
+    if (l->step.tokens > 0) {
+        mo_traffic_count(&l->traffic, &l->step);
+    }
+    l->step = (mo_traffic_step){0};
+    l->layer = -1;
+}
+
+/* Steps in which every sequence has one token: those of prompts, which hide what messages take, would hide these. */
+static void begin_layer(mo_experts_leader *l, const mo_forward *f)
+{
+    if (f->index <= l->layer) { /* nobody was asked for the last layers of the step before */
+        end_step(l);
+    }
+    l->layer = f->index;
+    l->step.tokens = f->tokens == f->slice_count ? (uint64_t)f->tokens : 0;
+    l->sent_ns = mo_clock_ns();
+}
+
+/* Rank 0 was done with its own experts at `from`, and had all answers at `to`. How much of that did a rank compute, whose answer was there at
+ * `came`? What its messages took is the rest of the time since the question: half of it before, and half behind. */
+static int64_t computed_meanwhile(const mo_experts_leader *l, int64_t work_ns, int64_t came, int64_t from)
+{
+    const int64_t messages = came - l->sent_ns - work_ns;
+    const int64_t began = l->sent_ns + (messages > 0 ? messages / 2 : 0);
+    const int64_t ended = began + work_ns < came ? began + work_ns : came;
+    const int64_t since = began > from ? began : from;
+    return ended > since ? ended - since : 0;
+}
+
+static void end_layer(mo_experts_leader *l, const mo_forward *f, int64_t from, int64_t work_ns)
+{
+    l->step.wait_ns += (uint64_t)(mo_clock_ns() - from);
+    l->step.work_ns += (uint64_t)work_ns;
+    if (f->index == l->last_layer) {
+        end_step(l);
+    }
+}
+
+void mo_experts_traffic(mo_experts_leader *l, mo_traffic_report *out)
+{
+    mo_traffic_read(&l->traffic, out);
+}
 
 /* ---- Questions --------------------------------------------------------------------------------- */
 
@@ -129,6 +184,7 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_forward *f, size_t
     put_tokens(l, q, f);
     const size_t body = mo_experts_body_bytes(&q->head, f->in.cols);
     *bytes += body;
+    l->step.sent_bytes += sizeof q->head + body;
     const mo_status status = mo_link_send(l->link, rank, &q->head, sizeof q->head, err);
     return status == MO_OK ? mo_link_send(l->link, rank, q->body, body, err) : status;
 }
@@ -147,6 +203,7 @@ static mo_status begin(void *owner, mo_forward *f, const mo_elsewhere_rows *rows
     size_t bytes = 0;
     l->rows = *rows;
     l->adapted = adapts_experts(f);
+    begin_layer(l, f);
     mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         status = ask(l, r, f, &bytes, err);
@@ -183,22 +240,26 @@ static void guess(void *owner, int layer, const int32_t *experts, int count)
             }
         }
         if (q->ahead.experts > 0 && mo_link_send(l->link, r, &q->ahead, sizeof q->ahead, &ignored) == MO_OK) {
-            mo_link_send(l->link, r, q->foreseen, sizeof *q->foreseen * (size_t)q->ahead.experts, &ignored);
+            const size_t bytes = sizeof *q->foreseen * (size_t)q->ahead.experts;
+            l->step.sent_bytes += sizeof q->ahead + bytes;
+            mo_link_send(l->link, r, q->foreseen, bytes, &ignored);
         }
     }
 }
 
 /* ---- Answers ----------------------------------------------------------------------------------- */
 
-/* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. */
-static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f, mo_error *own,
-                             mo_error *err)
+/* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. *work_ns: that it has
+ * computed. */
+static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f, int64_t *work_ns,
+                             mo_error *own, mo_error *err)
 {
     question *q = &l->questions[rank];
     const int64_t width = f->spec->width;
     mo_experts_answer answer;
     mo_status status = mo_link_receive(l->link, rank, &answer, sizeof answer, false, err);
     q->listens = status == MO_OK && answer.listens != 0;
+    *work_ns = status == MO_OK ? answer.work_ns : 0;
     if (status == MO_OK && answer.status != MO_OK) {
         status = mo_link_receive(l->link, rank, &l->result, sizeof l->result, false, err);
         if (status == MO_OK && own->status == MO_OK) {
@@ -211,9 +272,11 @@ static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f
                          (long long)answer.rows, (long long)q->head.rows);
         mo_link_fail(l->link, err);
     }
-    return status == MO_OK ? mo_link_receive(l->link, rank, l->rows.out + q->from_row * width,
-                                             sizeof(float) * (size_t)(q->head.rows * width), false, err)
-                           : status;
+    const size_t bytes = sizeof(float) * (size_t)(q->head.rows * width);
+    l->step.received_bytes += sizeof answer + bytes;
+    return status == MO_OK
+               ? mo_link_receive(l->link, rank, l->rows.out + q->from_row * width, bytes, false, err)
+               : status;
 }
 
 static mo_status end(void *owner, mo_forward *f, mo_error *err)
@@ -221,12 +284,17 @@ static mo_status end(void *owner, mo_forward *f, mo_error *err)
     mo_experts_leader *l = owner;
     mo_error own = {0};
     mo_status status = MO_OK;
+    const int64_t from = mo_clock_ns();
+    int64_t work_ns, most = 0;
     f->side_task = (mo_side_task){0}; /* receiving sends too */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         if (l->questions[r].head.rows > 0) {
-            status = take_answer(l, r, f, &own, err);
+            status = take_answer(l, r, f, &work_ns, &own, err);
+            const int64_t meanwhile = computed_meanwhile(l, work_ns, mo_clock_ns(), from);
+            most = meanwhile > most ? meanwhile : most;
         }
     }
+    end_layer(l, f, from, most);
     if (status == MO_OK && own.status != MO_OK) {
         *err = own;
         status = own.status;
@@ -252,6 +320,7 @@ static bool allocate(mo_experts_leader *l, const int *first)
     }
     for (int i = 0; i < spec->layer_count; i++) {
         const mo_layer *layer = &spec->layers[i];
+        l->last_layer = layer->routed ? i : l->last_layer;
         l->codes[i] = layer->routed && mo_experts_read_codes(&layer->moe, spec->width);
         used = layer->routed && layer->moe.used > used ? layer->moe.used : used;
     }
@@ -276,6 +345,8 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
         l->link = link;
         l->engine = engine;
         l->ranks = mo_link_ranks(link);
+        l->layer = -1;
+        mo_traffic_open(&l->traffic, MO_DIVIDE_EXPERTS, l->ranks);
     }
     if (!l || !allocate(l, first)) {
         mo_experts_leave(l);
@@ -308,6 +379,7 @@ void mo_experts_leave(mo_experts_leader *l)
         for (int r = 1; l->questions && r < l->ranks; r++) {
             free(l->questions[r].body);
         }
+        mo_traffic_close(&l->traffic);
         free(l->questions);
         free(l->codes);
         free(l->place);

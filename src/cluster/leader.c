@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "cluster/traffic.h"
 #include "engine/adapter.h"
 #include "engine/forward.h"
 #include "engine/logits.h"
@@ -26,8 +27,6 @@ typedef struct outgoing {
     uint64_t begun;  /* sends, when all of it was on its way */
 } outgoing;
 
-enum { RECENT = 256 };
-
 struct mo_leader {
     mo_relay relay;
     mo_link *link;
@@ -37,9 +36,8 @@ struct mo_leader {
     pthread_mutex_t lock; /* guards what follows */
     orders pending;
     int64_t numbers;
-    bool untold; /* memory was out: others hold what nobody can name any more */
-    mo_traffic_report traffic;
-    uint64_t recent_ns[RECENT]; /* what messages of the last steps took, in turn */
+    bool untold;        /* memory was out: others hold what nobody can name any more */
+    mo_traffic traffic; /* which has a lock of its own */
 
     uint8_t groups[MO_LEADER_TOKENS + 1]; /* of steps of several sessions, by their tokens */
 
@@ -249,38 +247,19 @@ static void spread_rows(const mo_forward *f, float *x, int64_t rows)
 static void count_traffic(mo_leader *l, const mo_forward *f, int64_t rows, int64_t wait_ns)
 {
     const size_t row = sizeof(float) * (size_t)f->spec->width;
-    pthread_mutex_lock(&l->lock);
-    mo_traffic_report *t = &l->traffic;
-    t->tokens += (uint64_t)f->tokens;
-    t->sent_bytes += sizeof(mo_wire_head) + sizeof(mo_wire_slice) * (size_t)f->slice_count +
-                     (sizeof(int32_t) + row) * (size_t)f->tokens;
-    t->received_bytes += sizeof l->result + row * (size_t)rows;
-    const uint64_t messages_ns = wait_ns > l->result.work_ns ? (uint64_t)(wait_ns - l->result.work_ns) : 0;
-    l->recent_ns[t->steps % RECENT] = messages_ns;
-    t->least_ns = t->least_ns && t->least_ns < messages_ns ? t->least_ns : messages_ns;
-    t->wait_ns += (uint64_t)wait_ns;
-    t->work_ns += (uint64_t)l->result.work_ns;
-    t->steps++;
-    pthread_mutex_unlock(&l->lock);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
+    mo_traffic_count(&l->traffic,
+                     &(mo_traffic_step){.tokens = (uint64_t)f->tokens,
+                                        .sent_bytes = sizeof(mo_wire_head) +
+                                                      sizeof(mo_wire_slice) * (size_t)f->slice_count +
+                                                      (sizeof(int32_t) + row) * (size_t)f->tokens,
+                                        .received_bytes = sizeof l->result + row * (size_t)rows,
+                                        .wait_ns = (uint64_t)wait_ns,
+                                        .work_ns = (uint64_t)l->result.work_ns});
 }
 
 void mo_leader_traffic(mo_leader *l, mo_traffic_report *out)
 {
-    uint64_t recent[RECENT];
-    pthread_mutex_lock(&l->lock);
-    *out = l->traffic;
-    memcpy(recent, l->recent_ns, sizeof recent);
-    pthread_mutex_unlock(&l->lock);
-    const size_t count = out->steps < RECENT ? (size_t)out->steps : RECENT;
-    qsort(recent, count, sizeof *recent, by_size);
-    out->middle_ns = count ? recent[count / 2] : 0;
-    out->ranks = mo_link_ranks(l->link);
+    mo_traffic_read(&l->traffic, out);
 }
 
 static mo_status begin(void *owner, mo_forward *f, mo_error *err)
@@ -429,6 +408,7 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
     *out = NULL;
     if (l) {
         pthread_mutex_init(&l->lock, NULL);
+        mo_traffic_open(&l->traffic, MO_DIVIDE_LAYERS, mo_link_ranks(link));
         l->link = link;
         l->engine = engine;
         l->first = malloc(sizeof *l->first * (ranks + 1));
@@ -476,6 +456,7 @@ void mo_leader_close(mo_leader *l)
             }
             l->engine->relay = NULL;
         }
+        mo_traffic_close(&l->traffic);
         pthread_mutex_destroy(&l->lock);
         for (int i = 0; i < 2; i++) {
             free(l->out[i].told.list);

@@ -7,7 +7,7 @@
 
 #include "moraine.h"
 
-enum { MO_WIRE_PROTOCOL = 6, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
+enum { MO_WIRE_PROTOCOL = 7, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
 
 /* Steps that are not waited for, of so many ranks: one in each, and one on its way to the slowest. */
 static inline int mo_wire_ahead(int ranks)
