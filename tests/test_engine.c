@@ -615,128 +615,6 @@ static void shared_blocks_are_copied_before_a_step_writes(void **state)
     }
 }
 
-/* ---- What decoding must not do ---------------------------------------------------------------- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-static atomic_int allocations;
-
-void *__wrap_malloc(size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_realloc(memory, bytes);
-}
-
-static void decoding_allocates_nothing(void **state)
-{
-    (void)state;
-    for (int i = 0; i < model_count; i++) {
-        const oracle *o = &models[i];
-        mo_model *model = open_model(o->path, &(setting){.batch = 16});
-        mo_session *session = open_session(model, MO_KV_I16);
-        mo_sampler *sampler = NULL;
-        const mo_sampler_options settings = mo_sampler_options_default();
-        assert_int_equal(mo_sampler_open(&settings, o->vocab, &sampler, NULL), MO_OK);
-        const int before = atomic_load(&allocations);
-        for (int64_t n = 1; n < ORACLE_TOKENS; n++) {
-            mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = o->tokens, .count = n},
-                NULL);
-            mo_sampler_pick(sampler, mo_session_logits(session), NULL, o->tokens, (size_t)n);
-        }
-        assert_int_equal(atomic_load(&allocations), before);
-        mo_sampler_close(sampler);
-        mo_session_close(session);
-        mo_model_close(model);
-    }
-}
-
-/* Eight sessions that are decoded together, each with its sampler, its mask and its log probabilities: after the first
- * tokens nothing is allocated by any thread, on the CPU and on a device. */
-static void decoding_together_allocates_nothing(void **state)
-{
-    (void)state;
-    enum { SESSIONS = 8, WARM = 4, TOKENS = 24 };
-    static const char *const devices[] = {"none", "sim"};
-    static mo_feed_report reports[SESSIONS];
-    static int32_t tokens[SESSIONS][TOKENS + 1];
-    for (int d = 0; d < 2; d++) {
-        const oracle *o = &models[0];
-        mo_session *sessions[SESSIONS];
-        mo_sampler *samplers[SESSIONS];
-        mo_feed feeds[SESSIONS];
-        mo_model *model = NULL;
-        mo_error err = {.detail = ""};
-        mo_model_options options = mo_model_options_default();
-        uint32_t *mask = malloc(sizeof *mask * (size_t)(o->vocab + 31) / 32 + sizeof *mask);
-        assert_non_null(mask);
-        memset(mask, 0xFF, sizeof *mask * (size_t)(o->vocab + 31) / 32 + sizeof *mask);
-        mask[0] = 0xFFFF0000u;
-        options.threads = 2;
-        options.context = 64;
-        options.batch = 16;
-        options.sessions = SESSIONS;
-        options.device = devices[d];
-        options.learning.profile = "off";
-        check_status(mo_model_open(o->path, &options, &model, &err), &err);
-        for (int i = 0; i < SESSIONS; i++) {
-            mo_sampler_options sampling = mo_sampler_options_default();
-            sampling.seed = (uint64_t)i;
-            sampling.temperature = 0.8f;
-            sampling.penalty_last = -1;
-            sampling.repeat_penalty = 1.1f;
-            check_status(mo_session_open(model, NULL, &sessions[i], &err), &err);
-            check_status(mo_sampler_open(&sampling, o->vocab, &samplers[i], &err), &err);
-            tokens[i][0] = o->tokens[i];
-        }
-        int before = 0;
-        for (int64_t n = 1; n <= TOKENS; n++) {
-            before = n == WARM ? atomic_load(&allocations) : before;
-            for (int i = 0; i < SESSIONS; i++) {
-                feeds[i] = (mo_feed){.size = sizeof(mo_feed),
-                                     .session = sessions[i],
-                                     .tokens = tokens[i],
-                                     .count = n,
-                                     .report = &reports[i],
-                                     .report_size = sizeof reports[i],
-                                     .sampler = samplers[i],
-                                     .mask = i % 2 ? mask : NULL,
-                                     .logprobs = true,
-                                     .top = 5};
-            }
-            check_status(mo_session_feed_all(feeds, SESSIONS, &err), &err);
-            for (int i = 0; i < SESSIONS; i++) {
-                assert_true(reports[i].token >= (i % 2 ? 16 : 0));
-                tokens[i][n] = reports[i].token;
-            }
-        }
-        assert_int_equal(atomic_load(&allocations), before);
-        for (int i = 0; i < SESSIONS; i++) {
-            mo_sampler_close(samplers[i]);
-            mo_session_close(sessions[i]);
-        }
-        free(mask);
-        mo_model_close(model);
-    }
-}
-
 /* A file that is gone while its model runs is not missed. */
 static void a_removed_file_is_not_missed(void **state)
 {
@@ -1183,8 +1061,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(shared_blocks_are_copied_before_a_step_writes),
         cmocka_unit_test(refusals),
         cmocka_unit_test(cancelled_within_a_layer),
-        cmocka_unit_test(decoding_allocates_nothing),
-        cmocka_unit_test(decoding_together_allocates_nothing),
         cmocka_unit_test(a_removed_file_is_not_missed),
         cmocka_unit_test(at_the_same_time),
         cmocka_unit_test(one_of_two_fails_late),
