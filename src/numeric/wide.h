@@ -1,5 +1,5 @@
 /* Wide: products in bfloat16, of prompts that may lose a little (docs/numerics.md, "Prompts in bfloat16"). The values are defined to the
- * bit; the order of a sum is not, and this is the order that devices without matrix units take. */
+ * bit, sums are of exact products in F32, whose order is not: devices without matrix units take the 32 lanes of float matrices. */
 #ifndef MO_NUMERIC_WIDE_H
 #define MO_NUMERIC_WIDE_H
 
@@ -10,8 +10,5 @@ void mo_wide_round(const float *x, int64_t count, uint16_t *out);
 
 /* The same of a matrix's values, exact before: `count` of them, whole blocks of the format from the beginning of one on. */
 void mo_wide_decode(mo_type type, const uint8_t *data, int64_t count, uint16_t *out);
-
-/* The sum of products in F32, each product exact: 32 lanes as for float matrices. */
-float mo_wide_dot(const uint16_t *w, const uint16_t *x, int64_t count);
 
 #endif

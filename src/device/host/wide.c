@@ -2,8 +2,11 @@
 #include "numeric/wide.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
+#include "base/status.h"
 #include "device/host/ops.h"
+#include "numeric/half.h"
 #include "numeric/merge.h"
 
 mo_status mo_op_host_round(mo_op_job *job, const mo_op_round *o)
@@ -39,31 +42,43 @@ mo_status mo_op_host_widen(mo_op_job *job, const mo_op_widen *o)
     return job->status;
 }
 
+enum { TOKENS = 16 }; /* that are multiplied together */
+
 /* Everything that the rows of an op have in common. */
 typedef struct multiplying {
     mo_op_job *job;
     const mo_op_wide *o;
     const int32_t *pick;
     float *y;
+    float *x; /* [TOKENS][cols], the rows in hand as floats */
 } multiplying;
 
-static void run_row(const multiplying *p, const uint16_t *wide, const float *scale, const float *bias,
-                    int64_t row)
+/* As a matrix of floats is multiplied, whose 32 lanes are the order of these sums (numeric/wide.h). */
+static void run_rows(const multiplying *p, const uint16_t *wide, const float *scale, const float *bias,
+                     int64_t row, int64_t count)
 {
     const mo_op_wide *o = p->o;
-    const int64_t cols = o->matrix.cols, from = p->pick ? p->pick[row] : row;
-    float *y = p->y + row * o->stride;
-    if (from < 0) {
-        mo_op_refuse(p->job, "picks row %" PRId64, from);
-        return;
+    const int64_t cols = o->matrix.cols;
+    const mo_op_matrix m = {
+        .w = {.type = MO_BF16, .rows = o->matrix.rows, .cols = cols, .data = (const uint8_t *)wide},
+        .scale = scale,
+        .bias = bias};
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t from = p->pick ? p->pick[row + t] : row + t;
+        if (from < 0) {
+            mo_op_refuse(p->job, "picks row %" PRId64, from);
+            return;
+        }
+        const uint16_t *in = mo_op_part(p->job, "in", o->in + (mo_daddr)(from * cols * 2), cols * 2);
+        if (!in) {
+            return;
+        }
+        for (int64_t i = 0; i < cols; i++) {
+            p->x[t * cols + i] = mo_bf16_to_f32(in[i]);
+        }
     }
-    const uint16_t *x = mo_op_part(p->job, "in", o->in + (mo_daddr)(from * cols * 2), cols * 2);
-    for (int64_t r = 0; x && r < o->matrix.rows; r++) {
-        y[r] = mo_wide_dot(wide + r * cols, x, cols);
-    }
-    if (x) {
-        mo_finish_product(scale, bias, o->matrix.rows, 1, y, o->stride);
-    }
+    const mo_acts acts = {.rows = count, .cols = cols, .x = p->x};
+    mo_op_multiply(p->job, &m, 0, o->matrix.rows, &acts, NULL, count, p->y + row * o->stride, o->stride);
 }
 
 static void run_group(const multiplying *p, int number, const mo_dgroup *g)
@@ -82,8 +97,8 @@ static void run_group(const multiplying *p, int number, const mo_dgroup *g)
         mo_op_floats_or_none(p->job, "matrix.scale", m->scale ? m->scale + (mo_daddr)g->expert * 4 : 0, 1);
     const float *bias = mo_op_floats_or_none(
         p->job, "matrix.bias", m->bias ? m->bias + (mo_daddr)((int64_t)g->expert * m->rows) * 4 : 0, m->rows);
-    for (int64_t i = 0; i < g->count && p->job->status == MO_OK; i++) {
-        run_row(p, wide, scale, bias, g->first + i);
+    for (int64_t i = 0; i < g->count && p->job->status == MO_OK; i += TOKENS) {
+        run_rows(p, wide, scale, bias, g->first + i, g->count - i < TOKENS ? g->count - i : TOKENS);
     }
 }
 
@@ -96,12 +111,18 @@ mo_status mo_op_host_wide(mo_op_job *job, const mo_op_wide *o)
     const multiplying p = {.job = job,
                            .o = o,
                            .pick = mo_op_part_or_none(job, "pick", o->pick, o->rows * INT64_C(4)),
-                           .y = mo_op_floats(job, "y", o->y, (o->rows - 1) * o->stride + o->matrix.rows)};
+                           .y = mo_op_floats(job, "y", o->y, (o->rows - 1) * o->stride + o->matrix.rows),
+                           .x = aligned_alloc(64, sizeof(float) * TOKENS * (size_t)o->matrix.cols)};
     const mo_dgroup *groups =
         o->groups ? mo_op_part(job, "groups", o->groups, o->count * (int64_t)sizeof *groups) : &alone;
     const int count = o->groups ? o->count : 1;
+    if (!p.x) {
+        job->status =
+            mo_fail(job->err, MO_ENOMEM, "no memory for %d rows of %d values", TOKENS, o->matrix.cols);
+    }
     for (int i = 0; i < count && job->status == MO_OK; i++) {
         run_group(&p, i, &groups[i]);
     }
+    free(p.x);
     return job->status;
 }
