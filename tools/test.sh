@@ -178,7 +178,7 @@ all)
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)
-    start lint "$lint_log" timeout -s KILL 1500 tools/lint.sh
+    start lint "$lint_log" timeout -s KILL 2700 tools/lint.sh
     launch fuzz fuzz.sh tools/fuzz.sh 16
     stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
     launch mixed test_mixed.sh tests/test_mixed.sh build "${cross[0]}"
