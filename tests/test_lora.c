@@ -658,6 +658,102 @@ static void a_plan_of_a_file_counts_adapters(void **state)
     assert_int_not_equal(mo_plan_file(o->path, &ask, &with, sizeof with, &err), MO_OK);
 }
 
+/* ---- Parts of a model ---- */
+
+/* What a rank with that part needs; with: with the second adapter. */
+static mo_needs needs_of_part(const oracle *o, mo_layer_range range, mo_expert_range experts, bool with)
+{
+    const char *path = adapter_of(o, SECOND);
+    mo_error err = {0};
+    mo_needs needs;
+    check_status(mo_needs_of(o->path,
+                             &(mo_needs_options){.threads = 1,
+                                                 .batch = 32,
+                                                 .context = 64,
+                                                 .adapters = &path,
+                                                 .adapter_count = with,
+                                                 .range = range,
+                                                 .experts = experts,
+                                                 .peers = 1},
+                             &needs, &err),
+                 &err);
+    return needs;
+}
+
+/* What is held in RAM of the adapter by a rank with that part: as it is counted, and as it is. */
+static int64_t adapter_in_part(const oracle *o, mo_layer_range range, mo_expert_range experts,
+                               int64_t *weights)
+{
+    const char *path = adapter_of(o, SECOND);
+    mo_needs with = needs_of_part(o, range, experts, true), without = needs_of_part(o, range, experts, false);
+    const int64_t counted = with.model.other_bytes - without.model.other_bytes;
+    *weights = with.adapter_bytes;
+    mo_needs_drop(&with);
+    mo_needs_drop(&without);
+    mo_model_options options = settings();
+    mo_error err = {0};
+    mo_model *model = NULL;
+    mo_adapter_info info;
+    options.adapters = &path;
+    options.adapter_count = 1;
+    check_status(mo_model_open_part(o->path, &options, range, experts, &model, &err), &err);
+    mo_adapter_describe(mo_model_adapter(model, 0), &info, sizeof info);
+    mo_model_close(model);
+    assert_int_equal(info.bytes, counted);
+    return counted;
+}
+
+static void a_part_of_a_model_has_its_part_of_an_adapter(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const mo_expert_range all = {0};
+    mo_needs whole = needs_of_part(o, (mo_layer_range){0}, all, true);
+    const int layers = whole.model.layers, experts = whole.model.experts;
+    const int64_t weights = whole.adapter_bytes;
+    int64_t of_experts = 0, parts = 0, part;
+    for (int i = 0; i < layers; i++) {
+        of_experts += whole.adapters[i].expert_bytes;
+    }
+    mo_needs_drop(&whole);
+    assert_true(of_experts > 0 && of_experts < weights && layers > 1 && experts > 3);
+    for (int i = 0; i < layers; i++) {
+        assert_true(adapter_in_part(o, (mo_layer_range){i, 1}, all, &part) < weights);
+        parts += part;
+    }
+    assert_int_equal(parts, weights);
+    /* By experts: a quarter of them with all else, and the others. Pieces are aligned. */
+    const int64_t padding = 64 * 2 * 3 * layers;
+    const mo_expert_range first = {.divided = true, .end = experts / 4},
+                          rest = {.divided = true, .first = experts / 4, .end = experts, .alone = true};
+    const mo_layer_range whole_range = {0, layers};
+    adapter_in_part(o, whole_range, first, &part);
+    assert_in_range(part, weights - of_experts + of_experts / 4,
+                    weights - of_experts + of_experts / 4 + padding);
+    adapter_in_part(o, whole_range, rest, &part);
+    assert_in_range(part, of_experts - of_experts / 4 - padding, of_experts - of_experts / 4 + padding);
+}
+
+/* Adapters are not on the device of a rank that has experts alone: the CPU computes what they change. */
+static void a_device_with_experts_alone_has_no_adapters(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    mo_needs whole = needs_of_part(o, (mo_layer_range){0}, (mo_expert_range){0}, false);
+    const mo_layer_range layers = {0, whole.model.layers};
+    const mo_expert_range experts = {.divided = true, .first = 1, .end = whole.model.experts, .alone = true};
+    mo_needs_drop(&whole);
+    for (int alone = 0; alone < 2; alone++) {
+        const mo_expert_range part = {
+            .divided = true, .first = experts.first, .end = experts.end, .alone = alone};
+        mo_needs with = needs_of_part(o, layers, part, true), without = needs_of_part(o, layers, part, false);
+        assert_true(alone == (with.model.device_work_bytes == without.model.device_work_bytes));
+        assert_true(with.model.other_bytes > without.model.other_bytes);
+        mo_needs_drop(&with);
+        mo_needs_drop(&without);
+    }
+}
+
 static int begin(void **state)
 {
     const char *asked = getenv("MO_TEST_DEVICE");
@@ -690,6 +786,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(the_plan_counts_adapters),
         cmocka_unit_test(a_plan_of_a_file_counts_adapters),
+        cmocka_unit_test(a_part_of_a_model_has_its_part_of_an_adapter),
+        cmocka_unit_test(a_device_with_experts_alone_has_no_adapters),
         cmocka_unit_test(single_tokens_on_a_device_with_adapters_that_come_and_go),
     };
     if (argc > 1) {

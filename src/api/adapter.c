@@ -10,17 +10,11 @@ static mo_status know_whole(const mo_model *model, const char *path, mo_lora *pa
 {
     const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
     mo_checkpoint *whole = NULL;
-    mo_lora lora = {0};
     mo_status status =
         mo_checkpoint_load(mo_gguf_part_path(g, 0), &(mo_load_options){.describe = true}, &whole, err);
     if (status == MO_OK) {
-        status = mo_lora_load(whole, path, false, &lora, err);
+        status = mo_lora_identify(whole, path, &part->identity, &part->experts, err);
     }
-    if (status == MO_OK) {
-        part->identity = lora.identity;
-        part->experts = lora.experts;
-    }
-    mo_lora_drop(&lora);
     mo_checkpoint_free(whole);
     return status;
 }

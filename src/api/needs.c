@@ -124,13 +124,18 @@ static void count_device(const mo_model_spec *f, const mo_needs_options *o, bool
     out->device_map_bytes = needs.map;
 }
 
-/* Of a rank among several: what is sent, twice; or what is asked of experts. */
+int64_t mo_needs_stream_bytes(int64_t batch, int64_t width)
+{
+    return mo_plan_times(8 * batch, width + 1); /* what is sent, twice */
+}
+
+/* Of a rank among several: streams, or what is asked of experts. */
 static int64_t message_bytes(const mo_model_spec *f, const mo_needs_options *o, int64_t batch)
 {
     if (o->experts.divided) {
         return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
     }
-    return o->range.count ? mo_plan_times(8 * batch, f->width + 1) : 0;
+    return o->range.count ? mo_needs_stream_bytes(batch, f->width) : 0;
 }
 
 /* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
@@ -232,19 +237,21 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
     count_device(f, o, interleaved, out->layers, m);
 }
 
-/* What steps with adapters of so many ranks work in, here and on a device, which holds their `bytes` too. */
+/* What steps with adapters of so many ranks work in, here and on a device, which holds their `bytes` too; not where it has experts alone: what
+ * adapters change of these the CPU computes. */
 static void add_adapters(const mo_model_spec *f, const mo_needs_options *o, int64_t batch, int64_t bytes,
                          int64_t ranks, int64_t *work, int64_t *device)
 {
     const int64_t there = mo_gpu_adapters_bytes(batch * mo_extent_of(f).used, ranks);
     *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->adapter_count, ranks));
-    *device = mo_plan_sum(*device, mo_plan_sum(bytes, there));
+    *device = o->experts.alone ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
 }
 
 /* Adapters stay in RAM beside the model, and steps with them have lists of their own. */
-static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_options *o, mo_plan_model *m,
+static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_options *o, mo_needs *out,
                                 mo_error *err)
 {
+    mo_plan_model *m = &out->model;
     int64_t bytes = o->adapter_bytes, ranks = 0;
     mo_status status = MO_OK;
     for (int i = 0; i < o->adapter_count && status == MO_OK; i++) {
@@ -252,6 +259,11 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_needs_optio
         status = mo_lora_load(model, o->adapters[i], true, &lora, err);
         bytes += status == MO_OK ? lora.bytes : 0;
         ranks += status == MO_OK ? lora.rank : 0;
+        for (int k = 0; status == MO_OK && k < m->layers; k++) {
+            out->adapters[k].bytes += lora.layers[k].bytes;
+            out->adapters[k].expert_bytes += lora.layers[k].expert_bytes;
+            out->adapter_bytes += lora.layers[k].bytes;
+        }
         mo_lora_drop(&lora);
     }
     const mo_model_spec *f = mo_checkpoint_spec(model);
@@ -298,16 +310,19 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_need
         status = mo_bricks_create(model, &bricks, err);
     }
     if (status == MO_OK) {
-        out->layers = calloc((size_t)mo_checkpoint_spec(model)->layer_count + 1, sizeof *out->layers);
-        status =
-            out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        const size_t layers = (size_t)mo_checkpoint_spec(model)->layer_count + 1;
+        out->layers = calloc(layers, sizeof *out->layers);
+        out->adapters = calloc(layers, sizeof *out->adapters);
+        status = out->layers && out->adapters
+                     ? MO_OK
+                     : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
     }
     if (status == MO_OK && out->layers) {
         count_model(model, bricks, options, out);
         status = check_sessions(options, &out->model, err);
     }
     if (status == MO_OK) {
-        status = count_adapters(model, options, &out->model, err);
+        status = count_adapters(model, options, out, err);
     }
     mo_bricks_destroy(bricks);
     mo_checkpoint_free(model);
@@ -320,5 +335,6 @@ mo_status mo_needs_of(const char *path, const mo_needs_options *options, mo_need
 void mo_needs_drop(mo_needs *needs)
 {
     free(needs->layers);
+    free(needs->adapters);
     *needs = (mo_needs){0};
 }

@@ -4,7 +4,7 @@
 #define MO_API_NEEDS_H
 
 #include "engine/state.h"
-#include "model/load.h"
+#include "model/lora.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
 
@@ -34,10 +34,15 @@ typedef struct mo_needs_options {
 } mo_needs_options;
 
 typedef struct mo_needs {
-    mo_plan_model model;   /* for mo_plan_choose(), which decides on a batch that was left open */
-    mo_plan_layer *layers; /* [model.layers], which model.layer shows */
-    int64_t width;         /* values of a token between two layers */
+    mo_plan_model model;     /* for mo_plan_choose(), which decides on a batch that was left open */
+    mo_plan_layer *layers;   /* [model.layers], which model.layer shows */
+    mo_lora_share *adapters; /* [model.layers] of all of them together */
+    int64_t adapter_bytes;   /* the sum of that; part of model.other_bytes, and of what devices hold */
+    int64_t width;           /* values of a token between two layers */
 } mo_needs;
+
+/* What a rank holds for messages of a batch, where layers are divided. */
+int64_t mo_needs_stream_bytes(int64_t batch, int64_t width);
 
 /* What is planned for sessions in RAM, or on a device. */
 mo_state_size mo_needs_states(const mo_needs_options *options, int64_t batch, int64_t context, bool device);

@@ -48,7 +48,7 @@ typedef struct reader {
     mo_input *input;
     mo_lora *lora;
     int64_t pairs; /* that there is space for */
-    float *row;    /* one row of any tensor */
+    float *row;    /* one row of any tensor; NULL: none is read yet */
 } reader;
 
 /* One pair of tensors of the file, and the tensor of the model that it is for. */
@@ -109,7 +109,7 @@ static mo_status check_tensor_name(const reader *r, const mo_gguf_tensor *t, mo_
         return MO_OK;
     }
     if (ends_with(t->name, "_norm.weight")) {
-        if (r->lora->region) { /* once */
+        if (r->row) { /* once */
             return MO_OK;
         }
         mo_log(MO_LOG_WARN, "adapter", "%s: tensor %s is a norm, which is left as the model has it", r->path,
@@ -182,7 +182,7 @@ static mo_type type_of(const mo_gguf_tensor *a)
     return is_float(a->format->type) ? a->format->type : MO_F32;
 }
 
-/* The next piece of the region; of a description, which has none, NULL. */
+/* The next piece of the region; NULL: there is none, of a description or where nothing is kept. */
 static uint8_t *take(reader *r, int64_t *used, int64_t bytes)
 {
     uint8_t *at = r->lora->region ? r->lora->region + *used : NULL;
@@ -221,31 +221,38 @@ static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uin
     return MO_OK;
 }
 
-/* A of all experts, one after the other. */
-static mo_status read_a(reader *r, const mo_gguf_tensor *t, uint8_t *to, uint8_t *raw, mo_error *err)
+/* Of a tensor's experts those that are here: so many, from the first on. */
+typedef struct part {
+    int64_t first, count;
+} part;
+
+/* A of them, one after the other. to NULL: read and left. */
+static mo_status read_a(reader *r, const mo_gguf_tensor *t, part p, uint8_t *to, uint8_t *raw, mo_error *err)
 {
-    const int64_t rows = t->size[1] * t->size[2];
+    const int64_t rows = t->size[1] * p.count;
     const bool as_is = is_float(t->format->type);
     const int64_t bytes = as_is ? mo_format_row_bytes(t->format, t->size[0]) : 4 * t->size[0];
     mo_status status = MO_OK;
     for (int64_t i = 0; i < rows && status == MO_OK; i++) {
-        status = read_row(r, t, i, raw, err);
-        memcpy(to + i * bytes, as_is ? raw : (const uint8_t *)r->row, (size_t)bytes);
+        status = read_row(r, t, p.first * t->size[1] + i, raw, err);
+        if (to) {
+            memcpy(to + i * bytes, as_is ? raw : (const uint8_t *)r->row, (size_t)bytes);
+        }
     }
     return status;
 }
 
-/* The rows of B that a binding takes, as columns one after the other; of all experts. */
-static mo_status read_b(reader *r, const mo_gguf_tensor *t, const mo_binding *w, int64_t first, float *to,
-                        uint8_t *raw, mo_error *err)
+/* The rows of B that a binding takes, as columns one after the other; likewise. */
+static mo_status read_b(reader *r, const mo_gguf_tensor *t, part p, const mo_binding *w, int64_t first,
+                        float *to, uint8_t *raw, mo_error *err)
 {
-    const int64_t rank = t->size[0], rows = w->matrix->rows, experts = t->size[2];
+    const int64_t rank = t->size[0], rows = w->matrix->rows;
     mo_status status = MO_OK;
-    for (int64_t e = 0; e < experts; e++) {
+    for (int64_t e = 0; e < p.count; e++) {
         for (int64_t i = 0; i < rows && status == MO_OK; i++) {
             const int64_t row = w->rows ? w->rows[i] : first + i;
-            status = read_row(r, t, e * t->size[1] + row, raw, err);
-            for (int64_t j = 0; j < rank && status == MO_OK; j++) {
+            status = read_row(r, t, (p.first + e) * t->size[1] + row, raw, err);
+            for (int64_t j = 0; to && j < rank && status == MO_OK; j++) {
                 to[(e * rank + j) * rows + i] = r->row[j];
             }
         }
@@ -282,14 +289,22 @@ static int32_t expert_of(const mo_binding *w, int64_t i)
 
 static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int64_t *used, mo_error *err)
 {
-    const int64_t rank = t->a->size[1], cols = t->a->size[0], rows = w->matrix->rows, experts = t->a->size[2];
+    const int64_t rank = t->a->size[1], cols = t->a->size[0], rows = w->matrix->rows, before = *used;
     const mo_type type = type_of(t->a);
     const int64_t a_bytes = rank * mo_format_row_bytes(mo_format_of(type), cols);
-    uint8_t *a = take(r, used, experts * a_bytes);
-    float *b = (float *)take(r, used, experts * rank * rows * (int64_t)sizeof(float));
+    /* Of a rank's experts the binding is a part: it begins in the middle of the tensor. */
+    const part p = w->moe && t->a->size[2] > 1 ? (part){expert_of(w, 0), w->count} : (part){0, t->a->size[2]};
+    uint8_t *a = take(r, used, p.count * a_bytes);
+    float *b = (float *)take(r, used, p.count * rank * rows * (int64_t)sizeof(float));
+    const int32_t layer = layer_of(r, w);
     mo_lora *l = r->lora;
-    if (!a || !b) { /* a description */
+    l->experts |= w->moe != NULL;
+    if (!r->row) { /* a description */
         r->pairs += w->count;
+        if (layer >= 0) {
+            l->layers[layer].bytes += *used - before;
+            l->layers[layer].expert_bytes += w->moe ? *used - before : 0;
+        }
         return MO_OK;
     }
     const int64_t a_row = mo_format_row_bytes(t->a->format, cols),
@@ -298,23 +313,20 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
     if (!raw) {
         return no_memory(r, err);
     }
-    /* Of a rank's experts the binding is a part: it begins in the middle of the tensor. */
-    const int64_t first = w->first / mo_format_row_bytes(t->of->format, cols) % t->of->size[1],
-                  before = w->moe && experts > 1 ? expert_of(w, 0) : 0;
-    mo_status status = read_a(r, t->a, a, raw, err);
+    const int64_t first = w->first / mo_format_row_bytes(t->of->format, cols) % t->of->size[1];
+    mo_status status = read_a(r, t->a, p, a, raw, err);
     if (status == MO_OK) {
-        status = read_b(r, t->b, w, first, b, raw, err);
+        status = read_b(r, t->b, p, w, first, b, raw, err);
     }
     free(raw);
-    l->experts |= w->moe != NULL;
-    for (int64_t i = 0; i < w->count && status == MO_OK; i++) {
-        l->pairs[l->count++] = (mo_lora_pair){
-            .linear = (const mo_linear *)mo_binding_matrix(w, i),
-            .a = {.w = {.data = a + (before + i) * a_bytes, .type = type, .rows = rank, .cols = cols}},
-            .b = b + (before + i) * rank * rows,
-            .layer = layer_of(r, w),
-            .expert = expert_of(w, i),
-            .alone = w->moe && w->count == 1};
+    for (int64_t i = 0; a && b && i < w->count && status == MO_OK; i++) {
+        l->pairs[l->count++] =
+            (mo_lora_pair){.linear = (const mo_linear *)mo_binding_matrix(w, i),
+                           .a = {.w = {.data = a + i * a_bytes, .type = type, .rows = rank, .cols = cols}},
+                           .b = b + i * rank * rows,
+                           .layer = layer,
+                           .expert = expert_of(w, i),
+                           .alone = w->moe && t->of->size[2] == 1};
     }
     return status;
 }
@@ -362,7 +374,7 @@ static mo_status each_tensor(reader *r, int64_t *used, mo_error *err)
     const int64_t count = mo_gguf_tensor_count(r->gguf);
     mo_status status = MO_OK;
     int64_t halves = 0;
-    *used = 0;
+    *used = r->lora->tensors = 0;
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         const mo_gguf_tensor *t = mo_gguf_tensor_at(r->gguf, i);
         tensors found;
@@ -396,7 +408,6 @@ static mo_status read_numbers(reader *r, int64_t bytes, mo_error *err)
         return no_memory(r, err);
     }
     memset(l->table, 0xff, (size_t)table);
-    l->tensors = 0;
     int64_t used;
     const mo_status status = each_tensor(r, &used, err);
     for (int64_t i = 0; i < l->count && status == MO_OK; i++) {
@@ -443,11 +454,15 @@ static mo_status read_alpha(reader *r, mo_error *err)
     return MO_OK;
 }
 
-static mo_status load(reader *r, bool describe, mo_error *err)
+/* What is done with a file's numbers. */
+typedef enum purpose { DESCRIBE, IDENTIFY, LOAD } purpose;
+
+static mo_status load(reader *r, purpose why, mo_error *err)
 {
     mo_lora *l = r->lora;
     int64_t used = 0;
-    mo_status status = mo_gguf_open(r->path, &r->gguf, err);
+    l->layers = calloc((size_t)mo_checkpoint_spec(r->model)->layer_count + 1, sizeof *l->layers);
+    mo_status status = l->layers ? mo_gguf_open(r->path, &r->gguf, err) : no_memory(r, err);
     if (status == MO_OK) {
         status = check_file(r, err);
     }
@@ -467,7 +482,7 @@ static mo_status load(reader *r, bool describe, mo_error *err)
         l->table_size *= 2;
     }
     l->bytes = used + r->pairs * (int64_t)sizeof(mo_lora_pair) + l->table_size * (int64_t)sizeof(int32_t);
-    if (describe) {
+    if (why == DESCRIBE) {
         return MO_OK;
     }
     int64_t longest = l->rank;
@@ -480,15 +495,18 @@ static mo_status load(reader *r, bool describe, mo_error *err)
     if (status == MO_OK && mo_gguf_parts(r->gguf) > 1) {
         status = mo_fail(err, MO_EUNSUPPORTED, "%s: an adapter in several files is not supported", r->path);
     }
-    return status == MO_OK ? read_numbers(r, used, err) : status;
+    if (status == MO_OK) {
+        status = why == IDENTIFY ? each_tensor(r, &used, err) : read_numbers(r, used, err);
+    }
+    return status;
 }
 
-mo_status mo_lora_load(const mo_checkpoint *model, const char *path, bool describe, mo_lora *out,
-                       mo_error *err)
+static mo_status read_file(const mo_checkpoint *model, const char *path, purpose why, mo_lora *out,
+                           mo_error *err)
 {
     *out = (mo_lora){0};
     reader r = {.model = model, .path = path, .lora = out};
-    const mo_status status = load(&r, describe, err);
+    const mo_status status = load(&r, why, err);
     out->identity = out->identity ? out->identity : 1;
     free(r.row);
     mo_input_close(r.input);
@@ -499,8 +517,28 @@ mo_status mo_lora_load(const mo_checkpoint *model, const char *path, bool descri
     return status;
 }
 
+mo_status mo_lora_load(const mo_checkpoint *model, const char *path, bool describe, mo_lora *out,
+                       mo_error *err)
+{
+    return read_file(model, path, describe ? DESCRIBE : LOAD, out, err);
+}
+
+mo_status mo_lora_identify(const mo_checkpoint *whole, const char *path, uint64_t *identity, bool *experts,
+                           mo_error *err)
+{
+    mo_lora lora;
+    const mo_status status = read_file(whole, path, IDENTIFY, &lora, err);
+    if (status == MO_OK) {
+        *identity = lora.identity;
+        *experts = lora.experts;
+        mo_lora_drop(&lora);
+    }
+    return status;
+}
+
 void mo_lora_drop(mo_lora *l)
 {
+    free(l->layers);
     free(l->path);
     free(l->name);
     free(l->task);

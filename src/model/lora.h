@@ -16,6 +16,11 @@ typedef struct mo_lora_pair {
     bool alone; /* an expert's whose tensors are its own: others of its layer may be anywhere, or missing */
 } mo_lora_pair;
 
+/* Bytes of the pairs that belong to a layer; of these, to its experts. */
+typedef struct mo_lora_share {
+    int64_t bytes, expert_bytes;
+} mo_lora_share;
+
 typedef struct mo_lora {
     char *path, *name, *task, *prefix; /* name: general.name; task, prefix: for clients. None is NULL */
     float alpha;                       /* 0: factors are not divided by the rank */
@@ -26,7 +31,8 @@ typedef struct mo_lora {
     mo_lora_pair
         *pairs; /* [count]; those of a layer's experts follow each other, as do their A and their B */
     int64_t count;
-    int64_t bytes; /* of what it holds in memory */
+    int64_t bytes;         /* of what it holds in memory: of a part of a model, for that part */
+    mo_lora_share *layers; /* [layers that are here] of it */
     uint8_t *region;
     size_t region_bytes;
     int32_t *table; /* pairs by the address of their matrix, -1: none */
@@ -37,6 +43,9 @@ typedef struct mo_lora {
  * architecture or other shapes is MO_EINVAL; one that changes what cannot be changed here, MO_EUNSUPPORTED. On failure *out holds nothing. */
 mo_status mo_lora_load(const mo_checkpoint *model, const char *path, bool describe, mo_lora *out,
                        mo_error *err);
+/* Reads all of it for what it is to a whole model, and keeps nothing: `identity`, and `experts`. Fails likewise. */
+mo_status mo_lora_identify(const mo_checkpoint *whole, const char *path, uint64_t *identity, bool *experts,
+                           mo_error *err);
 void mo_lora_drop(mo_lora *lora); /* a zeroed one is allowed */
 
 /* What it has for a matrix; NULL: nothing. */
