@@ -102,22 +102,24 @@ static double simulate_experts(const mo_division_model *m, const mo_division_ran
                                const double *upto)
 {
     world w = {.model = m, .ranks = ranks, .count = count, .upto = upto};
-    double core_bytes = 0, expert_bytes = 0, disk, sum = 0, products;
+    mo_division_held cores = {0};
+    double expert_bytes = 0, disk, sum = 0, products;
     for (int i = 0; i < m->count; i++) {
-        core_bytes += (double)(m->layers[i].bytes - m->layers[i].expert_bytes);
+        mo_division_hold_core(&m->layers[i], &cores);
         expert_bytes += (double)m->layers[i].expert_bytes;
     }
     for (int r = 0; r < count; r++) {
-        const mo_division_rank rest = mo_division_rest(&ranks[r], r, core_bytes);
+        const mo_division_rank rest = mo_division_rest(&ranks[r], r, &cores);
         const double share = upto[r] - (r ? upto[r - 1] : 0);
-        mo_division_seconds(&rest, expert_bytes * share,
-                            (double)m->layers[0].expert_token_bytes / m->layers[0].used, &products, &disk);
+        const mo_division_held held = {.bytes = expert_bytes * share};
+        mo_division_seconds(&rest, &held, (double)m->layers[0].expert_token_bytes / m->layers[0].used,
+                            &products, &disk);
         w.each[r] = products + disk;
     }
     for (int t = 0; t < TOKENS; t++) {
         for (int i = 0; i < m->count; i++) {
             const double bytes = (double)(m->layers[i].token_bytes - m->layers[i].expert_token_bytes);
-            mo_division_seconds(&ranks[0], core_bytes, bytes, &products, &disk);
+            mo_division_seconds(&ranks[0], &cores, bytes, &products, &disk);
             sum += products + disk + layer_by_experts(&w, &m->layers[i]);
         }
         sum += (double)m->end_bytes / ranks[0].ram_bytes_s;

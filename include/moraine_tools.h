@@ -309,6 +309,10 @@ typedef struct mo_plan_options {
     const char *const *adapters;                      /* likewise */
     int adapter_count;
     int64_t adapter_bytes;
+    struct mo_cluster
+        *cluster;     /* likewise: the part of rank 0, which asks, beside ranks as they are; none may
+                                   have a model open on it */
+    mo_divide divide; /* likewise */
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);

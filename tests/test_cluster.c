@@ -12,6 +12,7 @@
 #include "engine/session.h"
 #include "folder.h"
 #include "lora_file.h"
+#include "moraine_tools.h"
 #include "net/loopback.h"
 #include "oracle.h"
 #include "plan/division.h"
@@ -61,6 +62,8 @@ static void *follow(void *ctx)
 static const char *device = "none"; /* of every rank, each with a ceiling of its own: */
 static int64_t vram_bytes = (int64_t)24 << 20;
 
+static int64_t ram_bytes; /* likewise; 0: what is free */
+
 static const char *adapters[2]; /* that models are opened with; sessions have both, with these scales */
 static const float adapter_scales[2] = {0.75f, -0.5f};
 static int adapter_count;
@@ -73,6 +76,7 @@ static mo_model_options usual(void)
     o.adapter_count = adapter_count;
     o.threads = 1;
     o.device = device;
+    o.ram_bytes = ram_bytes;
     o.vram_bytes = strcmp(device, "none") != 0 ? vram_bytes : 0;
     o.sessions = 3;
     o.kept_bytes = o.kept_device_bytes = 1 << 20; /* of the snapshots that are opened below */
@@ -1040,6 +1044,45 @@ static void layers_go_where_there_is_memory_and_speed(void **state)
     assert_int_equal(mo_division_make(&one, 1, ranks, 2, first, &err), MO_EINVAL);
 }
 
+/* Sessions whose keys and values are more than a rank's memory: without others that is refused. */
+static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
+{
+    (void)state;
+    const oracle *o = named("qwen3moe");
+    mo_plan_options ask = mo_plan_options_default();
+    mo_plan_report whole, part;
+    run r;
+    ask.device = "none";
+    ask.context = 8192;
+    ask.sessions = 32;
+    ask.threads = 1;
+    ask.batch = 32;
+    ask.ram_bytes = (int64_t)8 << 30;
+    check_status(mo_plan_file(o->path, &ask, &whole, sizeof whole, &err), &err);
+    assert_true(whole.kv_bytes > (int64_t)64 << 20);
+    ram_bytes = ask.ram_bytes = whole.least_bytes - 1;
+    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
+    ask.cluster = r.leader;
+    ask.divide = MO_DIVIDE_LAYERS;
+    for (int i = 0; i < 2; i++) { /* the second time with what is known */
+        check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+        assert_true(part.layers > 0 && part.layers < whole.layers);
+        assert_true(part.kv_bytes < whole.kv_bytes && part.used_bytes <= ask.ram_bytes);
+    }
+    ask.divide = MO_DIVIDE_EXPERTS; /* rank 0 has all sessions */
+    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    ask.divide = MO_DIVIDE_AUTO;
+    ask.context = 128;
+    mo_model *m = open_on(&r, o->path);
+    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_EUNSUPPORTED);
+    check_says(&err, "one model at a time");
+    mo_model_close(m);
+    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+    ram_bytes = 0;
+    finish(&r, NONE);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -1062,6 +1105,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_works_for_long_is_waited_for),
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(layers_go_where_there_is_memory_and_speed),
+        cmocka_unit_test(a_plan_of_ranks_is_that_of_rank_0s_part),
         cmocka_unit_test(experts_give_the_logits_of_one_rank),
         cmocka_unit_test(experts_and_a_device_give_the_same_logits),
         cmocka_unit_test(experts_serve_sessions_of_every_kind),

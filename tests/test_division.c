@@ -190,9 +190,83 @@ static void test_vram_is_used_before_ram(void **state)
     check_status(mo_division_make(m.layers, m.count, ranks, 2, first, &err), &err);
     assert_true(first[1] < LAYERS / 2); /* the fast one has more */
     double products, disk;
-    mo_division_seconds(&ranks[1], 16e9, 1e9, &products, &disk);
+    mo_division_seconds(&ranks[1], &(mo_division_held){.bytes = 16e9, .core = 2e9}, 1e9, &products, &disk);
     check_near(products, 0.5e9 / 500e9 + 0.5e9 / 30e9);
     check_near(disk, 0);
+}
+
+/* Keys and values cannot be on disk: a rank that has no memory for them would refuse its layers. */
+static void test_layers_go_where_their_sessions_fit(void **state)
+{
+    (void)state;
+    mo_division_model m = model();
+    mo_division_rank ranks[2];
+    int first[3];
+    mo_error err = {0};
+    for (int i = 0; i < LAYERS; i++) {
+        layers[i].stay_bytes = GB;
+        layers[i].bytes += GB;
+    }
+    make_ranks(ranks, 2, 29 * GB, wire(20 * US, 10));
+    ranks[0].ram_bytes_s = ranks[0].disk_bytes_s = 300e9; /* it would have nearly all */
+    ranks[0].ram_bytes = 21 * GB;
+    check_status(mo_division_make(m.layers, m.count, ranks, 2, first, &err), &err);
+    assert_in_range(first[1], LAYERS - 28, 20);
+}
+
+/* VRAM holds cores first; RAM holds them too, or buffers where VRAM has them all, since a device may be lost. */
+static void test_cores_are_in_ram_beside_vram(void **state)
+{
+    (void)state;
+    const mo_division_held held = {.bytes = 20e9, .core = 3e9, .stay = 1e9};
+    mo_division_rank r = {.ram_bytes = 10 * GB, .other_bytes = GB, .ram_bytes_s = 30e9, .disk_bytes_s = 1e9};
+    const double without = mo_division_beyond(&r, &held);
+    check_near(without, 11e9);
+    r.vram_bytes_s = 500e9;
+    r.vram_bytes = 2 * GB; /* not even the cores: nothing else is there */
+    check_near(mo_division_beyond(&r, &held), without);
+    r.buffer_bytes = 5 * GB; /* more than the cores */
+    r.vram_bytes = 5 * GB;
+    check_near(mo_division_beyond(&r, &held), without - 2e9);
+    r.buffer_bytes = GB / 2;
+    check_near(mo_division_beyond(&r, &held), without - 2e9 - 1.5e9);
+    r.vram_bytes = 24 * GB;
+    check_near(mo_division_beyond(&r, &held), 0);
+    /* In slots, where not all is in RAM, experts take more of it. */
+    const mo_division_held padded = {.bytes = 20e9, .core = 3e9, .stay = 1e9, .slots = 34e9};
+    r.vram_bytes = 0;
+    check_near(mo_division_beyond(&r, &padded), 17e9 - 6e9 / 2);
+    r.ram_bytes = 21 * GB;
+    check_near(mo_division_beyond(&r, &padded), 0);
+    r.ram_bytes = 10 * GB;
+    double last = INFINITY, products, disk;
+    for (int tenth = 0; tenth <= 240; tenth++) {
+        r.vram_bytes = tenth * (GB / 10);
+        mo_division_seconds(&r, &held, 1e9, &products, &disk);
+        assert_true(products + disk <= last * (1 + 1e-9));
+        last = products + disk;
+    }
+}
+
+/* By experts rank 0's device has the output matrix as well. */
+static void test_rank_0_leaves_room_for_cores_and_the_output(void **state)
+{
+    (void)state;
+    const mo_division_held cores = {.bytes = 3e9, .core = 3e9, .stay = 1e9};
+    const mo_division_rank r = {.ram_bytes = 10 * GB,
+                                .other_bytes = GB,
+                                .vram_bytes = 5 * GB,
+                                .vram_end_bytes = GB,
+                                .buffer_bytes = GB / 2};
+    mo_division_rank rest = mo_division_rest(&r, 0, &cores);
+    assert_int_equal(rest.vram_bytes, GB);
+    assert_int_equal(rest.other_bytes, GB + GB + GB / 2);
+    const mo_division_held experts = {.bytes = 7e9, .slots = 14e9};
+    check_near(mo_division_beyond(&rest, &experts), 7e9 - 1e9 - 7.5e9 / 2); /* 6 GB are left beside cores */
+    check_near(mo_division_beyond(&rest, &(mo_division_held){.bytes = 6e9, .slots = 12e9}), 0);
+    rest = mo_division_rest(&r, 1, &cores);
+    assert_int_equal(rest.vram_bytes, 5 * GB);
+    assert_int_equal(rest.other_bytes, GB);
 }
 
 /* ---- Costs ---- */
@@ -424,6 +498,9 @@ int main(void)
         cmocka_unit_test(test_equal_ranks_get_equal_shares_of_experts),
         cmocka_unit_test(test_experts_fill_no_more_than_a_ranks_memory),
         cmocka_unit_test(test_vram_is_used_before_ram),
+        cmocka_unit_test(test_layers_go_where_their_sessions_fit),
+        cmocka_unit_test(test_cores_are_in_ram_beside_vram),
+        cmocka_unit_test(test_rank_0_leaves_room_for_cores_and_the_output),
         cmocka_unit_test(test_a_token_by_layers_is_the_sum_of_ranks_and_messages),
         cmocka_unit_test(test_one_rank_sends_nothing),
         cmocka_unit_test(test_a_token_by_experts_is_the_sum_of_its_parts),

@@ -97,6 +97,22 @@ devices_are_used() { # each rank with one of its own
     ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
     cmp "$scratch/one" "$scratch/several" && rm "$scratch/several"
 }
+read_for_tokens() { # N, options of bench...: MiB that each rank has read from disk, a line for each; rank 0's first
+    local n=$1
+    shift
+    MORAINE_LOG=note ranks "$n" bench "$model" --prefill 16 --decode 160 --rounds 1 --threads 1 --batch 16 --ctx 256 "$@" >"$scratch/speeds" 2>"$scratch/said" || return 1
+    cat "$scratch/said" "$scratch/speeds" >&2
+    sed -n 's/^disk .*: \([0-9.]*\) MiB in .*/\1/p' "$scratch/speeds" | grep . || echo 0
+    sed -n 's/.*rank [0-9]*: note: cluster: \([0-9.]*\) MiB were read from disk for tokens.*/\1/p' "$scratch/said"
+}
+small_devices_cost_no_reads() { # they have less place for experts than their ceilings say: what works there, cores, what is on its way
+    read_for_tokens 2 --divide experts --ram 43M --device sim --vram 6M >"$scratch/read" || return 1
+    cat "$scratch/read"
+    [ "$(sort -u "$scratch/read" | tr '\n' ' ')" = "0 0.0 " ] || return 1
+    read_for_tokens 3 --divide experts --ram 39M --device sim --vram 8M >"$scratch/read" || return 1 # each expert once, to fill slots
+    cat "$scratch/read"
+    awk '$1 > 8 { much = 1 } END { exit much || NR != 3 }' "$scratch/read"
+}
 answers_are_the_same() {
     "$moraine" run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 >"$scratch/alone" || return 1
     ranks 3 run "$model" -p 'Tell me a story.' -n 12 --temp 0 --threads 1 --session "$scratch/session" >"$scratch/together" || return 1
@@ -169,6 +185,21 @@ assert first["content"] and first["content"] == second["content"]
 END
     kill -TERM "$(rank_of_ours 0)"
     wait "$mpirun" || { cat "$scratch/said"; return 1; }
+}
+divided_window_is_served() { # keys and values of all sequences are more than one rank may use
+    local words=(serve "$model" --port 0 --threads 1 --ctx 8192 --parallel 4 --ram 120M) port= i mpirun
+    ! timeout 60 "$moraine" "${words[@]}" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'ram' "$scratch/said" || return 1
+    ranks 2 "${words[@]}" 2>"$scratch/said" &
+    mpirun=$!
+    for i in $(seq 300); do
+        port=$(sed -n 's/.* ready .*http:\/\/[^:]*:\([0-9]*\).*/\1/p' "$scratch/said")
+        [ -z "$port" ] && kill -0 "$mpirun" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$scratch/said"
+    [ -n "$port" ] && ask "$port" || return 1
+    kill -TERM "$(rank_of_ours 0)"
+    wait "$mpirun"
 }
 stopped_rank_is_named() {
     local rank= i
@@ -243,8 +274,10 @@ check "experts go where there is memory, with the logits of one rank" small_rank
 check "ranks use devices that are named, with the logits of one" devices_are_used
 check "experts are divided beside a device in rank 0, with the logits of one" device_with_experts
 check "experts lie in the VRAM of all ranks, with the logits of one" experts_in_all_vram
+check "small devices in ranks cost no reads from disk" small_devices_cost_no_reads
 check "answers and sessions are those of one rank" answers_are_the_same
 check "a server answers, and ends in order" server_answers
+check "a server starts with what only all ranks together have memory for" divided_window_is_served
 check "a server whose rank is killed is started again, and goes on with what it kept" server_goes_on
 check "a rank that is stopped ends the run, and is named" stopped_rank_is_named
 check "the network between ranks is measured, and plans find it" network_is_measured

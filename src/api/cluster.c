@@ -13,6 +13,10 @@
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
 #include "plan/hosts.h"
+#include "plan/make.h"
+
+/* Tokens of a step unless somebody says otherwise: few enough that a prompt passes in pieces, at which all ranks work at once. */
+enum { PIECE = 256 };
 
 /* ---- Life ---- */
 
@@ -104,6 +108,15 @@ static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
     return status == MO_OK ? mo_link_flush(c->link, err) : status;
 }
 
+/* What ranks said for a plan may have changed. */
+static void forget(mo_cluster *c)
+{
+    free(c->said);
+    free(c->said_of);
+    c->said = NULL;
+    c->said_of = NULL;
+}
+
 /* Tells all that the run ends, and waits until each has said that it knows: who does not is named, and not waited for. */
 static mo_status end_run(mo_cluster *c, mo_error *err)
 {
@@ -126,6 +139,7 @@ void mo_cluster_close(mo_cluster *c)
         }
         mo_link_close(c->link);
         mo_mpi_close(c->mpi, orderly);
+        forget(c);
         free(c->first);
         free(c);
     }
@@ -292,15 +306,16 @@ static void choose_way(mo_cluster *c, const mo_division_model *m, const mo_wire_
     const bool measured = names && mo_hosts_wires(machines, names, ranks);
     free(names);
     if (c->way != MO_DIVIDE_AUTO) {
+        c->why[0] = 0;
         return;
     }
     int *first = calloc((size_t)ranks + 1, sizeof *first);
     double *upto = calloc((size_t)ranks, sizeof *upto);
     mo_division_choice choice = {.way = MO_DIVISION_LAYERS};
+    c->why[0] = 0;
     if (measured && first && upto &&
         mo_division_choose(m, machines, ranks, MO_DIVISION_AUTO, first, upto, &choice, NULL) == MO_OK) {
-        mo_log(MO_LOG_INFO, "cluster", "divided by %s: %s",
-               choice.way == MO_DIVISION_EXPERTS ? "experts" : "layers", choice.why);
+        snprintf(c->why, sizeof c->why, "%s", choice.why);
     }
     c->way = choice.way == MO_DIVISION_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
     free(first);
@@ -323,15 +338,15 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
         mo_needs_drop(&whole);
         return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     }
-    status = mo_dividing_of(&whole, &d, err);
+    status = mo_dividing_of(&whole, ranks, &d, err);
     for (int r = 0; r < ranks && status == MO_OK; r++) {
         machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
                                          .vram_bytes = all[r].vram_bytes,
                                          .vram_bytes_s = all[r].vram_bytes_s > 0 ? all[r].vram_bytes_s
                                                                                  : MO_RATES_VRAM_GUESS,
-                                         .other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes),
                                          .ram_bytes_s = all[r].ram_bytes_s,
                                          .disk_bytes_s = all[r].disk_bytes_s};
+        mo_dividing_settle(&d, r, &machines[r]);
     }
     if (status == MO_OK) {
         choose_way(c, &d.model, all, machines);
@@ -354,14 +369,11 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
     return status;
 }
 
-/* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step: unless somebody says otherwise
- * few enough that a prompt passes in pieces, at which all ranks work at once. */
+/* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step. */
 static mo_status decide_sizes(const char *path, mo_model_options *o, mo_means *means, mo_needs_options *needs,
                               mo_error *err)
 {
     mo_placed placed;
-    enum { PIECE = 256 };
-    needs->batch = needs->batch ? needs->batch : PIECE;
     const mo_status status = mo_placed_make(path, needs, means, &placed, err);
     if (status == MO_OK) {
         o->context = needs->context = placed.needs.model.context;
@@ -419,6 +431,10 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layer
 
 static void tell_division(const mo_cluster *c)
 {
+    if (c->why[0]) {
+        mo_log(MO_LOG_INFO, "cluster", "divided by %s: %s",
+               c->way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->why);
+    }
     for (int r = 0; r < mo_link_ranks(c->link); r++) {
         const bool some = c->first[r + 1] > c->first[r];
         mo_log(MO_LOG_INFO, "cluster", some ? "rank %d has %s %d to %d" : "rank %d has no %s", r,
@@ -434,7 +450,9 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
+    forget(c);
     mo_cluster_share_ram(c, means);
+    needs->batch = needs->batch ? needs->batch : PIECE;
     /* Experts may only be skipped where layers are divided. */
     c->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
     mo_status status = gather(c, path, means, all, err);
@@ -442,18 +460,90 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
         status = divide_model(c, path, all, needs, err);
     }
     if (status == MO_OK) {
+        needs->kept_bytes = part_of(o->kept_bytes, c, 0);
         status = decide_sizes(path, o, means, needs, err);
     }
     free(all);
     if (status == MO_OK) {
         status = send_shares(c, o, needs->range.count, err);
-        o->kept_bytes = needs->kept_bytes = part_of(o->kept_bytes, c, 0);
+        o->kept_bytes = needs->kept_bytes;
         tell_division(c);
     } else if (c->told) {
         mo_error ignored;
         send_shares(c, NULL, 0, &ignored);
         c->told = false;
     }
+    return status;
+}
+
+/* Asks all ranks of themselves; they open nothing. */
+static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *means, mo_error *err)
+{
+    if (c->said && strcmp(c->said_of, path) == 0) {
+        return MO_OK;
+    }
+    forget(c);
+    c->said = calloc((size_t)mo_link_ranks(c->link), sizeof *c->said);
+    c->said_of = strdup(path);
+    if (!c->said || !c->said_of) {
+        forget(c);
+        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+    }
+    mo_status status = gather(c, path, means, c->said, err);
+    if (c->told) {
+        mo_error later = {0};
+        const mo_status heard = send_shares(c, NULL, 0, &later);
+        if (status == MO_OK && heard != MO_OK) {
+            status = heard;
+            *err = later;
+        }
+        c->told = false;
+    }
+    if (status != MO_OK) {
+        forget(c);
+    }
+    return status;
+}
+
+/* Would another rank refuse its layers? Its device is not looked at, but for what that takes of RAM. */
+static mo_status check_layers(const mo_cluster *c, const char *path, const mo_means *means,
+                              const mo_needs_options *asked, int rank, mo_error *err)
+{
+    mo_needs_options o = *asked;
+    mo_needs needs;
+    mo_plan plan;
+    o.range = (mo_layer_range){c->first[rank], c->first[rank + 1] - c->first[rank]};
+    o.kept_bytes = part_of(asked->kept_bytes, c, rank);
+    mo_status status = mo_needs_of(path, &o, &needs, err);
+    if (status == MO_OK) {
+        const mo_plan_limits limits = {
+            .ram_keeps = true, .plain = true, .ram_bytes = c->said[rank].ram_bytes};
+        needs.model.work_bytes += c->said[rank].devices ? needs.model.device_host_bytes : 0;
+        status = mo_plan_make(&needs.model, &limits, &means->rates, &plan, err);
+        mo_needs_drop(&needs);
+    }
+    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "rank %d", rank);
+}
+
+mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_means *means,
+                          mo_needs_options *needs, mo_error *err)
+{
+    if (atomic_exchange(&c->used, true)) {
+        return mo_fail(err, MO_EUNSUPPORTED, "ranks share one model at a time; close the other one first");
+    }
+    mo_cluster_share_ram(c, means);
+    needs->batch = needs->batch ? needs->batch : PIECE;
+    needs->peers = mo_link_ranks(c->link) - 1;
+    c->way = divide;
+    mo_status status = ask_ranks(c, path, means, err);
+    if (status == MO_OK) {
+        status = divide_model(c, path, c->said, needs, err);
+    }
+    for (int r = 1; r <= needs->peers && c->way == MO_DIVIDE_LAYERS && status == MO_OK; r++) {
+        status = check_layers(c, path, means, needs, r, err);
+    }
+    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, c, 0) : 0;
+    atomic_store(&c->used, false);
     return status;
 }
 

@@ -15,9 +15,13 @@ struct mo_cluster {
     mo_link *link;
     int local_ranks;  /* on this machine */
     atomic_bool used; /* a model is open on it */
+    /* What ranks said of themselves for a plan, [ranks], and of which file; NULL: nothing yet. */
+    mo_wire_hello *said;
+    char *said_of;
     /* Of the model that is being opened: */
     bool told; /* others wait for their shares */
     mo_divide way;
+    char why[256];                        /* where nobody said how; "": nothing was measured */
     int *first;                           /* [ranks + 1] the layers of every rank, or the experts */
     uint8_t groups[MO_LEADER_TOKENS + 1]; /* by layers: as mo_leader_group() takes them */
 };
@@ -39,6 +43,9 @@ void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_mean
  * mo_cluster_give_up() is called. */
 mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o, mo_means *means,
                             mo_needs_options *needs, mo_error *err);
+/* Rank 0, for a plan: the same for its part of a model that is not opened. The others are asked once for each file. */
+mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_means *means,
+                          mo_needs_options *needs, mo_error *err);
 /* The part of it that is about experts, of which a layer has so many: where every rank's begin, first[ranks + 1]. */
 mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
                                     const mo_division_rank *machines, int ranks, int *first, mo_error *err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/cluster.h"
 #include "api/open.h"
 #include "api/settings.h"
 #include "base/growing.h"
@@ -201,6 +202,18 @@ static mo_status make(const char *path, const mo_needs_options *needs, mo_means 
     return status;
 }
 
+static bool divided(const mo_plan_options *ask)
+{
+    return ask->cluster && mo_cluster_ranks(ask->cluster) > 1;
+}
+
+/* Ranks use devices that are named. */
+static const char *device_of(const mo_plan_options *ask)
+{
+    const bool any = !ask->device || strcmp(ask->device, "auto") == 0;
+    return divided(ask) && any ? "none" : ask->device;
+}
+
 static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs_options *needs,
                            mo_error *err)
 {
@@ -211,7 +224,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                                .vram_bytes = ask->vram_bytes,
                                                .vram_each = ask->vram_each,
                                                .machine = ask->machine,
-                                               .device = ask->device,
+                                               .device = device_of(ask),
                                                .cpu_moe = ask->cpu_moe,
                                                .postfetch = ask->postfetch,
                                                .precision = ask->prompt_precision,
@@ -266,7 +279,12 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         return status;
     }
     mo_means_know_disk(&m, path);
-    status = make(path, &needs, &m, &placed, &hot, err);
+    if (divided(ask)) {
+        status = mo_cluster_plan(ask->cluster, path, ask->divide, &m, &needs, err);
+    }
+    if (status == MO_OK) {
+        status = make(path, &needs, &m, &placed, &hot, err);
+    }
     if (status != MO_OK) {
         mo_means_close(&m);
         return status;
@@ -333,7 +351,8 @@ static mo_status check_options(const mo_plan_options *o, mo_error *err)
                                   .adapter_bytes = o->adapter_bytes,
                                   .kv = o->kv,
                                   .postfetch = o->postfetch,
-                                  .prompt_precision = o->prompt_precision};
+                                  .prompt_precision = o->prompt_precision,
+                                  .divide = o->divide};
     const mo_status status = mo_settings_check(&settings, err);
     return status != MO_OK ? status : mo_reserve_check(o->hot_cache.reserved, 4, "mo_hot_cache_options", err);
 }

@@ -76,42 +76,41 @@ static void report_way(const mo_division_cost *c, const mo_division_model *m, mo
     out->prompt_bound = c->prompt_bound;
 }
 
-static int64_t beyond(const mo_division_rank *r, int64_t bytes)
-{
-    const int64_t room = r->ram_bytes + r->vram_bytes;
-    return bytes > room ? bytes - room : 0;
-}
-
 static void report_host(const work *w, const mo_division_model *m, int r, mo_plan_report_host *out)
 {
     const mo_division_rank *rank = &w->ranks[r];
-    int64_t own = rank->other_bytes;
     memcpy(out->name, w->hosts.host[r].name, sizeof out->name);
     out->ram_bytes = rank->ram_bytes;
-    out->vram_bytes = rank->vram_bytes;
+    out->vram_bytes = w->hosts.host[r].vram_bytes;
     if (w->choice.layers.possible) {
         out->first_layer = w->first[r];
         out->layers = w->first[r + 1] - w->first[r];
+        mo_division_held held = {0};
         for (int i = w->first[r]; i < w->first[r + 1]; i++) {
-            own += m->layers[i].bytes;
+            mo_division_hold_core(&m->layers[i], &held);
+            mo_division_hold_experts(&m->layers[i], m->layers[i].experts, &held);
         }
-        out->layers_bytes = own;
-        out->layers_disk_bytes = beyond(rank, own);
+        out->layers_bytes = rank->other_bytes + (int64_t)held.bytes;
+        out->layers_disk_bytes = (int64_t)mo_division_beyond(rank, &held);
     }
     if (w->choice.experts.possible) {
         const int experts = w->report.experts;
         out->first_expert = mo_division_first_expert(w->upto, r, experts);
         out->experts = mo_division_first_expert(w->upto, r + 1, experts) - out->first_expert;
-        own = rank->other_bytes;
+        mo_division_held cores = {0}, own = {0};
         for (int i = 0; i < m->count; i++) {
             const mo_division_layer *l = &m->layers[i];
             const int first = mo_division_first_expert(w->upto, r, l->experts);
             const int end = mo_division_first_expert(w->upto, r + 1, l->experts);
-            own += r == 0 ? l->bytes - l->expert_bytes : 0;
-            own += l->experts ? l->expert_bytes / l->experts * (end - first) : 0;
+            if (r == 0) {
+                mo_division_hold_core(l, &cores);
+            }
+            mo_division_hold_experts(l, end - first, &own);
         }
-        out->experts_bytes = own;
-        out->experts_disk_bytes = beyond(rank, own);
+        const mo_division_rank rest = mo_division_rest(rank, r, &cores);
+        out->experts_bytes = rank->other_bytes + (int64_t)(cores.bytes + own.bytes);
+        out->experts_disk_bytes =
+            (int64_t)(mo_division_beyond(&rest, &own) + mo_division_beyond(rank, &cores));
     }
 }
 
@@ -145,13 +144,13 @@ static void report_all(work *w, const mo_needs *needs, const mo_division_model *
 static mo_status divide(work *w, const mo_needs *needs, mo_division_way asked, mo_error *err)
 {
     mo_dividing d;
-    mo_status status = mo_dividing_of(needs, &d, err);
+    mo_status status = mo_dividing_of(needs, w->hosts.count, &d, err);
     if (status != MO_OK) {
         return status;
     }
     mo_hosts_ranks(&w->hosts, w->ranks);
     for (int r = 0; r < w->hosts.count; r++) {
-        w->ranks[r].other_bytes = d.rank_bytes + (r ? 0 : d.lead_bytes);
+        mo_dividing_settle(&d, r, &w->ranks[r]);
     }
     status =
         mo_division_choose(&d.model, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);

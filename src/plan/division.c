@@ -5,22 +5,72 @@
 
 #include "base/status.h"
 
-void mo_division_seconds(const mo_division_rank *r, double bytes, double read, double *products, double *disk)
+void mo_division_hold_core(const mo_division_layer *l, mo_division_held *held)
 {
-    const double in_vram = r->vram_bytes > 0 && bytes > 0 ? fmin((double)r->vram_bytes / bytes, 1.0) : 0.0;
-    const double here = bytes * (1 - in_vram), over = here + (double)r->other_bytes - (double)r->ram_bytes;
-    const double on_disk = over > 0 && here > 0 ? (1 - in_vram) * fmin(over / here, 1.0) : 0.0;
+    const double core = (double)(l->bytes - l->expert_bytes);
+    held->bytes += core;
+    held->core += core;
+    held->stay += (double)l->stay_bytes;
+}
+
+void mo_division_hold_experts(const mo_division_layer *l, int experts, mo_division_held *held)
+{
+    const double share = l->experts > 0 ? (double)experts / l->experts : 0;
+    held->bytes += share * (double)l->expert_bytes;
+    held->slots += share * (double)(l->slot_bytes > l->expert_bytes ? l->slot_bytes : l->expert_bytes);
+}
+
+/* Of cores, in RAM. */
+static double cores_in_ram(const mo_division_rank *r, const mo_division_held *h)
+{
+    const bool all_there = r->vram_bytes > 0 && (double)r->vram_bytes >= h->core;
+    return all_there ? fmin(h->core, h->stay + (double)r->buffer_bytes) : h->core;
+}
+
+/* How much larger experts are in slots. */
+static double slotted(const mo_division_held *h)
+{
+    const double experts = h->bytes - h->core;
+    return h->slots > experts && experts > 0 ? h->slots / experts : 1.0;
+}
+
+double mo_division_beyond(const mo_division_rank *r, const mo_division_held *h)
+{
+    const double ram = (double)r->ram_bytes - (double)r->other_bytes, left = ram - cores_in_ram(r, h);
+    if (h->bytes + (double)r->spared_bytes <= ram) {
+        return 0;
+    }
+    const double experts = fmax(0, h->bytes - h->core - fmax(0, (double)r->vram_bytes - h->core));
+    const double over = experts - (left > 0 ? left / slotted(h) : left);
+    return fmax(0, fmin(over, h->bytes - (double)r->vram_bytes));
+}
+
+void mo_division_seconds(const mo_division_rank *r, const mo_division_held *h, double read, double *products,
+                         double *disk)
+{
+    const double in_vram =
+        r->vram_bytes > 0 && h->bytes > 0 ? fmin((double)r->vram_bytes / h->bytes, 1.0) : 0.0;
+    const double on_disk = h->bytes > 0 ? mo_division_beyond(r, h) / h->bytes : 0.0;
     *products =
         read * (1 - in_vram) / r->ram_bytes_s + (in_vram > 0 ? read * in_vram / r->vram_bytes_s : 0.0);
     *disk = read * on_disk / r->disk_bytes_s;
 }
 
 /* Seconds of a token in a rank with so much of the model. */
-static double time_of(const mo_division_rank *r, double bytes, double token_bytes)
+static double time_of(const mo_division_rank *r, const mo_division_held *held, double token_bytes)
 {
     double products, disk;
-    mo_division_seconds(r, bytes, token_bytes, &products, &disk);
+    mo_division_seconds(r, held, token_bytes, &products, &disk);
     return products + disk;
+}
+
+/* The same, and for what can only be in RAM and has no place there more than anything else costs, by how much it is: such a rank would refuse its
+ * part. */
+static double time_of_run(const mo_division_rank *r, const mo_division_held *held, double token_bytes)
+{
+    const double lacking_bytes_s = 1e3;
+    const double lacking = held->stay + (double)r->other_bytes - (double)r->ram_bytes;
+    return time_of(r, held, token_bytes) + fmax(0, lacking) / lacking_bytes_s;
 }
 
 mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_division_rank *ranks,
@@ -43,15 +93,17 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
     for (int r = 0; r < rank_count; r++) {
         double *at = best + row * (size_t)r;
         for (int end = 0; end <= count; end++) {
-            double bytes = 0, token_bytes = 0;
+            mo_division_held held = {0};
+            double token_bytes = 0;
             at[end] = INFINITY;
             for (int from = end - 1; from >= r; from--) {
-                bytes += (double)layers[from].bytes;
+                mo_division_hold_core(&layers[from], &held);
+                mo_division_hold_experts(&layers[from], layers[from].experts, &held);
                 token_bytes += (double)layers[from].token_bytes;
                 const double before = r > 0  ? best[row * (size_t)(r - 1) + (size_t)from]
                                       : from ? INFINITY
                                              : 0.0;
-                const double t = time_of(&ranks[r], bytes, token_bytes), sum = before + t * t;
+                const double t = time_of_run(&ranks[r], &held, token_bytes), sum = before + t * t;
                 if (sum < at[end]) {
                     at[end] = sum;
                     begin[row * (size_t)r + (size_t)end] = from;
@@ -72,9 +124,10 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
 
 /* All layers' experts together. */
 typedef struct expert_sums {
-    double core_bytes, bytes, token_bytes; /* cores in rank 0; experts */
-    double picks, layers;                  /* of a token; layers with experts */
-    int experts;                           /* the fewest of a layer */
+    mo_division_held cores, all; /* in rank 0; experts */
+    double token_bytes;          /* that a token reads of these */
+    double picks, layers;        /* of a token; layers with experts */
+    int experts;                 /* the fewest of a layer */
 } expert_sums;
 
 static expert_sums sum_experts(const mo_division_model *m)
@@ -82,9 +135,9 @@ static expert_sums sum_experts(const mo_division_model *m)
     expert_sums s = {0};
     for (int i = 0; i < m->count; i++) {
         const mo_division_layer *l = &m->layers[i];
-        s.core_bytes += (double)(l->bytes - l->expert_bytes);
+        mo_division_hold_core(l, &s.cores);
         if (l->experts > 0 && l->used > 0) {
-            s.bytes += (double)l->expert_bytes;
+            mo_division_hold_experts(l, l->experts, &s.all);
             s.token_bytes += (double)l->expert_token_bytes;
             s.picks += l->used;
             s.experts = s.experts == 0 || l->experts < s.experts ? l->experts : s.experts;
@@ -94,13 +147,15 @@ static expert_sums sum_experts(const mo_division_model *m)
     return s;
 }
 
-mo_division_rank mo_division_rest(const mo_division_rank *rank, int r, double core_bytes)
+mo_division_rank mo_division_rest(const mo_division_rank *rank, int r, const mo_division_held *cores)
 {
     mo_division_rank rest = *rank;
     if (r == 0) {
-        const double in_vram = fmin((double)rank->vram_bytes, core_bytes);
-        rest.vram_bytes = rank->vram_bytes - (int64_t)in_vram;
-        rest.other_bytes = rank->other_bytes + (int64_t)(core_bytes - in_vram);
+        rest.vram_bytes =
+            rank->vram_bytes > rank->vram_end_bytes ? rank->vram_bytes - rank->vram_end_bytes : 0;
+        rest.other_bytes += (int64_t)cores_in_ram(&rest, cores);
+        rest.spared_bytes = (int64_t)(cores->core - cores_in_ram(&rest, cores));
+        rest.vram_bytes -= (int64_t)fmin((double)rest.vram_bytes, cores->core);
     }
     return rest;
 }
@@ -109,7 +164,8 @@ mo_division_rank mo_division_rest(const mo_division_rank *rank, int r, double co
 static double share_seconds(const mo_division_model *m, const expert_sums *s, const mo_division_rank *rest,
                             int r, double share)
 {
-    const double seconds = time_of(rest, s->bytes * share, s->token_bytes * share);
+    const mo_division_held held = {.bytes = s->all.bytes * share, .slots = s->all.slots * share};
+    const double seconds = time_of(rest, &held, s->token_bytes * share);
     if (r == 0) {
         return seconds;
     }
@@ -158,13 +214,15 @@ static double shares_within(const mo_division_model *m, const expert_sums *s, co
  * what fits, less an expert of every layer, by which shares are rounded, if that is enough too. */
 static void limit_shares(const expert_sums *s, taker *takers, int rank_count)
 {
+    const double larger = slotted(&s->all);
     for (int spare = 1; spare >= -1; spare--) { /* -1: no limit is enough */
         double sum = 0;
         for (int r = 0; r < rank_count; r++) {
             const mo_division_rank *rest = &takers[r].rest;
+            const double ram = fmax(0, (double)rest->ram_bytes - (double)rest->other_bytes);
             const double room =
-                fmax(0, (double)rest->ram_bytes - (double)rest->other_bytes) + (double)rest->vram_bytes;
-            const double fits = s->bytes > 0 ? room / s->bytes - (double)spare / s->experts : 1;
+                fmax(ram - (double)rest->spared_bytes, ram / larger + (double)rest->vram_bytes);
+            const double fits = s->all.bytes > 0 ? room / s->all.bytes - (double)spare / s->experts : 1;
             takers[r].most = spare < 0 ? 1 : fmax(0, fmin(1, fits));
             sum += takers[r].most;
         }
@@ -191,7 +249,7 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
     }
     double least = 0, most = 0, sum = 0;
     for (int r = 0; r < rank_count; r++) {
-        takers[r].rest = mo_division_rest(&ranks[r], r, s.core_bytes);
+        takers[r].rest = mo_division_rest(&ranks[r], r, &s.cores);
     }
     limit_shares(&s, takers, rank_count);
     for (int r = 0; r < rank_count; r++) {

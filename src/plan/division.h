@@ -17,21 +17,34 @@ enum { MO_DIVISION_RANKS = 256 }; /* most of them */
 
 typedef struct mo_division_layer {
     int64_t bytes;       /* in memory, with its keys and values */
+    int64_t stay_bytes;  /* of them: in RAM even where a device has the layer, as its keys and values are */
     int64_t token_bytes; /* that a token reads of them */
     /* Of both the experts' part; 0: the layer has none. */
     int64_t expert_bytes, expert_token_bytes;
-    int experts, used; /* how many there are; that a token picks */
+    int64_t slot_bytes; /* that the experts take in RAM where not all of a rank's are there; 0: no more */
+    int experts, used;  /* how many there are; that a token picks */
 } mo_division_layer;
 
 typedef struct mo_division_rank {
     int64_t ram_bytes;                /* its ceiling, */
     int64_t other_bytes;              /* and what it holds besides layers */
     double ram_bytes_s, disk_bytes_s; /* as products read; as it reads files */
-    int64_t vram_bytes;               /* that it uses before RAM; 0: none */
+    int64_t vram_bytes;               /* for layers, which it uses before RAM; 0: none */
     double vram_bytes_s;
+    int64_t
+        vram_end_bytes; /* of them: for the output matrix, where experts are divided; by layers RAM alone has it */
+    int64_t buffer_bytes; /* of RAM, that it can hold in place of cores which are all in VRAM */
+    int64_t
+        spared_bytes; /* of what other_bytes leaves of RAM: free because of that; set by mo_division_rest() */
     mo_network_wire lead; /* between it and rank 0; of rank 0 without meaning */
     mo_network_wire next; /* from it to the rank after it, from the last to rank 0 */
 } mo_division_rank;
+
+/* What a rank holds of a model. */
+typedef struct mo_division_held {
+    double bytes, core, stay; /* all of it; of that, what is not experts; of that, what stays in RAM */
+    double slots;             /* of experts, as slot_bytes */
+} mo_division_held;
 
 /* What there is to divide, and what ranks send each other of it. */
 typedef struct mo_division_model {
@@ -101,10 +114,16 @@ mo_status mo_division_choose(const mo_division_model *model, const mo_division_r
  * fastest by the bytes that every group reads for itself, at most one for each rank. 1: as a whole. */
 int mo_division_groups(const mo_division_model *model, int rank_count, int64_t tokens);
 
-/* Seconds of products, and of reads from disk, of a rank that holds so many bytes of which so many are read. */
-void mo_division_seconds(const mo_division_rank *rank, double bytes, double read, double *products,
-                         double *disk);
-/* What is left in a rank for experts: rank 0 has so many bytes of cores first. */
-mo_division_rank mo_division_rest(const mo_division_rank *rank, int number, double core_bytes);
+/* What a layer adds to it without its experts, and what so many of these do. */
+void mo_division_hold_core(const mo_division_layer *layer, mo_division_held *held);
+void mo_division_hold_experts(const mo_division_layer *layer, int experts, mo_division_held *held);
+/* Bytes of it that a rank's memory has no place for. RAM has all of it, or else: VRAM has cores first, then experts, and RAM slots for other
+ * experts, and cores as well, so that a device can be lost: all of them, or, where VRAM does, buffers for reading them. */
+double mo_division_beyond(const mo_division_rank *rank, const mo_division_held *held);
+/* Seconds of products, and of reads from disk, of a rank that holds this and reads so many bytes of it. */
+void mo_division_seconds(const mo_division_rank *rank, const mo_division_held *held, double read,
+                         double *products, double *disk);
+/* What is left in a rank for experts: rank 0 has the cores first. */
+mo_division_rank mo_division_rest(const mo_division_rank *rank, int number, const mo_division_held *cores);
 
 #endif

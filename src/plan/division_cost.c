@@ -22,7 +22,7 @@ enum {
 
 /* What a rank holds, and what a token reads of it. */
 typedef struct part {
-    double bytes, core, experts; /* held; cores; experts, as they are held */
+    mo_division_held held;
     double token_core, token_experts;
     double chosen; /* bytes of experts that a piece of a prompt uses */
 } part;
@@ -33,8 +33,8 @@ static part part_of(const mo_division_model *m, int begin, int end, double piece
     for (int i = begin; i < end; i++) {
         const mo_division_layer *l = &m->layers[i];
         const bool experts = l->experts > 0 && l->used > 0;
-        p.bytes += (double)l->bytes;
-        p.experts += (double)l->expert_bytes;
+        mo_division_hold_core(l, &p.held);
+        mo_division_hold_experts(l, l->experts, &p.held);
         p.token_experts += (double)l->expert_token_bytes;
         p.token_core += (double)(l->token_bytes - l->expert_token_bytes);
         p.chosen += experts ? (double)l->expert_bytes * mo_plan_share_used(l->used, l->experts, piece) : 0;
@@ -42,13 +42,13 @@ static part part_of(const mo_division_model *m, int begin, int end, double piece
     return p;
 }
 
-/* Seconds of a piece of a prompt in a rank that holds so many bytes, uses some of them, and multiplies so many for every token. */
-static double piece_seconds(const mo_division_rank *rank, double bytes, double used, double token,
-                            double piece)
+/* Seconds of a piece of a prompt in a rank that holds this, uses some bytes of it, and multiplies so many for every token. */
+static double piece_seconds(const mo_division_rank *rank, const mo_division_held *held, double used,
+                            double token, double piece)
 {
     double products, disk, nothing;
-    mo_division_seconds(rank, bytes, used + piece * token / MO_PLAN_CPU_REUSE, &products, &nothing);
-    mo_division_seconds(rank, bytes, used, &nothing, &disk);
+    mo_division_seconds(rank, held, used + piece * token / MO_PLAN_CPU_REUSE, &products, &nothing);
+    mo_division_seconds(rank, held, used, &nothing, &disk);
     return mo_rates_layer(products, disk);
 }
 
@@ -56,7 +56,7 @@ static double stage_seconds(const mo_division_model *m, const mo_division_rank *
                             double piece)
 {
     const part p = part_of(m, first[r], first[r + 1], piece);
-    return piece_seconds(rank, p.bytes, p.token_core + p.chosen, p.token_core + p.token_experts, piece) +
+    return piece_seconds(rank, &p.held, p.token_core + p.chosen, p.token_core + p.token_experts, piece) +
            (r == 0 ? (double)m->end_bytes / rank->ram_bytes_s : 0);
 }
 
@@ -120,8 +120,8 @@ mo_division_cost mo_division_cost_layers(const mo_division_model *m, const mo_di
         const part p = part_of(m, first[r], first[r + 1], 1);
         const mo_network_wire next = mo_network_known(&ranks[r].next);
         double core, experts, core_disk, expert_disk;
-        mo_division_seconds(&ranks[r], p.bytes, p.token_core, &core, &core_disk);
-        mo_division_seconds(&ranks[r], p.bytes, p.token_experts, &experts, &expert_disk);
+        mo_division_seconds(&ranks[r], &p.held, p.token_core, &core, &core_disk);
+        mo_division_seconds(&ranks[r], &p.held, p.token_experts, &experts, &expert_disk);
         c.core_seconds += core + core_disk + (r == 0 ? (double)m->end_bytes / ranks[r].ram_bytes_s : 0);
         c.expert_seconds += experts + expert_disk;
         c.disk_seconds += core_disk + expert_disk;
@@ -152,7 +152,7 @@ typedef struct fan {
     const mo_division_rank *ranks;
     const double *upto;
     int rank_count;
-    double core_bytes, expert_bytes; /* of the whole model */
+    mo_division_held cores, experts; /* of the whole model */
 } fan;
 
 static int experts_of(const fan *f, const mo_division_layer *l, int r)
@@ -161,13 +161,19 @@ static int experts_of(const fan *f, const mo_division_layer *l, int r)
            mo_division_first_expert(f->upto, r, l->experts);
 }
 
+static mo_division_held part_of_experts(const fan *f, double share)
+{
+    return (mo_division_held){.bytes = f->experts.bytes * share, .slots = f->experts.slots * share};
+}
+
 /* Seconds of so many bytes of experts in a rank that holds its share of them all. */
 static double expert_seconds(const fan *f, int r, double bytes, double *disk)
 {
     const double share = f->upto[r] - (r > 0 ? f->upto[r - 1] : 0);
-    const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, f->core_bytes);
+    const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, &f->cores);
+    const mo_division_held held = part_of_experts(f, share);
     double products;
-    mo_division_seconds(&rest, f->expert_bytes * share, bytes, &products, disk);
+    mo_division_seconds(&rest, &held, bytes, &products, disk);
     return products + *disk;
 }
 
@@ -273,10 +279,11 @@ static double piece_experts(const fan *f, const mo_division_layer *l, double pie
     *wire = (t.out + t.back) / port.bytes_s + (t.asked > 0 ? 2 * port.latency_s : 0);
     for (int r = 0; r < f->rank_count; r++) {
         const double share = (double)experts_of(f, l, r) / l->experts;
-        const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, f->core_bytes);
-        const double held = f->expert_bytes * (f->upto[r] - (r > 0 ? f->upto[r - 1] : 0));
+        const mo_division_rank rest = mo_division_rest(&f->ranks[r], r, &f->cores);
+        const mo_division_held held = part_of_experts(f, f->upto[r] - (r > 0 ? f->upto[r - 1] : 0));
         const double used = share * (double)l->expert_bytes * mo_plan_share_used(l->used, l->experts, piece);
-        const double seconds = piece_seconds(&rest, held, used, share * (double)l->expert_token_bytes, piece);
+        const double seconds =
+            piece_seconds(&rest, &held, used, share * (double)l->expert_token_bytes, piece);
         if (seconds > longest) {
             longest = seconds;
             *slowest = r;
@@ -294,7 +301,7 @@ static void prompt_by_experts(const fan *f, mo_division_cost *c)
     for (int i = 0; i < m->count; i++) {
         const mo_division_layer *l = &m->layers[i];
         const double bytes = (double)(l->token_bytes - l->expert_token_bytes);
-        core += piece_seconds(&f->ranks[0], f->core_bytes, bytes, bytes, piece);
+        core += piece_seconds(&f->ranks[0], &f->cores, bytes, bytes, piece);
         if (l->experts > 0 && l->used > 0) {
             double wire;
             experts += piece_experts(f, l, piece, &c->slowest, &wire);
@@ -316,11 +323,11 @@ mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_d
     double products, disk, token = 0;
     for (int i = 0; i < m->count; i++) {
         const mo_division_layer *l = &m->layers[i];
-        f.core_bytes += (double)(l->bytes - l->expert_bytes);
-        f.expert_bytes += (double)l->expert_bytes;
+        mo_division_hold_core(l, &f.cores);
+        mo_division_hold_experts(l, l->experts, &f.experts);
         token += (double)(l->token_bytes - l->expert_token_bytes);
     }
-    mo_division_seconds(&ranks[0], f.core_bytes, token, &products, &disk);
+    mo_division_seconds(&ranks[0], &f.cores, token, &products, &disk);
     c.core_seconds = products + disk + (double)m->end_bytes / ranks[0].ram_bytes_s;
     c.disk_seconds = disk;
     for (int i = 0; i < m->count;) { /* equal layers are counted once */

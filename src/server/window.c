@@ -10,13 +10,6 @@ enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 /* A window is made smaller rather than cost more than this share of the speed: keys and values take the place of experts. */
 #define SPEED_KEPT 0.95
 
-/* Ranks use devices that are named. */
-static const char *ranks_use(const mo_model_options *loading)
-{
-    const bool any = !loading->device || strcmp(loading->device, "auto") == 0;
-    return loading->cluster && any ? "none" : loading->device;
-}
-
 static mo_status plan(const char *path, const mo_model_options *loading, const srv_window *w,
                       mo_plan_report *out, mo_error *err)
 {
@@ -28,7 +21,7 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.sessions = w->parallel;
     o.kept_bytes = w->kept_bytes;
     o.kept_device_bytes = w->kept_device_bytes;
-    o.device = ranks_use(loading);
+    o.device = loading->device;
     o.vram_bytes = loading->vram_bytes;
     memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
     o.cpu_moe = loading->cpu_moe;
@@ -40,6 +33,9 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.adapters = loading->adapters;
     o.adapter_count = loading->adapter_count;
     o.adapter_bytes = loading->adapter_bytes;
+    o.cluster = loading->cluster;
+    o.divide =
+        loading->skip_missing && loading->divide == MO_DIVIDE_AUTO ? MO_DIVIDE_LAYERS : loading->divide;
     return mo_plan_file(path, &o, out, sizeof *out, err);
 }
 
