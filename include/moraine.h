@@ -308,7 +308,7 @@ MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const 
                                    mo_error *err);
 
 /* What passed between the ranks of a model since it was opened: by layers in steps that rank 0 waited for while no other was under way, such as
- * single tokens; by experts in those with one token of each sequence. What messages take is wait_ns - work_ns. */
+ * single tokens; by experts in those with one token of each sequence, where any of its experts is another rank's. What messages take is wait_ns - work_ns. */
 typedef struct mo_traffic_report {
     int ranks; /* 1: the model is not divided, and the rest is 0 */
     uint64_t steps, tokens;

@@ -232,9 +232,11 @@ shorter_time_out_is_kept() {
     done
     ! wait $! && cat "$scratch/said" && grep -q 'rank 1 has not been heard of for 2.0 s' "$scratch/said"
 }
-other_starters_are_noticed() { # MPICH's mpirun, a module of another version
+other_starters_are_noticed() { # MPICH's mpirun, srun without PMIx
     ! PMI_RANK=0 PMI_SIZE=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'not by Open MPI' "$scratch/said" || return 1
-    PMI_RANK=0 PMI_SIZE=1 "$moraine" run "$model" -p Hello -n 1 --threads 1 --divide layers >/dev/null 2>"$scratch/said" || return 1
+    ! SLURM_STEP_NUM_TASKS=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'srun has started several tasks without PMIx' "$scratch/said" || return 1
+    SLURM_STEP_NUM_TASKS=2 ranks 2 run "$model" -p Hello -n 1 --threads 1 >/dev/null || return 1 # mpirun, whose own processes srun has started
+    PMI_RANK=0 PMI_SIZE=1 SLURM_STEP_NUM_TASKS=1 "$moraine" run "$model" -p Hello -n 1 --threads 1 --divide layers >/dev/null 2>"$scratch/said" || return 1
     cat "$scratch/said" && grep -q 'there is one rank' "$scratch/said"
 }
 module_of_another_version_is_refused() {
@@ -248,6 +250,18 @@ open(sys.argv[2], "wb").write(made.replace(stamp, b"0.0.1".ljust(32, b"\0")))
 END
     ! timeout 120 mpirun --oversubscribe --bind-to none -n 2 "$scratch/old/moraine" run "$model" -p Hello -n 1 --threads 1 2>"$scratch/said" && cat "$scratch/said" &&
         grep -q 'belongs to another version' "$scratch/said"
+}
+guides_units_are_read() { # by systemd, whose programs need not be there
+    local guide number=0
+    for guide in docs/several-machines.md docs/server.md; do
+        number=$((number + 1))
+        # From the first line of a unit to the end of its block.
+        sed -n '/^\[Unit\]$\|^\[Service\]$/,/^```$/p' "$guide" | sed '/^```$/q' | sed -e '/^```$/d' -e 's|=/usr/bin/m[a-z]* |=/bin/true |' >"$scratch/guide$number.service"
+        cat "$scratch/guide$number.service"
+        grep -q '^ExecStart=/bin/true ' "$scratch/guide$number.service" || return 1
+        systemd-analyze verify --man=no --recursive-errors=no "$scratch/guide$number.service" >"$scratch/said" 2>&1 || { cat "$scratch/said"; return 1; }
+        ! grep "guide$number" "$scratch/said" || return 1 # words that it does not know
+    done
 }
 wrong_use_is_said() {
     ! ranks 2 eval "$model" --tokens "$scratch/ids" --mmap 2>"$scratch/said" && cat "$scratch/said" &&
@@ -286,4 +300,7 @@ check "a shorter time-out is kept, and names the rank" shorter_time_out_is_kept
 check "ranks that are not of Open MPI are noticed, and one rank is told so" other_starters_are_noticed
 check "a module of another version is refused" module_of_another_version_is_refused
 check "what ranks cannot do is said" wrong_use_is_said
+if command -v systemd-analyze >/dev/null; then
+    check "systemd reads the units of the guides" guides_units_are_read
+fi
 echo "1..$number"

@@ -48,11 +48,22 @@ static bool in_company(void)
 }
 
 /* Those of MPICH and of what is made from it (Intel MPI, MVAPICH), and of Slurm without PMIx, cannot be joined: each process would
- * run the whole model. */
-static bool in_foreign_company(void)
+ * run the whole model. What to do; NULL: there is nobody like that. */
+static const char *foreign_company(void)
 {
-    const char *size = getenv("PMI_SIZE");
-    return size && atoi(size) > 1 && !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK");
+    const char *size = getenv("PMI_SIZE"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK")) {
+        return NULL;
+    }
+    if (tasks && atoi(tasks) > 1) {
+        return "srun has started several tasks without PMIx, each of which would run the whole model: use "
+               "srun "
+               "--mpi=pmix, or Open MPI's mpirun; where that is what you want, unset SLURM_STEP_NUM_TASKS";
+    }
+    return size && atoi(size) > 1
+               ? "several ranks were started, and not by Open MPI: start them with its mpirun "
+                 "(mpirun.openmpi on Debian), or with srun --mpi=pmix"
+               : NULL;
 }
 
 static void say_lost(void)
@@ -82,11 +93,9 @@ bool cli_cluster_begin(const char *command)
     mo_error err;
     const bool uses_model =
         can_be_divided(command) || strcmp(command, "chat") == 0 || strcmp(command, "trace") == 0;
-    if (uses_model && in_foreign_company()) {
-        fprintf(stderr,
-                "moraine %s: several ranks were started, and not by Open MPI: start them with its mpirun "
-                "(mpirun.openmpi on Debian), or with srun --mpi=pmix\n",
-                command);
+    const char *const foreign = uses_model ? foreign_company() : NULL;
+    if (foreign) {
+        fprintf(stderr, "moraine %s: %s\n", command, foreign);
         return false;
     }
     if (!in_company()) {

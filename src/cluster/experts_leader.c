@@ -46,14 +46,14 @@ struct mo_experts_leader {
 
 static void end_step(mo_experts_leader *l)
 {
-    if (l->step.tokens > 0) {
+    if (l->step.tokens > 0 && l->step.sent_bytes > 0) {
         mo_traffic_count(&l->traffic, &l->step);
     }
     l->step = (mo_traffic_step){0};
     l->layer = -1;
 }
 
-/* Steps in which every sequence has one token: those of prompts, which hide what messages take, would hide these. */
+/* Steps in which every sequence has one token, and somebody is asked: those of prompts, which hide what messages take, would hide these. */
 static void begin_layer(mo_experts_leader *l, const mo_forward *f)
 {
     if (f->index <= l->layer) { /* nobody was asked for the last layers of the step before */
