@@ -144,6 +144,40 @@ static void penalties_and_bias(void **state)
     assert_int_equal(hits[400], PICKS);
 }
 
+/* What may not be said is passed over, whether it would have been the choice or not, and whatever its logit is. */
+static void forbidden_tokens_are_passed_over(void **state)
+{
+    (void)state;
+    static const struct {
+        mo_logit_bias bias[3];
+        size_t count;
+        int32_t expected;
+    } cases[] = {
+        {{{3, -INFINITY}}, 1, 7},
+        {{{500, -INFINITY}, {3, -INFINITY}}, 2, 7},
+        {{{3, -INFINITY}, {7, -INFINITY}}, 2, 500},
+        {{{7, -INFINITY}, {7, -INFINITY}, {500, -INFINITY}}, 3, 400},
+        {{{3, -INFINITY}, {400, 1.5f}}, 2, 400},
+        {{{7, -0.5f}}, 1, 500},
+        {{{7, -INFINITY}, {500, -2.0f}}, 2, 400},
+    };
+    float *odd = malloc(sizeof logits);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mo_sampler_options set = plain();
+        set.temperature = 0.0f;
+        set.bias = cases[i].bias;
+        set.bias_count = cases[i].count;
+        mo_sampler *s = make(&set);
+        assert_int_equal(mo_sampler_pick(s, logits, NULL, NULL, 0), cases[i].expected);
+        memcpy(odd, logits, sizeof logits);
+        odd[3] = i % 2 ? INFINITY : NAN;
+        const bool allowed = i == 3 || i == 5; /* of those with infinity at 3 */
+        assert_int_equal(mo_sampler_pick(s, odd, NULL, NULL, 0), allowed ? 3 : cases[i].expected);
+        mo_sampler_close(s);
+    }
+    free(odd);
+}
+
 /* Mask and bias each leave tokens, and together none: there is nothing to pick, and nothing is drawn. */
 static void nothing_is_allowed(void **state)
 {
@@ -391,6 +425,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(shares),
         cmocka_unit_test(penalties_and_bias),
+        cmocka_unit_test(forbidden_tokens_are_passed_over),
         cmocka_unit_test(nothing_is_allowed),
         cmocka_unit_test(nonsense),
         cmocka_unit_test(files_recommend),

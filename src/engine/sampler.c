@@ -210,12 +210,29 @@ bool mo_sampler_plain(const mo_sampler *s)
     return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set);
 }
 
+/* The likeliest token where that needs no copy of the logits: those that are out of the question do not count, and most often the likeliest is
+ * none of them. -1: the copy has to tell. */
+static int32_t pick_plainly(const mo_sampler *s, const float *logits)
+{
+    if (s->set.temperature != 0.0f || penalizes(&s->set)) {
+        return -1;
+    }
+    const int32_t first = mo_likeliest(logits, s->vocab);
+    for (size_t i = 0; i < s->set.bias_count; i++) {
+        if (s->bias[i].bias != -INFINITY || s->bias[i].token == first) {
+            return -1;
+        }
+    }
+    return first;
+}
+
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
                         size_t count)
 {
     const bool greedy = s->set.temperature == 0.0f;
-    if (!mask && mo_sampler_plain(s)) {
-        return mo_likeliest(logits, s->vocab);
+    const int32_t plain = mask ? -1 : pick_plainly(s, logits);
+    if (plain >= 0) {
+        return plain;
     }
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
     penalize(s, recent, count);

@@ -6,12 +6,18 @@
 #include <time.h>
 
 enum {
-    FAR_BEHIND = 16, /* steps: so soon a pause takes effect at the latest */
-    MANY = 12,       /* steps that wait, which are enough to be told */
-    /* Tokens that come sooner after others are told together: waking this thread, HTTP's and the client costs some 40 us of processor
-     * time, where a token of a small model takes 300. Nobody sees pieces that are 4 ms late. */
-    TOGETHER_NS = 4000000,
+    /* Steps that the teller may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
+     * something that is to be told at once, such as an answer's first token: who hears it may want to pause. */
+    FAR_BEHIND = 40,
+    SOON_BEHIND = 16,
+    MANY = 32, /* steps that wait, which are enough to be told */
+    /* Tokens that come fast are told together: waking this thread, HTTP's and the client costs some 40 us of processor time, where a
+     * token of a small model takes 300. Nobody sees pieces that are 8 ms late. An answer begins with shorter rests, each twice the one
+     * before, so that its first words come as they are made, and a client that wants no more of them is heard soon. */
+    FIRST_REST_NS = 1000000,
+    REST_NS = 8000000,
 };
+#define APART_S 0.004 /* tokens that come no faster are told one by one: there is time for it */
 
 struct srv_teller {
     srv_teller_owner owner;
@@ -22,10 +28,13 @@ struct srv_teller {
     srv_message *list;
     size_t count, capacity;
     int behind; /* calls of srv_teller_say() that wait, or are being said */
+    int since;  /* of these from one on that is to be told at once */
     bool busy, closing;
-    bool resting; /* tokens were told just now: others wait */
-    bool urgent;  /* something that waits is to be told at once */
-    bool follows; /* the thread's: what is being said is not the last of its task in the list */
+    bool resting;  /* tokens were told just now: others wait */
+    bool urgent;   /* what waits is to be told at once: */
+    bool pressing; /* because of what it is, not because it is much */
+    double last;   /* when the last token was made */
+    bool follows;  /* the thread's: what is being said is not the last of its task in the list */
 };
 
 /* ---- One message ------------------------------------------------------------------------------ */
@@ -174,10 +183,13 @@ static void say(srv_teller *teller, const srv_message *m)
     }
 }
 
-/* Says all of them; true: there were tokens. What several steps have for a client goes to him together: whoever writes waits for `told`. */
-static bool say_all(srv_teller *teller, const srv_message *list, size_t count)
+/* What there was among messages. */
+typedef enum said { NO_TOKENS, TOKENS, FIRST_TOKENS } said;
+
+/* Says all of them. What several steps have for a client goes to him together: whoever writes waits for `told`. */
+static said say_all(srv_teller *teller, const srv_message *list, size_t count)
 {
-    bool tokens = false;
+    said tokens = NO_TOKENS;
     for (size_t i = 0; i < count; i++) {
         const srv_message *m = &list[i];
         const bool last = m->saying == SRV_SAY_DONE || m->saying == SRV_SAY_FAILED; /* it closes the task */
@@ -188,7 +200,9 @@ static bool say_all(srv_teller *teller, const srv_message *list, size_t count)
             next++;
         }
         teller->follows = next < count;
-        tokens = tokens || m->saying == SRV_SAY_TOKEN;
+        if (m->saying == SRV_SAY_TOKEN && tokens != FIRST_TOKENS) {
+            tokens = m->task->first == 0.0 ? FIRST_TOKENS : TOKENS;
+        }
         say(teller, m);
         if (told && !last && !teller->follows) {
             told(user);
@@ -199,23 +213,16 @@ static bool say_all(srv_teller *teller, const srv_message *list, size_t count)
 
 /* ---- The thread ------------------------------------------------------------------------------- */
 
-static struct timespec rest_end(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += TOGETHER_NS;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-/* With the lock: until then, or until something is urgent. */
-static void rest(srv_teller *teller, const struct timespec *end)
+/* With the lock: so long since then, or until something is urgent. */
+static void rest(srv_teller *teller, struct timespec since, long ns)
 {
     int ended = 0;
+    since.tv_nsec += ns;
+    since.tv_sec += since.tv_nsec / 1000000000;
+    since.tv_nsec %= 1000000000;
     teller->resting = true;
     while (!teller->urgent && !teller->closing && ended != ETIMEDOUT) {
-        ended = pthread_cond_timedwait(&teller->more, &teller->lock, end);
+        ended = pthread_cond_timedwait(&teller->more, &teller->lock, &since);
     }
     teller->resting = false;
 }
@@ -225,6 +232,7 @@ static void *run(void *arg)
     srv_teller *teller = arg;
     srv_message *list = NULL;
     size_t capacity = 0;
+    long rest_ns = FIRST_REST_NS;
     pthread_mutex_lock(&teller->lock);
     for (;;) {
         while (!teller->count && !teller->closing) {
@@ -241,18 +249,21 @@ static void *run(void *arg)
         teller->capacity = capacity;
         teller->count = 0;
         teller->busy = true;
-        teller->urgent = false;
+        teller->urgent = teller->pressing = false;
         pthread_mutex_unlock(&teller->lock);
-        const struct timespec end = rest_end();
-        const bool tokens = say_all(teller, full, count);
+        struct timespec begin;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        const said tokens = say_all(teller, full, count);
         list = full;
         capacity = full_capacity;
         pthread_mutex_lock(&teller->lock);
         teller->busy = false;
         teller->behind -= calls;
+        teller->since = teller->pressing ? teller->behind : 0;
         pthread_cond_broadcast(&teller->less);
-        if (tokens) {
-            rest(teller, &end);
+        if (tokens != NO_TOKENS) {
+            rest_ns = tokens == FIRST_TOKENS ? FIRST_REST_NS : 2 * rest_ns < REST_NS ? 2 * rest_ns : REST_NS;
+            rest(teller, begin, rest_ns);
         }
     }
     pthread_mutex_unlock(&teller->lock);
@@ -318,13 +329,30 @@ static bool make_room(srv_teller *teller, size_t count)
     return list != NULL;
 }
 
+/* Is there something that does not wait for others? Tokens that come slowly do not. */
+static bool presses(const srv_teller *teller, const srv_message *messages, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (messages[i].saying != SRV_SAY_TOKEN || messages[i].soon ||
+            messages[i].at - teller->last >= APART_S) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool far_behind(const srv_teller *teller)
+{
+    return teller->behind >= FAR_BEHIND || teller->since >= SOON_BEHIND;
+}
+
 void srv_teller_say(srv_teller *teller, const srv_message *messages, size_t count, bool wait)
 {
     if (!count) {
         return;
     }
     pthread_mutex_lock(&teller->lock);
-    while ((wait && teller->behind >= FAR_BEHIND) || !make_room(teller, count)) {
+    while ((wait && far_behind(teller)) || !make_room(teller, count)) {
         if (!wait || (!teller->count && !teller->busy)) {
             break; /* not even an empty list has room: nothing can be said any more */
         }
@@ -334,10 +362,10 @@ void srv_teller_say(srv_teller *teller, const srv_message *messages, size_t coun
         memcpy(teller->list + teller->count, messages, count * sizeof *messages);
         teller->count += count;
         teller->behind++;
-    }
-    teller->urgent = teller->urgent || teller->behind > MANY;
-    for (size_t i = 0; i < count && !teller->urgent; i++) {
-        teller->urgent = messages[i].saying != SRV_SAY_TOKEN || messages[i].soon;
+        teller->pressing = teller->pressing || presses(teller, messages, count);
+        teller->since += teller->pressing || teller->since > 0;
+        teller->urgent = teller->urgent || teller->pressing || teller->behind > MANY;
+        teller->last = messages[count - 1].at;
     }
     if (teller->urgent || !teller->resting) {
         pthread_cond_signal(&teller->more);

@@ -1,0 +1,174 @@
+/* When tokens are told: slow ones and first ones at once, fast ones together, and a client that wants no more of them is heard soon. */
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "server/teller.h"
+#include "server_case.h"
+
+/* One who listens: how many tokens he has heard, and in how many pieces they were sent. */
+typedef struct listener {
+    srv_teller *teller;
+    srv_task *task;
+    atomic_int tokens, pieces, lasts;
+    atomic_bool holds; /* the sink does not return while it is set */
+} listener;
+
+static bool hear(void *user, const srv_event *event)
+{
+    listener *l = user;
+    atomic_fetch_add(&l->tokens, (int)event->token_count);
+    atomic_fetch_add(&l->lasts, event->kind == SRV_DONE);
+    while (atomic_load(&l->holds)) {
+        usleep(100);
+    }
+    return true;
+}
+
+static void told(void *user)
+{
+    atomic_fetch_add(&((listener *)user)->pieces, 1);
+}
+
+static void ignore_cancel(void *user, uint64_t job)
+{
+    (void)user;
+    (void)job;
+}
+
+static void ignore_time(void *user, double first_s, double between_s)
+{
+    (void)user;
+    (void)first_s;
+    (void)between_s;
+}
+
+static void ignore_end(void *user, const srv_task *task, const srv_answer *answer)
+{
+    (void)user;
+    (void)task;
+    (void)answer;
+}
+
+static mo_model *model;
+
+static int open_all(void **state)
+{
+    static const srv_teller_owner owner = {NULL, ignore_cancel, ignore_time, ignore_end};
+    static const int32_t prompt[] = {1};
+    static listener l;
+    model = open_model(ORACLE("qwen3moe"), "none", 1); /* without a vocabulary: every token is an event */
+    l = (listener){0};
+    srv_job_options o = srv_job_options_default();
+    o.tokens = prompt;
+    o.count = 1;
+    o.raw = true;
+    o.sink = hear;
+    o.told = told;
+    o.user = &l;
+    mo_error err;
+    assert_int_equal(srv_task_open(model, &o, NULL, 0, &l.task, &err), MO_OK);
+    assert_int_equal(srv_teller_open(&owner, &l.teller, &err), MO_OK);
+    *state = &l;
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    listener *l = *state;
+    srv_teller_say(l->teller, &(srv_message){.saying = SRV_SAY_DONE, .task = l->task}, 1, true);
+    srv_teller_close(l->teller);
+    assert_int_equal(l->lasts, 1);
+    mo_model_close(model);
+    return 0;
+}
+
+static void say_token(listener *l, double at, bool soon)
+{
+    const srv_message m = {.saying = SRV_SAY_TOKEN, .task = l->task, .at = at, .token = 1, .soon = soon};
+    srv_teller_say(l->teller, &m, 1, true);
+}
+
+/* False: it was not heard in ten seconds. */
+static bool await(listener *l, int tokens)
+{
+    const double end = seconds_now() + 10;
+    while (atomic_load(&l->tokens) < tokens && seconds_now() < end) {
+        usleep(50);
+    }
+    return atomic_load(&l->tokens) >= tokens;
+}
+
+/* Tokens that are made 5 ms apart do not wait for each other, so that 300 of them, which are made here in no time, are heard in less than a
+ * second and not after 300 rests. */
+static void slow_tokens_are_told_one_by_one(void **state)
+{
+    listener *l = *state;
+    const double begin = seconds_now();
+    for (int i = 0; i < 300; i++) {
+        say_token(l, 1.0 + 0.005 * i, i == 0);
+        assert_true(await(l, i + 1));
+    }
+    assert_true(seconds_now() - begin < (SANITIZED ? 2.0 : 1.2));
+    srv_teller_settle(l->teller);
+    assert_int_equal(l->pieces, 300);
+}
+
+/* Fast ones go together, at most a few milliseconds late; the first does not. */
+static void fast_tokens_are_told_together(void **state)
+{
+    listener *l = *state;
+    const int count = 400;
+    say_token(l, 1.0, true);
+    assert_true(await(l, 1));
+    for (int i = 1; i < count; i++) {
+        say_token(l, 1.0 + 0.0003 * i, false);
+    }
+    assert_true(await(l, count)); /* nothing else comes after the last one */
+    srv_teller_settle(l->teller);
+    assert_true(l->pieces < count / 4);
+}
+
+typedef struct speaker {
+    listener *listener;
+    atomic_int said;
+} speaker;
+
+static void *speak(void *user)
+{
+    speaker *s = user;
+    for (int i = 0; i < 100; i++) {
+        say_token(s->listener, 1.0 + 1e-4 * i, i == 0);
+        atomic_fetch_add(&s->said, 1);
+    }
+    return NULL;
+}
+
+/* While a client is being told an answer's first token nobody gets far ahead of it: it may want to pause. */
+static void nobody_gets_far_ahead_of_a_first_token(void **state)
+{
+    listener *l = *state;
+    speaker s = {.listener = l};
+    pthread_t thread;
+    atomic_store(&l->holds, true);
+    assert_int_equal(pthread_create(&thread, NULL, speak, &s), 0);
+    assert_true(await(l, 1));
+    int before = -1, now; /* until it stands still */
+    while ((now = atomic_load(&s.said)) != before) {
+        before = now;
+        usleep(50000);
+    }
+    assert_in_range(now, 1, 16);
+    atomic_store(&l->holds, false);
+    pthread_join(thread, NULL);
+    assert_true(await(l, 100));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(slow_tokens_are_told_one_by_one, open_all, close_all),
+        cmocka_unit_test_setup_teardown(fast_tokens_are_told_together, open_all, close_all),
+        cmocka_unit_test_setup_teardown(nobody_gets_far_ahead_of_a_first_token, open_all, close_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
