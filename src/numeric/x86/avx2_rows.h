@@ -24,18 +24,29 @@ static inline __m256i rows_stored(int64_t count)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count < 8 ? (int32_t)count : 8), place);
 }
 
-/* Rows first .. end - 1 (at most 8) of w. */
-static inline mo_rows rows_plain(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end)
+/* Rows in order, one after the other. Written where they are used and a whole member at a time: a vector cannot be loaded for a while from where parts of it were
+ * just stored, and a copy of all this is such loads. */
+static inline void rows_in_order(const uint8_t *base, int64_t stride, int64_t count, mo_rows *out)
 {
-    mo_rows r;
+    out->base[0] = base;
+    out->base[1] = base + 4 * stride;
+    out->stride = stride;
+    out->row_of_lane = out->lane_of_row = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    out->stored = rows_stored(count);
+}
+
+/* The last rows of a matrix that ends before lane 8. */
+static inline void rows_at_end(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                               mo_rows *out)
+{
     int32_t row_of_lane[8], lane_of_row[8] = {0};
     const bool few = w->rows < 4;
-    r.stride = few ? 0 : row_bytes;
+    out->stride = few ? 0 : row_bytes;
     for (int g = 0; g < 2; g++) {
         const int64_t want = few ? first + g : first + 4 * g;
         const int64_t last = few ? w->rows - 1 : w->rows - 4;
         const int64_t from = want < last ? want : last;
-        r.base[g] = w->data + from * row_bytes;
+        out->base[g] = w->data + from * row_bytes;
         for (int i = 0; i < 4; i++) {
             const int64_t place = (few ? from : from + i) - first;
             row_of_lane[4 * g + i] = (int32_t)(place & 7);
@@ -44,10 +55,20 @@ static inline mo_rows rows_plain(const mo_weights *w, int64_t row_bytes, int64_t
             }
         }
     }
-    r.row_of_lane = _mm256_loadu_si256((const __m256i *)row_of_lane);
-    r.lane_of_row = _mm256_loadu_si256((const __m256i *)lane_of_row);
-    r.stored = rows_stored(few && end - first > 2 ? 2 : end - first);
-    return r;
+    out->row_of_lane = _mm256_loadu_si256((const __m256i *)row_of_lane);
+    out->lane_of_row = _mm256_loadu_si256((const __m256i *)lane_of_row);
+    out->stored = rows_stored(few && end - first > 2 ? 2 : end - first);
+}
+
+/* Rows first .. end - 1 (at most 8) of w. */
+static inline void rows_plain(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                              mo_rows *out)
+{
+    if (first + 8 <= w->rows) {
+        rows_in_order(w->data + first * row_bytes, row_bytes, end - first, out);
+    } else {
+        rows_at_end(w, row_bytes, first, end, out);
+    }
 }
 
 /* How many rows a group that begins at `first` covers: two of a matrix of fewer than four rows. */
@@ -57,13 +78,10 @@ static inline int64_t rows_count(const mo_weights *w)
 }
 
 /* The whole interleaved group that begins at row first, of which the rows before end are written. */
-static inline mo_rows rows_interleaved(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end)
+static inline void rows_interleaved(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                                    mo_rows *out)
 {
-    mo_rows r = {.stride = 0};
-    r.base[0] = r.base[1] = w->data + first * row_bytes;
-    r.row_of_lane = r.lane_of_row = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    r.stored = rows_stored(end - first);
-    return r;
+    rows_in_order(w->data + first * row_bytes, 0, end - first, out);
 }
 
 MO_INLINE __m256 rows_load(const mo_rows *r, const float *y)

@@ -127,8 +127,11 @@ static void amx_tokens(const amx_batch *j, int64_t row_begin, int64_t row_end, a
             int groups = 0;
             for (; groups < AMX_GROUPS && r < row_end; groups++, r += LANES) {
                 interleaved[groups] = w->interleave && mo_format_has_units(w->type) && r + LANES <= w->rows;
-                rows[groups] = interleaved[groups] ? rows_interleaved(w, row_bytes, r, row_end)
-                                                   : rows_plain(w, row_bytes, r, row_end);
+                if (interleaved[groups]) {
+                    rows_interleaved(w, row_bytes, r, row_end, &rows[groups]);
+                } else {
+                    rows_plain(w, row_bytes, r, row_end, &rows[groups]);
+                }
             }
             amx_rows(j, space, rows, interleaved, groups, row, first, here);
         }

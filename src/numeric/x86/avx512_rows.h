@@ -18,35 +18,59 @@ typedef struct mo_rows {
     __mmask16 stored; /* rows to write */
 } mo_rows;
 
-/* Rows first .. end - 1 (at most 16) of w. */
-static inline mo_rows rows_plain(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end)
+/* Rows in order, one after the other. Written where they are used and a whole member at a time: a vector cannot be loaded for a while from where parts of it were
+ * just stored, and a copy of all this is such loads. */
+static inline void rows_in_order(const uint8_t *base, int64_t stride, int64_t count, mo_rows *out)
 {
-    mo_rows r;
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    for (int g = 0; g < 4; g++) {
+        out->base[g] = base + 4 * g * stride;
+    }
+    out->stride = stride;
+    out->offset = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int32_t)stride));
+    out->row_of_lane = out->lane_of_row = lane;
+    out->stored = (__mmask16)((1u << (count < 16 ? count : 16)) - 1);
+}
+
+/* The last rows of a matrix that ends before lane 16. */
+static inline void rows_at_end(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                               mo_rows *out)
+{
     int32_t offset[16], row_of_lane[16], lane_of_row[16] = {0};
     const int64_t rows = w->rows;
     const int64_t count = end - first < 16 ? end - first : 16;
     const bool few = rows < 4;
-    r.stride = few ? 0 : row_bytes;
+    out->stride = few ? 0 : row_bytes;
     for (int g = 0; g < 4; g++) {
         const int64_t want = few ? first + g : first + 4 * g;
         const int64_t last = few ? rows - 1 : rows - 4;
         const int64_t from = want < last ? want : last;
-        r.base[g] = w->data + from * row_bytes;
+        out->base[g] = w->data + from * row_bytes;
         for (int i = 0; i < 4; i++) {
             const int64_t row = few ? from : from + i;
             const int64_t place = row - first;
-            offset[4 * g + i] = (int32_t)(r.base[g] - r.base[0] + i * r.stride);
+            offset[4 * g + i] = (int32_t)(out->base[g] - out->base[0] + i * out->stride);
             row_of_lane[4 * g + i] = (int32_t)(place & 15);
             if (place >= 0 && place < 16) {
                 lane_of_row[place] = 4 * g + i;
             }
         }
     }
-    r.offset = _mm512_loadu_si512(offset);
-    r.row_of_lane = _mm512_loadu_si512(row_of_lane);
-    r.lane_of_row = _mm512_loadu_si512(lane_of_row);
-    r.stored = (__mmask16)((1u << count) - 1);
-    return r;
+    out->offset = _mm512_loadu_si512(offset);
+    out->row_of_lane = _mm512_loadu_si512(row_of_lane);
+    out->lane_of_row = _mm512_loadu_si512(lane_of_row);
+    out->stored = (__mmask16)((1u << count) - 1);
+}
+
+/* Rows first .. end - 1 (at most 16) of w. */
+static inline void rows_plain(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                              mo_rows *out)
+{
+    if (first + 16 <= w->rows) {
+        rows_in_order(w->data + first * row_bytes, row_bytes, end - first, out);
+    } else {
+        rows_at_end(w, row_bytes, first, end, out);
+    }
 }
 
 /* How many rows a group covers. */
@@ -57,18 +81,10 @@ static inline int64_t rows_count(const mo_weights *w)
 }
 
 /* The whole interleaved group that begins at row first, of which the rows before end are written. */
-static inline mo_rows rows_interleaved(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end)
+static inline void rows_interleaved(const mo_weights *w, int64_t row_bytes, int64_t first, int64_t end,
+                                    mo_rows *out)
 {
-    mo_rows r = {.stride = 0};
-    const int64_t count = end - first < 16 ? end - first : 16;
-    for (int g = 0; g < 4; g++) {
-        r.base[g] = w->data + first * row_bytes;
-    }
-    r.offset = _mm512_setzero_si512();
-    r.row_of_lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    r.lane_of_row = r.row_of_lane;
-    r.stored = (__mmask16)((1u << count) - 1);
-    return r;
+    rows_in_order(w->data + first * row_bytes, 0, end - first, out);
 }
 
 MO_INLINE __m512 rows_load(const mo_rows *r, const float *y)

@@ -245,8 +245,12 @@ static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, co
     batch here = *j;
     for (int64_t r = row_begin; r < row_end; r += rows_count(w)) {
         const bool interleaved = w->interleave && mo_format_has_units(w->type) && r + LANES <= w->rows;
-        const mo_rows rows =
-            interleaved ? rows_interleaved(w, row_bytes, r, row_end) : rows_plain(w, row_bytes, r, row_end);
+        mo_rows rows;
+        if (interleaved) {
+            rows_interleaved(w, row_bytes, r, row_end, &rows);
+        } else {
+            rows_plain(w, row_bytes, r, row_end, &rows);
+        }
         here.y = j->y + r;
         run[interleaved](&rows, &here);
     }
