@@ -1,8 +1,10 @@
 /* Every family of which the tree has no oracle model, with a tiny model of its published shape: logits as they were recorded when the
- * family agreed with its oracle, and the same bits in other steps, from disk and on a device. And every family there is, these and
- * the oracle's: hot cache, Post-Fetch, discovery and traces change no bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
+ * family agreed with its oracle, and the same bits in other steps, from disk and on a device, also with an adapter, which is the same as
+ * its sum with the model. And every family there is, these and the oracle's: hot cache, Post-Fetch, discovery and traces change no
+ * bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
 #include "folder.h"
 #include "gpu_case.h"
+#include "lora_file.h"
 #include "model/load.h"
 #include "sanitized.h"
 #include "synth/synth.h"
@@ -20,7 +22,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 static int32_t text[TOKENS];
 
-static uint64_t fingerprint(const float *rows)
+static uint64_t rows_fingerprint(const float *rows)
 {
     uint64_t hash = 0xCBF29CE484222325u;
     for (size_t i = 0; i < (size_t)TOKENS * VOCABULARY; i++) {
@@ -69,7 +71,7 @@ static void logits_are_the_recorded_ones(void **state)
         for (int n = 0; n < 2; n++) {
             const setting set = {.kv = n ? MO_KV_I16 : MO_KV_F32};
             float *rows = logits_of(path, text, TOKENS, VOCABULARY, &set);
-            hash[n] = fingerprint(rows);
+            hash[n] = rows_fingerprint(rows);
             free(rows);
         }
         if (hash[0] != families[i].f32 || hash[1] != families[i].i16) {
@@ -130,6 +132,116 @@ static void bits_are_the_same_everywhere(void **state)
         }
         free(want);
         unlink(path);
+    }
+}
+
+/* ---- Adapters, for every family ---- */
+
+/* Every matrix that a family may have and an adapter may change. */
+static const char *const matrices[] = {
+    "attn_q",  "attn_kv_a_mqa.", "attn_k.", "attn_v.", "attn_output.", "ffn_gate",      "ffn_up", "ffn_down",
+    "ssm_in.", "ssm_out.",       "ssm_x.",  "ssm_dt.", "_proj.",       "output.weight", NULL};
+enum { RANK = 3 };
+static const lora_recipe every_matrix = {.parts = matrices, .rank = RANK, .alpha = 2, .seed = 5};
+
+static float *read_tensor(FILE *f, const mo_gguf_tensor *t)
+{
+    float *values = malloc((size_t)t->bytes);
+    assert_true(values && t->format->type == MO_F32);
+    assert_int_equal(fseek(f, t->offset, SEEK_SET), 0);
+    assert_int_equal(fread(values, 1, (size_t)t->bytes, f), t->bytes);
+    return values;
+}
+
+/* W + alpha / rank B A, in double precision, in the file's own place. */
+static void add_pair(FILE *model, const mo_gguf_tensor *w, const float *a, const float *b)
+{
+    float *values = read_tensor(model, w);
+    for (int64_t row = 0; row < w->values / w->size[0]; row++) {
+        const float *lower = a + row / w->size[1] * RANK * w->size[0]; /* of its expert */
+        for (int64_t i = 0; i < w->size[0]; i++) {
+            double sum = 0.0;
+            for (int r = 0; r < RANK; r++) {
+                sum += (double)b[row * RANK + r] * (double)lower[r * w->size[0] + i];
+            }
+            float *at = &values[row * w->size[0] + i];
+            *at = (float)((double)*at + (double)every_matrix.alpha / RANK * sum);
+        }
+    }
+    assert_int_equal(fseek(model, w->offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(values, 1, (size_t)w->bytes, model), w->bytes);
+    free(values);
+}
+
+/* Adds all pairs of an adapter to the matrices of a file. Returns how many there were. */
+static int add_adapter(const char *path, const char *adapter)
+{
+    mo_gguf *g = NULL, *pairs = NULL;
+    int count = 0;
+    assert_int_equal(mo_gguf_open(path, &g, NULL), MO_OK);
+    assert_int_equal(mo_gguf_open(adapter, &pairs, NULL), MO_OK);
+    FILE *model = fopen(path, "r+b"), *from = fopen(adapter, "rb");
+    assert_true(model && from);
+    for (int64_t i = 0; i < mo_gguf_tensor_count(g); i++) {
+        const mo_gguf_tensor *w = mo_gguf_tensor_at(g, i);
+        char name[2][MO_GGUF_NAME + 8];
+        snprintf(name[0], sizeof name[0], "%s.lora_a", w->name);
+        snprintf(name[1], sizeof name[1], "%s.lora_b", w->name);
+        const mo_gguf_tensor *a = mo_gguf_tensor_find(pairs, name[0]),
+                             *b = mo_gguf_tensor_find(pairs, name[1]);
+        if (a && b) {
+            float *lower = read_tensor(from, a), *upper = read_tensor(from, b);
+            add_pair(model, w, lower, upper);
+            free(lower);
+            free(upper);
+            count++;
+        }
+    }
+    assert_int_equal(fclose(model) + fclose(from), 0);
+    mo_gguf_close(g);
+    mo_gguf_close(pairs);
+    return count;
+}
+
+/* Pairs for every matrix: as if they had been added to it, and with the same bits everywhere. */
+static void adapters_are_the_same_as_their_sum_with_the_model(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FAMILIES; i++) {
+        const char *name = families[i].shape;
+        char path[256], adapter[256];
+        const bool routed = mo_shape_named(name)->experts > 0;
+        make(name, path);
+        snprintf(adapter, sizeof adapter, "%s/adapter.gguf", folder);
+        assert_true(lora_file_make(path, adapter, &every_matrix));
+        float *plain = logits_of(path, text, TOKENS, VOCABULARY, &(setting){.kv = MO_KV_F32});
+        float *exact =
+            logits_of(path, text, TOKENS, VOCABULARY, &(setting){.kv = MO_KV_F32, .adapter = adapter});
+        float *want = logits_of(path, text, TOKENS, VOCABULARY, &(setting){.adapter = adapter});
+        expect(name, path, &(setting){.adapter = adapter, .step = 1}, want,
+               "with an adapter, token by token");
+        expect(name, path, &(setting){.adapter = adapter, .device = device_name}, want,
+               "with an adapter on a device");
+        expect(name, path, &(setting){.adapter = adapter, .device = device_name, .step = 1}, want,
+               "with an adapter on a device, token by token");
+        if (routed && !SANITIZED) {
+            expect(name, path,
+                   &(setting){.adapter = adapter, .device = device_name, .cpu_moe = true, .step = 1}, want,
+                   "with an adapter and the CPU's experts");
+        }
+        const int pairs = add_adapter(path, adapter);
+        float *sum = logits_of(path, text, TOKENS, VOCABULARY, &(setting){.kv = MO_KV_F32});
+        const double near = oracle_nmse(exact, sum, (size_t)TOKENS * VOCABULARY),
+                     far = oracle_nmse(plain, sum, (size_t)TOKENS * VOCABULARY);
+        if (pairs < 12 || !(near < 1e-9) || !(far > 1e-2)) {
+            fail_msg("%s: %d pairs, NMSE %.3g (%.3g without the adapter)", name, pairs, near, far);
+        }
+        free(plain);
+        free(exact);
+        free(want);
+        free(sum);
+        unlink(path);
+        unlink(adapter);
     }
 }
 
@@ -377,6 +489,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_recorded_ones),
         cmocka_unit_test(bits_are_the_same_everywhere),
+        cmocka_unit_test(adapters_are_the_same_as_their_sum_with_the_model),
         cmocka_unit_test(what_is_learned_changes_no_bit),
         cmocka_unit_test(long_contexts_have_factors_of_their_own),
         cmocka_unit_test(factors_for_long_contexts_may_be_alone),

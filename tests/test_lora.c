@@ -530,6 +530,12 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     fclose(f);
     refuses(model, path, MO_EFORMAT, "wrong.gguf");
     mo_model_close(model);
+    const oracle *stacked = find_model("qwen3moe");
+    const lora_recipe fewer = {.parts = lora_experts, .rank = 2, .seed = 3, .experts = 5};
+    model = open_model(stacked, &options);
+    assert_true(lora_file_make(stacked->path, path, &fewer));
+    refuses(model, path, MO_EINVAL, "5 experts, the model has");
+    mo_model_close(model);
 }
 
 /* Files from strangers: bytes changed anywhere, cut anywhere. They are refused, or they are adapters with other numbers. */

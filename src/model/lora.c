@@ -149,12 +149,18 @@ static mo_status check_shapes(const reader *r, const tensors *t, mo_error *err)
 {
     const int64_t *m = t->of->size, *a = t->a->size, *b = t->b->size;
     const int64_t rank = a[1];
-    if (a[0] != m[0] || b[1] != m[1] || a[2] != m[2] || b[2] != m[2] || m[3] != 1 || a[3] != 1 || b[3] != 1) {
+    if (a[0] != m[0] || b[1] != m[1] || m[3] != 1 || a[3] != 1 || b[3] != 1) {
         return mo_fail(
             err, MO_EINVAL,
             "%s: the pair for %s is for a matrix of %lld x %lld values, the model's has %lld x %lld; the "
             "adapter belongs to another model",
             r->path, t->of->name, (long long)a[0], (long long)b[1], (long long)m[0], (long long)m[1]);
+    }
+    if (a[2] != m[2] || b[2] != m[2]) {
+        return mo_fail(err, MO_EINVAL,
+                       "%s: the pair for %s is for %lld and %lld experts, the model has %lld; the adapter "
+                       "belongs to another model",
+                       r->path, t->of->name, (long long)a[2], (long long)b[2], (long long)m[2]);
     }
     if (b[0] != rank || rank < 1 || rank > MO_LORA_RANK_MAX) {
         return mo_fail(

@@ -55,7 +55,8 @@ typedef struct setting {
     mo_precision precision;
     bool cpu_moe;
     mo_postfetch_mode postfetch;
-    const char *perf; /* NULL: full */
+    const char *perf;    /* NULL: full */
+    const char *adapter; /* NULL: none */
     int64_t vram_each[MO_DEVICES_MAX];
 } setting;
 
@@ -75,6 +76,9 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */
     options.learning.perf_mode = s->perf;
+    options.adapters = &s->adapter;
+    options.adapter_count = s->adapter != NULL;
+    options.adapter_scales = &(const float){1.0f};
     return mo_model_open(path, &options, out, err);
 }
 

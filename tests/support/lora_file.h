@@ -16,6 +16,7 @@ typedef struct lora_recipe {
     uint64_t seed;
     const char *architecture; /* NULL: the model's */
     float size;               /* of A's numbers; 0: as large as the model's weights are */
+    int64_t experts;          /* of pairs for experts; 0: as many as the model has */
 } lora_recipe;
 
 static const char *const lora_attention[] = {"attn_q.",      "attn_k.",   "attn_v.",
@@ -80,7 +81,8 @@ static inline bool lora_file_make(const char *model, const char *path, const lor
         if (!lora_wants(r, t)) {
             continue;
         }
-        const int64_t a[3] = {t->size[0], r->rank, t->size[2]}, b[3] = {r->rank, t->size[1], t->size[2]};
+        const int64_t experts = t->size[2] > 1 && r->experts ? r->experts : t->size[2];
+        const int64_t a[3] = {t->size[0], r->rank, experts}, b[3] = {r->rank, t->size[1], experts};
         const int dims = t->size[2] > 1 ? 3 : 2;
         const mo_type type = r->half ? MO_F16 : MO_F32;
         snprintf(name, sizeof name, "%s.lora_a", t->name);
