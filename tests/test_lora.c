@@ -517,10 +517,13 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     static const char *const embedding[] = {"token_embd.", NULL};
     const lora_recipe table = {.parts = embedding, .rank = 2, .seed = 3},
                       wild = {.parts = lora_attention, .rank = 2, .seed = 3, .size = INFINITY},
-                      renamed = {.parts = lora_attention, .rank = 2, .seed = 3, .architecture = "llama"};
+                      renamed = {.parts = lora_attention, .rank = 2, .seed = 3, .architecture = "llama"},
+                      unnamed = {.parts = lora_attention, .rank = 2, .seed = 3, .architecture = ""};
     const char *path = in_folder("wrong.gguf");
     assert_true(lora_file_make(o->path, path, &table));
     refuses(model, path, MO_EUNSUPPORTED, "embedding");
+    assert_true(lora_file_make(o->path, path, &unnamed));
+    refuses(model, path, MO_EFORMAT, "does not say for which architecture");
     assert_true(lora_file_make(o->path, path, &wild));
     refuses(model, path, MO_EFORMAT, "finite");
     assert_true(lora_file_make(other->path, path, &renamed)); /* other shapes under the same names */

@@ -89,6 +89,11 @@ static mo_status check_file(const reader *r, mo_error *err)
                        "convert the adapter to GGUF, or name the file as a model",
                        r->path, kind, type);
     }
+    if (!own[0]) {
+        return mo_fail(err, MO_EFORMAT,
+                       "%s does not say for which architecture it is (general.architecture); make it anew",
+                       r->path);
+    }
     if (strcmp(own, models) != 0) {
         return mo_fail(err, MO_EINVAL,
                        "%s is an adapter for models of the architecture %.60s, this one is %.60s", r->path,
@@ -149,7 +154,11 @@ static mo_status check_shapes(const reader *r, const tensors *t, mo_error *err)
 {
     const int64_t *m = t->of->size, *a = t->a->size, *b = t->b->size;
     const int64_t rank = a[1];
-    if (a[0] != m[0] || b[1] != m[1] || m[3] != 1 || a[3] != 1 || b[3] != 1) {
+    if (m[3] != 1 || a[3] != 1 || b[3] != 1) {
+        return mo_fail(err, MO_EFORMAT, "%s: the pair for %s has four dimensions; make the file anew",
+                       r->path, t->of->name);
+    }
+    if (a[0] != m[0] || b[1] != m[1]) {
         return mo_fail(
             err, MO_EINVAL,
             "%s: the pair for %s is for a matrix of %lld x %lld values, the model's has %lld x %lld; the "
