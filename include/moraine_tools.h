@@ -427,6 +427,9 @@ typedef struct mo_plan_report {
     double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
     mo_precision
         prompt_precision; /* in effect: exact where nothing is there to compute otherwise, or steps are too short */
+    /* Of prompts, as prompt_tokens_per_second, but for the step that ends a full context; 0: not known (without a device, or with
+     * several). */
+    double full_prompt_tokens_per_second;
 } mo_plan_report;
 
 /* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run

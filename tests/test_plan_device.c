@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "plan/cold.h"
 #include "plan/depth.h"
 #include "plan/device.h"
 #include "plan/limits.h"
 #include "plan/placement.h"
+#include "plan/prompt.h"
 #include "plan/share.h"
 #include "plan_case.h"
 
@@ -663,9 +665,146 @@ static void a_full_context_costs_what_attention_reads(void **state)
     assert_true(mo_plan_depth_of(&m, &gpu, &p).full == 0);
 }
 
+/* Three layers of 8 queries per KV head and 128 KiB a block; a step of 64 tokens has 8 tiles. */
+enum { COLD_LAYERS = 3, COLD_CONTEXT = 1024, COLD_BLOCK = 128 << 10 };
+
+static mo_plan_model cold_model(mo_plan_layer *layers)
+{
+    for (int i = 0; i < COLD_LAYERS; i++) {
+        layers[i] = (mo_plan_layer){.bytes = 8 * MIB,
+                                    .resident = 8 * MIB,
+                                    .buffer_bytes = 8 * MIB,
+                                    .device_bytes = 8 * MIB,
+                                    .link_bytes = 8 * MIB,
+                                    .size_class = -1,
+                                    .kv_bytes = i ? COLD_CONTEXT / 128 * COLD_BLOCK : 0,
+                                    .read_bytes = COLD_CONTEXT / 128 * COLD_BLOCK,
+                                    .queries = 8};
+    }
+    return (mo_plan_model){.layers = COLD_LAYERS,
+                           .layer = layers,
+                           .context = COLD_CONTEXT,
+                           .batch = 64,
+                           .core_bytes = 25 * MIB,
+                           .output_bytes = MIB,
+                           .dense_layers = COLD_LAYERS,
+                           .dense_bytes = 24 * MIB,
+                           .dense_layer_bytes = 8 * MIB,
+                           .dense_buffer_bytes = 8 * MIB,
+                           .kv_bytes = COLD_LAYERS * MIB,
+                           .device_kv_bytes = COLD_LAYERS * MIB};
+}
+
+/* Bytes over the link, exactly: by every tile where there is no space, once where there is, and both. */
+static void prompts_count_keys_and_values_in_ram(void **state)
+{
+    (void)state;
+    mo_plan_layer layers[COLD_LAYERS];
+    mo_plan_model m = cold_model(layers);
+    const double position = COLD_BLOCK / 128.0;
+    assert_int_equal(mo_plan_tiles(64, 8), 8);
+    assert_int_equal(mo_plan_tiles(65, 8), 9);
+    assert_int_equal(mo_plan_tiles(3, 128), 3);
+    assert_false(mo_plan_brings(8, 8));
+    assert_true(mo_plan_brings(9, 8));
+    /* Eight tiles of eight tokens see 520, 528 ... 576 positions: 4384 in all. */
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 4384 * position);
+    assert_true(mo_plan_cold_crossing(&m, 2, 512, 64) == 2 * 4384 * position);
+    assert_true(mo_plan_cold_crossing(&m, 9, 512, 64) == 2 * 4384 * position); /* the first stays */
+    assert_true(mo_plan_cold_crossing(&m, 0, 512, 64) == 0);
+    /* One tile reads them once, whatever space there is; an incomplete one likewise. */
+    m.device_idle_bytes = 100 * COLD_BLOCK;
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 8) == 520 * position);
+    /* 576 positions are in five blocks. */
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 5 * COLD_BLOCK);
+    /* Space for four: the tiles read 8, 16 ... 64 positions behind them; for three and a half, 128 more each. */
+    m.device_idle_bytes = 4 * COLD_BLOCK;
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 4 * COLD_BLOCK + 288 * position);
+    m.device_idle_bytes = 7 * COLD_BLOCK / 2;
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 3 * COLD_BLOCK + (288 + 8 * 128) * position);
+    /* Some tiles end before what is not there: of 124 .. 187 the first block has 4; eight tiles end at 132, 140 ... 188. */
+    m.device_idle_bytes = COLD_BLOCK;
+    assert_true(mo_plan_cold_crossing(&m, 1, 120, 60) ==
+                COLD_BLOCK + (0 + 8 + 16 + 24 + 32 + 40 + 48 + 52) * position);
+    /* A prompt: every step at its depth, the last one shorter. */
+    m.device_idle_bytes = 100 * COLD_BLOCK;
+    assert_true(mo_plan_cold_prompt(&m, 1, 150) == (1 + 1 + 2) * COLD_BLOCK);
+    m.device_idle_bytes = 0;
+    assert_true(mo_plan_cold_prompt(&m, 1, 72) == ((8 + 16 + 24 + 32 + 40 + 48 + 56 + 64) + 72) * position);
+    /* The plan's speed has it, and that of the last step of a full context too. */
+    mo_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = COLD_LAYERS}};
+    const double link = mo_rates_link(&gpu, 0, 0);
+    const double hot = mo_plan_prompt_seconds(&m, &gpu, &p, 72);
+    const double full = mo_plan_depth_of(&m, &gpu, &p).prompt_full;
+    p.device.cold_layers = 2;
+    assert_true(fabs(mo_plan_prompt_seconds(&m, &gpu, &p, 72) - hot - 2 * 360 * position / link) < 1e-12);
+    const double crossing = mo_plan_cold_crossing(&m, 2, COLD_CONTEXT - 64, 64);
+    assert_true(fabs(64 / mo_plan_depth_of(&m, &gpu, &p).prompt_full - 64 / full - crossing / link) < 1e-12);
+    const double tiles = 8.0 * COLD_LAYERS * MIB / 900e9;
+    assert_true(fabs(64 / full - mo_plan_batch_seconds(&m, &gpu, &p, 64) - tiles) < 1e-12);
+    p.device.ceiling = 0;
+    assert_true(mo_plan_depth_of(&m, &gpu, &p).prompt_full == 0);
+}
+
+/* Where the least that a token moves leaves a choice, prompts make it: one layer more is cold where its keys and values cross once for
+ * a step, and one more is streamed where every tile would read them. And of two batches they take the one that has the space. */
+static void prompts_have_a_say_in_what_is_cold(void **state)
+{
+    (void)state;
+    enum { LAYERS = 8 };
+    mo_plan_layer layers[LAYERS];
+    for (int i = 0; i < LAYERS; i++) {
+        layers[i] = (mo_plan_layer){.bytes = 8 * MIB,
+                                    .resident = 8 * MIB,
+                                    .buffer_bytes = 8 * MIB,
+                                    .device_bytes = 8 * MIB,
+                                    .link_bytes = 8 * MIB,
+                                    .size_class = -1,
+                                    .kv_bytes = i ? 8 * MIB : 0,
+                                    .read_bytes = 8 * MIB,
+                                    .queries = 8};
+    }
+    mo_plan_model m = {.layers = LAYERS,
+                       .layer = layers,
+                       .context = 1024,
+                       .batch = 512,
+                       .core_bytes = (8 * LAYERS + 1) * MIB,
+                       .output_bytes = MIB,
+                       .dense_layers = LAYERS,
+                       .dense_bytes = 8 * LAYERS * MIB,
+                       .dense_layer_bytes = 8 * MIB,
+                       .dense_buffer_bytes = 8 * MIB,
+                       .kv_bytes = 8 * LAYERS * MIB,
+                       .device_kv_bytes = 8 * LAYERS * MIB};
+    const mo_plan_limits l = {.ram_bytes = 4 * GIB, .vram_bytes = 60 * MIB, .ram_keeps = true};
+    mo_error err = {.detail = ""};
+    mo_plan p;
+    assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
+    assert_int_equal(p.device.cold_layers, 6);
+    assert_int_equal(p.device.streamed, 4);
+    m.device_idle_bytes = 8 * MIB;
+    assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
+    assert_int_equal(p.device.cold_layers, 7);
+    assert_int_equal(p.device.streamed, 3);
+    for (int space = 0; space < 2; space++) { /* without it more tiles than steps are saved */
+        m.batches[0] = (mo_plan_batch){.batch = 64,
+                                       .kv_bytes = m.kv_bytes,
+                                       .device_kv_bytes = m.device_kv_bytes,
+                                       .device_idle_bytes = 8 * MIB};
+        m.batches[1] = m.batches[0];
+        m.batches[1].batch = 128;
+        m.batches[1].device_idle_bytes = space ? 8 * MIB : 0;
+        m.batch_count = 2;
+        assert_int_equal(mo_plan_choose(&m, &l, &fast, &p, &err), MO_OK);
+        assert_int_equal(m.batch, space ? 128 : 64);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_count_keys_and_values_in_ram),
+        cmocka_unit_test(prompts_have_a_say_in_what_is_cold),
         cmocka_unit_test(keys_and_values_go_to_ram_where_that_moves_less),
         cmocka_unit_test(all_of_it_in_vram),
         cmocka_unit_test(experts_fill_what_is_left),

@@ -158,6 +158,7 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_needs_options 
                                : mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
                                              mo_plan_times(sessions, device.table)),
         .device_work_bytes = device.work,
+        .device_idle_bytes = device.idle,
         .device_host_bytes = device.host,
         .device_piece_bytes = device.piece};
 }
@@ -171,6 +172,7 @@ static void count_batches(const mo_model_spec *f, const mo_needs_options *o, mo_
     m->work_bytes = asked.work_bytes;
     m->device_kv_bytes = asked.device_kv_bytes;
     m->device_work_bytes = asked.device_work_bytes;
+    m->device_idle_bytes = asked.device_idle_bytes;
     m->device_host_bytes = asked.device_host_bytes;
     m->device_piece_bytes = asked.device_piece_bytes;
     if (o->batch || o->all_logits) {
@@ -219,6 +221,8 @@ static void count_model(const mo_checkpoint *model, const mo_bricks *bricks, con
         const mo_layer *l = &f->layers[i];
         out->layers[i].size_class = -1;
         out->layers[i].read_bytes = mo_state_read_bytes(f, o->kv, m->context, i);
+        out->layers[i].queries =
+            l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
         if (l->routed) {
             m->routed_layers++;
             m->experts = l->moe.experts > m->experts ? l->moe.experts : m->experts;

@@ -81,6 +81,7 @@ static void report_depth(mo_plan_depth d, mo_plan_report *out)
     out->empty_tokens_per_second = d.empty;
     out->full_tokens_per_second = d.full;
     out->attention_seconds = d.attention_seconds;
+    out->full_prompt_tokens_per_second = d.prompt_full;
 }
 
 static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_report *report)
@@ -318,6 +319,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;
         report_cards(&placed, &m, out);
+        out->full_prompt_tokens_per_second *= out->card_count == 0; /* pieces of a prompt overlap there */
     } else {
         snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
     }

@@ -121,9 +121,9 @@ static json_t *prompt_json(const mo_plan_report *r)
 
 static json_t *depth_json(const mo_plan_report *r)
 {
-    return json_pack("{s:f, s:f, s:f}", "empty_tokens_per_second", r->empty_tokens_per_second,
+    return json_pack("{s:f, s:f, s:f, s:f}", "empty_tokens_per_second", r->empty_tokens_per_second,
                      "full_tokens_per_second", r->full_tokens_per_second, "attention_seconds",
-                     r->attention_seconds);
+                     r->attention_seconds, "full_prompt_tokens_per_second", r->full_prompt_tokens_per_second);
 }
 
 static json_t *plan_json(const mo_plan_report *r)

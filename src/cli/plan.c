@@ -187,6 +187,10 @@ static void print_speed(const mo_plan_report *r)
         printf("  %-18s%10.0f  tokens/s, of a prompt of %lld in steps of %lld\n", "prompts",
                r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);
     }
+    if (r->full_prompt_tokens_per_second > 0) {
+        printf("  %-18s%10.0f  tokens/s, of the last such step\n", "  full context",
+               r->full_prompt_tokens_per_second);
+    }
 }
 
 static void print_hot_cache(const mo_plan_report *r)

@@ -20,7 +20,8 @@ typedef struct mo_gpu_cold {
     bool *layers;      /* [layers] are they cold? NULL: none is */
     mo_gpu_cold_area *areas;
     int count;
-    bool lost; /* the device is: it is asked for nothing any more */
+    bool lost;        /* the device is: it is asked for nothing any more */
+    uint64_t brought; /* bytes that have crossed as guests (gpu/guests.h) */
 } mo_gpu_cold;
 
 /* The last `count` layers of those that can be apart (mo_state_layer_bytes()), as the plan counts them. */

@@ -69,7 +69,10 @@ mo_gpu_needs mo_gpu_needs_of(const mo_model_spec *spec, int64_t batch, int64_t c
                       .brick = mo_gpu_largest_brick(spec),
                       .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
                       .table = mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
-    mo_gpu_scratch_bytes(&core, batch, context, precision, &n.work, &n.host);
+    const mo_gpu_scratch_size scratch = mo_gpu_scratch_bytes(&core, batch, context, precision);
+    n.work = scratch.device;
+    n.idle = scratch.idle;
+    n.host = scratch.pinned;
     n.piece = mo_gpu_piece_bytes(spec, batch);
     n.host += mo_gpu_map_bytes(spec); /* the host's copy of the map */
     return n;

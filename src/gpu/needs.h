@@ -11,6 +11,7 @@ typedef struct mo_gpu_needs {
     int64_t
         group;    /* of the largest group of rows that are put in order while the core is sent; 0: none are */
     int64_t work; /* activations, flags, logits, matrices in bfloat16 */
+    int64_t idle; /* of that, what is free while a layer attends */
     int64_t brick; /* of the largest expert; 0: there are none */
     int64_t map;   /* of the table of experts */
     int64_t table; /* of one session, beside its blocks */

@@ -50,6 +50,24 @@ mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens)
     return b;
 }
 
+/* Of a session, in a layer. */
+static int64_t blocks_of(int64_t context)
+{
+    return (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1;
+}
+
+mo_gpu_guest_list mo_gpu_guest_list_of(const mo_gpu_scratch *s)
+{
+    const int layers = s->core->spec->layer_count;
+    cutter c = {0};
+    mo_gpu_guest_list l = {.limit = blocks_of(s->context)};
+    l.places = (int64_t)cut(&c, s->batch, sizeof(mo_dplace));
+    l.states = (int64_t)cut(&c, GPU_GUESTS * layers, sizeof(mo_dstate));
+    l.entries = (int64_t)cut(&c, layers * l.limit, sizeof(mo_daddr));
+    l.bytes = c.used;
+    return l;
+}
+
 static int64_t work_bytes(int64_t rows)
 {
     return (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
@@ -93,7 +111,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
         lay_experts(c, r);
         return;
     }
-    const int64_t chunks = (r->context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the shortest */
+    const int64_t chunks = blocks_of(r->context); /* of the shortest */
     r->step = cut(c, mo_gpu_block_of(r, batch).bytes, 1);
     r->in = cut(c, 1, mo_acts_bytes(batch, width));
     r->in_dense = cut(c, 1, mo_acts_bytes(batch, width));
@@ -121,6 +139,8 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->fetched = cut(c, MO_PLAN_STAGES * r->pinned.work_bytes, 1);
     lay_groups(c, r);
     r->counts = cut(c, r->core->spec->layer_count * r->group_limit, sizeof(int32_t));
+    r->guests = cut(c, 1, (size_t)mo_gpu_guest_list_of(r).bytes);
+    r->idle = c->base + (uint64_t)c->used;
     if (e->expert_width) {
         lay_experts(c, r);
         r->sent = cut(c, 1, mo_acts_bytes(GPU_SMALL * e->used, e->expert_width));
@@ -130,6 +150,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
     r->side_down = cut(c, batch * width, sizeof(float));
     r->side_weight = cut(c, batch, sizeof(float));
+    r->idle_bytes = (int64_t)(c->base + (uint64_t)c->used - r->idle);
     r->logits = cut(c, GPU_LOGITS_KEPT * r->core->spec->vocab, sizeof(float));
     mo_gpu_wide_size(&r->wide, r->core, batch);
     r->wide.rounded = cut(c, r->wide.row_bytes, 1);
@@ -167,6 +188,7 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->shared_rows = (float *)cut(c, shared * e->used * s->core->spec->width, sizeof(float));
     p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
+    p->guests = (uint8_t *)cut(c, 1, (size_t)mo_gpu_guest_list_of(s).bytes);
     p->works = (uint8_t *)cut(c, MO_PLAN_STAGES * p->work_bytes, 1);
     p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
@@ -206,26 +228,23 @@ static mo_status pin(mo_gpu_scratch *s, mo_device *device, mo_error *err)
     return MO_OK;
 }
 
-void mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context,
-                          const mo_precision_rule *precision, int64_t *device, int64_t *pinned)
+mo_gpu_scratch_size mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch, int64_t context,
+                                         const mo_precision_rule *precision)
 {
     mo_gpu_scratch s;
-    cutter c = {0};
+    cutter device = {0}, pinned = {0};
     describe(&s, core, batch, context, precision);
-    lay_device(&c, &s);
-    *device = c.used;
-    c = (cutter){0};
-    lay_pinned(&s, &c, &s.pinned);
-    *pinned = c.used;
+    lay_device(&device, &s);
+    lay_pinned(&s, &pinned, &s.pinned);
+    return (mo_gpu_scratch_size){.device = device.used, .pinned = pinned.used, .idle = s.idle_bytes};
 }
 
 mo_status mo_gpu_scratch_open(mo_gpu_scratch *s, const mo_gpu_core *core, mo_gpu_memory *memory,
                               int64_t batch, int64_t context, const mo_precision_rule *precision,
                               mo_error *err)
 {
-    int64_t pinned;
     describe(s, core, batch, context, precision);
-    mo_gpu_scratch_bytes(core, batch, context, precision, &s->bytes, &pinned);
+    s->bytes = mo_gpu_scratch_bytes(core, batch, context, precision).device;
     const mo_status status = mo_gpu_memory_alloc(memory, s->bytes, "working memory", &s->memory, err);
     if (status != MO_OK) {
         return status;

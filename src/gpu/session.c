@@ -88,6 +88,12 @@ static void fill_layer(const mo_blocks *blocks, int layer, mo_dstate *out, mo_da
     out->stride = even && !l->recurrent ? stride : 0;
 }
 
+const mo_daddr *mo_gpu_session_entries(const mo_gpu *gpu, const mo_state *state, int layer)
+{
+    const mo_gpu_session *s = mo_gpu_session_of(state, gpu);
+    return (const mo_daddr *)(const void *)((const uint8_t *)s->host + (s->host[layer].blocks - s->table));
+}
+
 static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *s, mo_error *err)
 {
     const int layers = state->spec->layer_count;

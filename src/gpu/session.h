@@ -27,6 +27,9 @@ static inline mo_gpu_session *mo_gpu_session_of(const mo_state *state, const mo_
     return &state->gpu_session[gpu->part];
 }
 
+/* Where a layer's blocks are, in the table as it was sent last. */
+const mo_daddr *mo_gpu_session_entries(const mo_gpu *gpu, const mo_state *state, int layer);
+
 /* As mo_accelerator has them. */
 mo_status mo_gpu_session_open(void *gpu, mo_state *state, mo_error *err);
 void mo_gpu_session_close(mo_state *state);

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "gpu/batch.h"
 #include "gpu/finish.h"
+#include "gpu/guests.h"
 #include "gpu/handover.h"
 #include "gpu/logits.h"
 #include "gpu/lost.h"
@@ -161,6 +162,8 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
         p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
     }
+    mo_gpu_guests guests;
+    status = mo_gpu_guests_begin(gpu, forward, &guests, err);
     mo_gpu_ops_begin(&p, gpu->core.first);
     for (int i = gpu->core.first; i < gpu->core.end && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);
@@ -172,9 +175,13 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             p.count = 0;
             status = status == MO_OK ? mo_gpu_layer_buffer_enter(&gpu->layer_buffer, i, err) : status;
         }
+        p.guests = mo_gpu_guests_places(&guests, gpu, i);
         mo_gpu_ops_mixer(&p, i);
         mo_gpu_ops_choose(&p, i);
-        status = status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
+        if (status == MO_OK) {
+            status = p.guests ? mo_gpu_guests_launch(&guests, gpu, forward, &p, i, err)
+                              : mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
+        }
         p.count = 0;
         mo_gpu_ops_side(&p, i);
         if (status == MO_OK) {

@@ -8,6 +8,7 @@ mo_plan_model mo_plan_with_batch(const mo_plan_model *m, const mo_plan_batch *b)
     one.work_bytes = b->work_bytes;
     one.device_kv_bytes = b->device_kv_bytes;
     one.device_work_bytes = b->device_work_bytes;
+    one.device_idle_bytes = b->device_idle_bytes;
     one.device_host_bytes = b->device_host_bytes;
     one.device_piece_bytes = b->device_piece_bytes;
     one.batch_count = 0;

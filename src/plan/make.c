@@ -8,9 +8,11 @@
 
 #include "base/status.h"
 #include "plan/arrange.h"
+#include "plan/cold.h"
 #include "plan/device.h"
 #include "plan/least.h"
 #include "plan/placement.h"
+#include "plan/prompt.h"
 #include "plan/share.h"
 #include "plan/text.h"
 
@@ -58,6 +60,7 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"rows in another order on a device", m->device_group_bytes},
                  {"keys and values on a device", m->device_kv_bytes},
                  {"working memory on a device", m->device_work_bytes},
+                 {"idle memory on a device", m->device_idle_bytes},
                  {"staging on a device", m->device_stage_bytes},
                  {"staging on a device", m->device_stage_plain},
                  {"memory for a device", m->device_host_bytes},
@@ -193,62 +196,117 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
     }
 }
 
+/* What crosses the link beside experts, where keys and values of some layers are in RAM and others are streamed. */
+typedef struct crossing {
+    double
+        token; /* bytes for a token: the layers that are streamed, and of keys and values half, as where contexts are half full */
+    double request; /* for the request by which batches are compared (plan/prompt.h) */
+} crossing;
+
+/* A place for everything with so many layers' keys and values in RAM. */
+typedef struct cooled {
+    mo_plan ram;
+    mo_plan_device device;
+    int64_t bytes; /* of them */
+    bool fits;     /* the device has space */
+    crossing link;
+} cooled;
+
+static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int count, int64_t cold_bytes)
+{
+    const double layers = d->streamed ? (double)m->dense_bytes * d->streamed / m->dense_layers : 0;
+    const int64_t prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
+    const int64_t steps = m->batch > 0 ? (prompt + m->batch - 1) / m->batch : prompt > 0;
+    crossing c = {.token = layers + (double)cold_bytes / 2};
+    c.request = prompt > 0 ? c.token * (double)prompt / MO_PLAN_PROMPT_PER_ANSWER + layers * (double)steps +
+                                 mo_plan_cold_prompt(m, count, prompt)
+                           : c.token;
+    return c;
+}
+
+/* False: RAM has no space for so many, nor for more. */
+static bool cool(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling, int count,
+                 cooled *out)
+{
+    mo_wanted more = *w;
+    mo_plan_model model;
+    out->bytes = mo_plan_device_cool(w->whole, count, &model);
+    out->device = (mo_plan_device){0};
+    more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, out->bytes);
+    if (!mo_plan_arrange(&more, how, ceiling, &out->ram)) {
+        return false;
+    }
+    out->fits = mo_plan_device_place(&model, l, &out->ram, &out->device);
+    out->link = crossing_of(&model, &out->device, count, out->bytes);
+    return true;
+}
+
 /* Takes places that were found for a model with `count` cold layers, whose keys and values RAM has. */
-static void take_cold(const mo_plan *ram, const mo_plan_device *device, int count, int64_t bytes, mo_plan *p,
-                      mo_plan_device *d)
+static void take_cold(const cooled *c, int count, mo_plan *p, mo_plan_device *d)
 {
     const mo_plan was = *p;
-    *p = *ram;
+    *p = c->ram;
     p->alone = was.alone;
     p->place_count = was.place_count;
     memcpy(p->place, was.place, sizeof p->place);
     memcpy(p->why, was.why, sizeof p->why);
-    *d = *device;
+    *d = c->device;
     d->cold_layers = count;
-    d->cold_bytes = bytes;
+    d->cold_bytes = c->bytes;
 }
 
-/* Bytes that a token moves over the link beside experts: layers that are streamed, and of keys and values in RAM half, as where
- * contexts are half full. */
-static double crossing_bytes(const mo_plan_model *m, const mo_plan_device *d, int64_t cold_bytes)
+/* So many cold layers that least crosses for a request, of at most `most`, with which a token moves at most so much. 0: none, `hot`. */
+static int cold_within(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
+                       int most, double token, const crossing *hot)
 {
-    const double layers = d->streamed ? (double)m->dense_bytes * d->streamed / m->dense_layers : 0;
-    return layers + (double)cold_bytes / 2;
+    double best = hot && hot->token <= token ? hot->request : INFINITY;
+    int chosen = 0;
+    cooled c;
+    for (int n = 1; n <= most && cool(w, l, how, ceiling, n, &c); n++) {
+        if (c.fits && c.link.token <= token && c.link.request < best) {
+            best = c.link.request;
+            chosen = n;
+        }
+    }
+    return chosen;
 }
 
 /* The device beside RAM, which is placed already. Where it does not fit, or layers have to be streamed, keys and values of some
- * layers may be in RAM instead, which then is placed again: as many as let least cross the link. False: it does not fit either,
- * and *d is the smallest arrangement. */
+ * layers may be in RAM instead, which then is placed again: as many as let least cross the link for a request, of those with which
+ * a token of the answer moves nearly the least. False: it does not fit either, and *d is the smallest arrangement. */
 static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                          mo_plan *p, mo_plan_device *d)
 {
-    bool fits = mo_plan_device_place(w->whole, l, p, d);
+    const bool fits = mo_plan_device_place(w->whole, l, p, d);
     const int most = mo_plan_device_coolable(w->whole, d);
+    const crossing none = {.token = INFINITY, .request = INFINITY};
+    const crossing hot = fits ? crossing_of(w->whole, d, 0, 0) : none;
     const int64_t whole = d->whole;
-    double best = fits ? crossing_bytes(w->whole, d, 0) : INFINITY;
+    crossing best = hot;
+    double token = hot.token;
     int64_t least = d->least;
-    for (int n = 1; n <= most; n++) {
-        mo_wanted more = *w;
-        mo_plan_model model;
-        mo_plan ram;
-        mo_plan_device device = {0};
-        const int64_t bytes = mo_plan_device_cool(w->whole, n, &model);
-        more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, bytes);
-        if (!mo_plan_arrange(&more, how, ceiling, &ram)) {
-            break; /* nor for more of them */
+    int chosen = 0, smallest = 0;
+    cooled c;
+    for (int n = 1; n <= most && cool(w, l, how, ceiling, n, &c); n++) {
+        if (c.fits && c.link.request < best.request) {
+            best = c.link;
+            chosen = n;
         }
-        const bool good = mo_plan_device_place(&model, l, &ram, &device);
-        const double crossing = good ? crossing_bytes(&model, &device, bytes) : INFINITY;
-        if (crossing < best || (!fits && device.least < least)) {
-            take_cold(&ram, &device, n, bytes, p, d);
-            fits |= good;
-            best = crossing;
-        }
-        least = device.least < least ? device.least : least;
+        token = c.fits ? fmin(token, c.link.token) : token;
+        smallest = c.device.least < least ? n : smallest;
+        least = c.device.least < least ? c.device.least : least;
+    }
+    const bool any = isfinite(best.request);
+    if (any && best.token > MO_PLAN_TOKEN_WORTH * token) {
+        chosen = cold_within(w, l, how, ceiling, most, MO_PLAN_TOKEN_WORTH * token, fits ? &hot : NULL);
+    }
+    const int count = any ? chosen : smallest;
+    if (count > 0 && cool(w, l, how, ceiling, count, &c)) {
+        take_cold(&c, count, p, d);
     }
     d->whole = whole;
     d->least = least;
-    return fits;
+    return any;
 }
 
 /* The same, with experts in slots where the device has no space beside all of them: RAM that rises must not take a plan away. */

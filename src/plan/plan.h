@@ -42,12 +42,13 @@ typedef struct mo_plan_layer {
     int64_t core_bytes;  /* of device_core_bytes: its matrices and vectors */
     int64_t state_bytes; /* of device_kv_bytes: its part of the sessions' states */
     int64_t read_bytes;  /* keys and values that a token at the end of a full context reads */
+    int queries;         /* heads of a token that read the same of them; 0: 1 */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */
 typedef struct mo_plan_batch {
     int64_t batch;
-    int64_t kv_bytes, work_bytes, device_kv_bytes, device_work_bytes, device_host_bytes,
+    int64_t kv_bytes, work_bytes, device_kv_bytes, device_work_bytes, device_idle_bytes, device_host_bytes,
         device_piece_bytes; /* as in mo_plan_model */
 } mo_plan_batch;
 
@@ -85,6 +86,7 @@ typedef struct mo_plan_model {
     int64_t device_kv_bytes;                    /* of all sessions, with their tables, and for snapshots */
     int64_t device_kept_bytes;                  /* for snapshots; part of it, only shown */
     int64_t device_work_bytes;                  /* activations, flags, tables, logits */
+    int64_t device_idle_bytes; /* of these, what is free while a layer attends (plan/cold.h) */
     int64_t
         device_stage_bytes; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
                                   slots of the largest class serve */

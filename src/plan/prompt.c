@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "plan/batch.h"
+#include "plan/cold.h"
 #include "plan/device.h"
 #include "plan/make.h"
 #include "plan/placement.h"
@@ -91,10 +92,11 @@ double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo
 
 double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
 {
+    const double cold = mo_plan_cold_prompt(m, p->device.cold_layers, tokens) / mo_rates_link(r, 0, 0);
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
     return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
-           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0);
+           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + cold;
 }
 
 /* ---- The choice ---- */

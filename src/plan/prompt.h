@@ -23,11 +23,11 @@ enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
 double mo_plan_share_used(double used, double experts, double tokens);
 
 /* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
- * evenly spread. It falls when more is in RAM or VRAM. */
+ * evenly spread. It falls when more is in RAM or VRAM. Of keys and values it counts what crosses the link (plan/cold.h). */
 double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                               int64_t tokens);
 
-/* The same of a single batch of so many tokens. */
+/* The same of a single batch of so many tokens, without keys and values. */
 double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                              double tokens);
 

@@ -1,0 +1,50 @@
+#include "plan/cold.h"
+
+#include <math.h>
+
+/* Every tile of the step reads the positions before its own end, but for the first `brought` of all: their sum. */
+static double tile_positions(int64_t from, int64_t tokens, int64_t each, int64_t brought)
+{
+    const double tiles = (double)((tokens + each - 1) / each);
+    const double skip = brought > from ? (double)((brought - from) / each) : 0; /* tiles that end before */
+    if (brought >= from + tokens) {
+        return 0;
+    }
+    return (tiles - skip) * (double)(from - brought) +
+           (double)each * (tiles * (tiles - 1) - skip * (skip + 1)) / 2 + (double)tokens;
+}
+
+static double layer_crossing(const mo_plan_model *m, const mo_plan_layer *l, int64_t from, int64_t tokens)
+{
+    const double position = (double)l->read_bytes / (double)m->context, block = position * MO_PLAN_KV_BLOCK;
+    const int64_t all = (from + tokens + MO_PLAN_KV_BLOCK - 1) / MO_PLAN_KV_BLOCK;
+    if (!(block > 0)) {
+        return 0;
+    }
+    const double space = mo_plan_brings(tokens, l->queries) ? floor((double)m->device_idle_bytes / block) : 0;
+    const int64_t brought = space < (double)all ? (int64_t)space : all;
+    return (double)brought * block + position * tile_positions(from, tokens, mo_plan_tile_tokens(l->queries),
+                                                               brought * MO_PLAN_KV_BLOCK);
+}
+
+double mo_plan_cold_crossing(const mo_plan_model *m, int layers, int64_t from, int64_t tokens)
+{
+    double bytes = 0;
+    for (int i = m->layers - 1; m->layer && m->context > 0 && tokens > 0 && i >= 0 && layers > 0; i--) {
+        if (m->layer[i].kv_bytes > 0) {
+            bytes += layer_crossing(m, &m->layer[i], from, tokens);
+            layers--;
+        }
+    }
+    return bytes;
+}
+
+double mo_plan_cold_prompt(const mo_plan_model *m, int layers, int64_t tokens)
+{
+    const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
+    double bytes = 0;
+    for (int64_t from = 0; layers > 0 && from < tokens; from += batch) {
+        bytes += mo_plan_cold_crossing(m, layers, from, tokens - from < batch ? tokens - from : batch);
+    }
+    return bytes;
+}
