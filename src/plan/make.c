@@ -12,7 +12,7 @@
 #include "plan/device.h"
 #include "plan/least.h"
 #include "plan/placement.h"
-#include "plan/prompt.h"
+#include "plan/request.h"
 #include "plan/share.h"
 #include "plan/text.h"
 
@@ -199,8 +199,8 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
 /* What crosses the link beside experts, where keys and values of some layers are in RAM and others are streamed. */
 typedef struct crossing {
     double
-        token; /* bytes for a token: the layers that are streamed, and of keys and values half, as where contexts are half full */
-    double request; /* for the request by which batches are compared (plan/prompt.h) */
+        token; /* bytes for a token: streamed layers, and half of the keys and values, as where contexts are half full */
+    double request; /* for the one that choices are compared by (plan/request.h) */
 } crossing;
 
 /* A place for everything with so many layers' keys and values in RAM. */

@@ -5,15 +5,7 @@
 #define MO_PLAN_PROMPT_H
 
 #include "plan/plan.h"
-
-/* The request by which batches are compared, where nobody says how long prompts will be: a prompt as long as the context, but
- * for at most so many tokens, and an answer of a sixteenth of that. */
-enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
-
-/* For prompts' sake a token of the answer takes at most so much longer than with the batch that is best for it: working memory is
- * lost to experts that could stay. So no ceiling that rises costs more than that of a token's speed, and where prompts become
- * slower tokens become faster. */
-#define MO_PLAN_TOKEN_WORTH 1.10
+#include "plan/request.h"
 
 /* How many bytes of weights a CPU multiplies with one token's row while it reads one byte from memory, where many tokens use it: 5
  * with AVX2 to 12 with AMX (Qwen3-30B on 16 cores). */
@@ -31,7 +23,7 @@ double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates,
 double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                              double tokens);
 
-/* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request above is done first of
+/* Makes the plan as mo_plan_make() does. A model that lists batches gets the one with which the request (plan/request.h) is done first of
  * those that MO_PLAN_TOKEN_WORTH allows, or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
  * failure is that of the smallest. Either way the plan says what a prompt costs, and why the batch is what it is. */
 mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,

@@ -1,0 +1,13 @@
+/* Request: what choices of a plan are compared by, where nobody says how long prompts will be: a prompt as long as the context, but for
+ * at most so many tokens, and an answer of a sixteenth of that. */
+#ifndef MO_PLAN_REQUEST_H
+#define MO_PLAN_REQUEST_H
+
+enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
+
+/* For prompts' sake a token of the answer takes at most so much longer than with the batch that is best for it: working memory is
+ * lost to experts that could stay. So no ceiling that rises costs more than that of a token's speed, and where prompts become
+ * slower tokens become faster. */
+#define MO_PLAN_TOKEN_WORTH 1.10
+
+#endif
