@@ -487,7 +487,8 @@ static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *mean
     c->said_of = strdup(path);
     if (!c->said || !c->said_of) {
         forget(c);
-        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        return MO_ENOMEM;
     }
     mo_status status = gather(c, path, means, c->said, err);
     if (c->told) {

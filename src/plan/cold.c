@@ -5,8 +5,10 @@
 /* Every tile of the step reads the positions before its own end, but for the first `brought` of all: their sum. */
 static double tile_positions(int64_t from, int64_t tokens, int64_t each, int64_t brought)
 {
-    const double tiles = (double)((tokens + each - 1) / each);
-    const double skip = brought > from ? (double)((brought - from) / each) : 0; /* tiles that end before */
+    const int64_t count = (tokens + each - 1) / each;
+    const int64_t before =
+        brought > from ? (brought - from) / each : 0; /* tiles that end where all is brought */
+    const double tiles = (double)count, skip = (double)before;
     if (brought >= from + tokens) {
         return 0;
     }
