@@ -20,8 +20,7 @@ typedef struct mo_gpu_ops {
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
-    mo_daddr
-        guests; /* mo_dplace[tokens] for a batch's attention to keys and values that are guests (gpu/guests.h); 0: none are */
+    mo_daddr guests;             /* mo_dplace[tokens] where keys and values are guests (gpu/guests.h); 0 */
     const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
     const mo_gpu_wide *wide; /* of a batch whose products may be in bfloat16; NULL: they are exact */

@@ -198,9 +198,8 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
 
 /* What crosses the link beside experts, where keys and values of some layers are in RAM and others are streamed. */
 typedef struct crossing {
-    double
-        token; /* bytes for a token: streamed layers, and half of the keys and values, as where contexts are half full */
-    double request; /* for the one that choices are compared by (plan/request.h) */
+    double token;   /* bytes: streamed layers, and half of the keys and values, as in half a context */
+    double request; /* the same for plan/request.h's */
 } crossing;
 
 /* A place for everything with so many layers' keys and values in RAM. */
