@@ -77,7 +77,9 @@ static void a_start_takes_the_hottest_first(void **state)
         assert_int_equal(s->count, EXPERTS);
         for (int32_t n = 0; n < s->count; n++) {
             const int tier = tier_of(&r, &s->order[n]);
-            assert_true(tier <= last);
+            if (tier > last) {
+                fail_msg("%d of %d is in tier %d, the one before it in %d", n, s->count, tier, last);
+            }
             assert_true(n == 0 ||
                         s->order[n].expert <= s->order[n - 1].expert); /* the last are the hottest */
             last = tier;

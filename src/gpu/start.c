@@ -153,34 +153,48 @@ static mo_gpu_start_move *idle_move(mo_gpu_start *s)
     return NULL;
 }
 
-/* Does the device want it, has not got it, and could get it from here? Where RAM has hardly more slots than one token
- * needs nothing is lent: prompts leave their experts on the device instead. */
-static bool wanted(const mo_gpu_start *s, const mo_gpu_start_brick *b)
+/* Does the device want it, has not got it, and could get it from here, beside so many that come before it? Where RAM has hardly
+ * more slots than one token needs nothing is lent: prompts leave their experts on the device instead. */
+static bool wanted(const mo_gpu_start *s, const mo_gpu_start_brick *b, int32_t before)
 {
     const mo_gpu_experts *x = s->experts;
-    return x->admits && mo_store_lends(x->store, b->layer) && mo_vram_free(x->vram, b->layer) > 0 &&
+    return x->admits && mo_store_lends(x->store, b->layer) && mo_vram_free(x->vram, b->layer) > before &&
            !mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b);
 }
 
-/* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order. One whose read was begun and
- * that is gone again (it failed, or a layer needed its place) is left to whoever needs it. */
+/* How many may wait in RAM, or be on their way there, until they are sent: so few that none drives another out. */
+static int32_t coming_most(const mo_gpu_start *s)
+{
+    int32_t slots, filled;
+    int64_t bytes;
+    mo_store_slots(s->experts->store, &slots, &filled, &bytes);
+    return slots / 4 < LOOK_AHEAD ? slots / 4 + 1 : LOOK_AHEAD;
+}
+
+/* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order; those that are on their way into RAM keep
+ * slots for themselves, so that none that is less hot has the last ones. One whose read was begun and that is gone again (it failed, or
+ * a layer needed its place) is left to whoever needs it. */
 static mo_status fill_device(mo_gpu_start *s, mo_error *err)
 {
     mo_gpu_experts *x = s->experts;
+    const int32_t most = coming_most(s);
     mo_status status = MO_OK;
+    int32_t coming = 0;
     bool settled = true; /* all up to here have their place, or never will */
-    for (int32_t i = s->to_device; i < s->count && i < s->to_device + LOOK_AHEAD && status == MO_OK; i++) {
+    for (int32_t i = s->to_device;
+         i < s->count && i < s->to_device + LOOK_AHEAD && coming < most && status == MO_OK; i++) {
         mo_gpu_start_brick *b = &s->order[i];
-        mo_gpu_start_move *m = wanted(s, b) ? idle_move(s) : NULL;
+        mo_gpu_start_move *m = wanted(s, b, coming) ? idle_move(s) : NULL;
         if (m && mo_store_lend(x->store, b->layer, b->expert)) {
             status = send(s, m, b, err);
-        } else if (wanted(s, b)) {
+        } else if (wanted(s, b, coming)) {
             const bool there = mo_store_has(x->store, b->layer, b->expert);
-            if (!there && !b->read && !s->again) {
-                b->read = mo_store_ahead(x->store, b->layer, b->expert, true) == MO_STORE_BEGUN;
-                settled = false;
-            }
-            settled = settled && !there;
+            const bool ask = !there && !b->read && !s->again;
+            const mo_store_begun begun =
+                ask ? mo_store_ahead(x->store, b->layer, b->expert, true) : MO_STORE_FULL;
+            b->read |= begun == MO_STORE_BEGUN;
+            coming += there || begun != MO_STORE_FULL;
+            settled = settled && !there && !ask;
         }
         s->to_device = settled ? i + 1 : s->to_device;
     }
