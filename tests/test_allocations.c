@@ -1,45 +1,18 @@
 /* What decoding must not do: once the first tokens are through, nothing is allocated by any thread. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "check.h"
+#include "counted_memory.h"
 #include "moraine.h"
 #include "oracle.h"
 
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-static atomic_int allocations;
-
-void *__wrap_malloc(size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    atomic_fetch_add(&allocations, 1);
-    return __real_realloc(memory, bytes);
-}
 
 static mo_model *open_model(const char *path, const char *device, int sessions)
 {

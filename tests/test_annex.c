@@ -202,6 +202,17 @@ static void wherever_experts_lie_bits_are_the_same(void **state)
     }
 }
 
+/* Between the least that a device needs and what it would hold; and the least of RAM. */
+static int64_t half_of_device(const char *path, int64_t *ram)
+{
+    mo_model *m = open_part(path, &(setting){.device = "sim", .vram = VRAM});
+    const mo_plan *p = &m->opened.placed.plan;
+    const int64_t half = (p->device.least + p->device.whole) / 2;
+    *ram = p->least;
+    mo_model_close(m);
+    return half;
+}
+
 /* A device that is lost at any call costs its share of that layer and of all that follow, and is told once. */
 static void a_device_that_is_lost_costs_no_bit(void **state)
 {
@@ -209,10 +220,9 @@ static void a_device_that_is_lost_costs_no_bit(void **state)
     const oracle *o = named("gpt-oss");
     int64_t floats = 0;
     float *want = wanted(o->path, &floats);
-    mo_model *m = open_part(o->path, &(setting){.device = "sim", .vram = VRAM});
-    const int64_t half = (m->opened.placed.plan.device.least + m->opened.placed.plan.device.whole) / 2,
-                  ram = m->opened.placed.plan.least;
-    mo_model_close(m);
+    int64_t ram;
+    const int64_t half = half_of_device(o->path, &ram);
+    mo_model *m;
     for (int64_t after = 0; after < 60; after += SANITIZED ? 13 : 3) {
         m = open_part(o->path, &(setting){.device = "sim", .vram = half, .ram = after % 2 ? ram : 0});
         warnings = 0;
@@ -236,10 +246,10 @@ static void a_device_that_is_lost_while_it_is_filled_costs_no_bit(void **state)
     const oracle *o = named("gpt-oss");
     int64_t floats = 0;
     float *want = wanted(o->path, &floats);
-    mo_model *m = open_part(o->path, &(setting){.device = "sim", .vram = VRAM});
-    const int64_t half = (m->opened.placed.plan.device.least + m->opened.placed.plan.device.whole) / 2,
-                  ram = m->opened.placed.plan.least + (8 << 20);
-    mo_model_close(m);
+    int64_t ram;
+    const int64_t half = half_of_device(o->path, &ram);
+    mo_model *m;
+    ram += 8 << 20;
     int lost = 0;
     bool whole = false;
     for (int after = 0; !whole; after += 1 + (SANITIZED ? after : after / 3)) {

@@ -56,9 +56,9 @@ static const char *foreign_company(void)
         return NULL;
     }
     if (tasks && atoi(tasks) > 1) {
-        return "srun has started several tasks without PMIx, each of which would run the whole model: use "
-               "srun "
-               "--mpi=pmix, or Open MPI's mpirun; where that is what you want, unset SLURM_STEP_NUM_TASKS";
+        return "srun has started several tasks without PMIx, each of which would run the whole model: "
+               "use srun --mpi=pmix, or Open MPI's mpirun; where that is what you want, unset "
+               "SLURM_STEP_NUM_TASKS";
     }
     return size && atoi(size) > 1
                ? "several ranks were started, and not by Open MPI: start them with its mpirun "

@@ -34,7 +34,7 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.adapter_count = loading->adapter_count;
     o.adapter_bytes = loading->adapter_bytes;
     o.cluster = loading->cluster;
-    o.divide =
+    o.divide = /* as the model will be opened: skipping experts needs layers */
         loading->skip_missing && loading->divide == MO_DIVIDE_AUTO ? MO_DIVIDE_LAYERS : loading->divide;
     return mo_plan_file(path, &o, out, sizeof *out, err);
 }
