@@ -288,6 +288,33 @@ static void three_tiers_add_up(void **state)
     assert_true(some > 5);
 }
 
+/* Layers that pass leave places for experts of prompts, which pass for every batch: no ceiling has the fewest stages only because
+ * it has one layer more. */
+static void prompts_keep_stages_where_layers_pass(void **state)
+{
+    (void)state;
+    mo_plan_model m = qwen();
+    int streamed = 0;
+    m.device_stage_plain = 3100000;
+    m.device_stage_bytes = 6200000;
+    const int64_t ahead = MO_PLAN_STAGES_AHEAD * m.device_stage_bytes;
+    mo_plan p = planned_with(&m, 80 * GB, 100 * GB, &gpu);
+    const int64_t least = p.device.least, whole = p.device.whole;
+    for (int64_t ceiling = least + least / 32; ceiling < whole; ceiling += least / 50) {
+        p = planned_with(&m, 80 * GB, ceiling, &gpu);
+        const int64_t part = ceiling / 32 / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
+        assert_true(p.device.staging >= (part < ahead ? part : ahead) || p.device.staging >= ceiling / 16);
+        streamed += p.device.streamed > 0;
+    }
+    assert_true(streamed > 3);
+    /* What somebody asks for is not exceeded. */
+    const mo_plan_limits l = {
+        .ram_bytes = 80 * GB, .vram_bytes = least + least / 4, .staging_bytes = 13000000, .ram_keeps = true};
+    mo_error err;
+    assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
+    assert_true(p.device.streamed > 0 && p.device.staging <= 13000000);
+}
+
 static void fetch_lane_by_cost(void **state)
 {
     (void)state;
@@ -728,9 +755,12 @@ static void prompts_count_keys_and_values_in_ram(void **state)
                 COLD_BLOCK + (0 + 8 + 16 + 24 + 32 + 40 + 48 + 52) * position);
     /* A prompt: every step at its depth, the last one shorter. */
     m.device_idle_bytes = 100 * COLD_BLOCK;
-    assert_true(mo_plan_cold_prompt(&m, 1, 150) == (1 + 1 + 2) * COLD_BLOCK);
+    assert_true(mo_plan_cold_prompt(&m, 1, 0, 150) == (1 + 1 + 2) * COLD_BLOCK);
     m.device_idle_bytes = 0;
-    assert_true(mo_plan_cold_prompt(&m, 1, 72) == ((8 + 16 + 24 + 32 + 40 + 48 + 56 + 64) + 72) * position);
+    assert_true(mo_plan_cold_prompt(&m, 1, 0, 72) ==
+                ((8 + 16 + 24 + 32 + 40 + 48 + 56 + 64) + 72) * position);
+    assert_true(mo_plan_cold_prompt(&m, 1, 512, 72) == /* of steps of 64 */
+                mo_plan_cold_crossing(&m, 1, 512, 64) + mo_plan_cold_crossing(&m, 1, 576, 8));
     /* The plan's speed has it, and that of the last step of a full context too. */
     mo_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = COLD_LAYERS}};
     const double link = mo_rates_link(&gpu, 0, 0);
@@ -812,6 +842,7 @@ int main(void)
         cmocka_unit_test(ram_can_do_without_the_device),
         cmocka_unit_test(no_ceiling_that_rises_costs_speed),
         cmocka_unit_test(three_tiers_add_up),
+        cmocka_unit_test(prompts_keep_stages_where_layers_pass),
         cmocka_unit_test(fetch_lane_by_cost),
         cmocka_unit_test(small_experts_cross_more_slowly),
         cmocka_unit_test(refuses_a_small_device),

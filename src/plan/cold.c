@@ -41,12 +41,12 @@ double mo_plan_cold_crossing(const mo_plan_model *m, int layers, int64_t from, i
     return bytes;
 }
 
-double mo_plan_cold_prompt(const mo_plan_model *m, int layers, int64_t tokens)
+double mo_plan_cold_prompt(const mo_plan_model *m, int layers, int64_t from, int64_t tokens)
 {
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     double bytes = 0;
-    for (int64_t from = 0; layers > 0 && from < tokens; from += batch) {
-        bytes += mo_plan_cold_crossing(m, layers, from, tokens - from < batch ? tokens - from : batch);
+    for (int64_t done = 0; layers > 0 && done < tokens; done += batch) {
+        bytes += mo_plan_cold_crossing(m, layers, from + done, tokens - done < batch ? tokens - done : batch);
     }
     return bytes;
 }

@@ -32,7 +32,7 @@ static inline bool mo_plan_brings(int64_t tokens, int queries)
  * positions. */
 double mo_plan_cold_crossing(const mo_plan_model *model, int layers, int64_t from, int64_t tokens);
 
-/* The same of a prompt that begins an empty context, in steps of model->batch. */
-double mo_plan_cold_prompt(const mo_plan_model *model, int layers, int64_t tokens);
+/* The same of a prompt of so many tokens after `from` positions, in steps of model->batch. */
+double mo_plan_cold_prompt(const mo_plan_model *model, int layers, int64_t from, int64_t tokens);
 
 #endif

@@ -8,6 +8,7 @@
 #include "plan/device.h"
 #include "plan/make.h"
 #include "plan/placement.h"
+#include "plan/request.h"
 #include "plan/text.h"
 
 /* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
@@ -92,7 +93,7 @@ double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo
 
 double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
 {
-    const double cold = mo_plan_cold_prompt(m, p->device.cold_layers, tokens) / mo_rates_link(r, 0, 0);
+    const double cold = mo_plan_cold_prompt(m, p->device.cold_layers, 0, tokens) / mo_rates_link(r, 0, 0);
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
     return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
@@ -127,10 +128,16 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
     p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
 }
 
-static double request_seconds(const mo_plan *p)
+/* Its prompt comes in half a context, as its answer does (plan/request.h). */
+static double request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
 {
     const double answer = (double)p->prompt_tokens / MO_PLAN_PROMPT_PER_ANSWER;
-    return p->prompt_seconds + (p->tokens_per_second > 0 ? answer / p->tokens_per_second : 0);
+    const int layers = p->device.cold_layers;
+    const double deeper = (mo_plan_cold_prompt(m, layers, mo_plan_request_from(m->context, p->prompt_tokens),
+                                               p->prompt_tokens) -
+                           mo_plan_cold_prompt(m, layers, 0, p->prompt_tokens)) /
+                          mo_rates_link(r, 0, 0);
+    return p->prompt_seconds + deeper + (p->tokens_per_second > 0 ? answer / p->tokens_per_second : 0);
 }
 
 /* What the batch was chosen for. */
@@ -206,7 +213,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         t.fits[i] = status == MO_OK;
         if (t.fits[i]) {
             estimate(&one, r, out);
-            t.seconds[i] = request_seconds(out);
+            t.seconds[i] = request_seconds(&one, r, out);
             t.speed[i] = out->tokens_per_second;
             t.best_speed = fmax(t.best_speed, t.speed[i]);
         }

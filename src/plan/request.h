@@ -3,7 +3,15 @@
 #ifndef MO_PLAN_REQUEST_H
 #define MO_PLAN_REQUEST_H
 
+#include <stdint.h>
+
 enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
+
+/* It comes in half a context: positions before it. */
+static inline int64_t mo_plan_request_from(int64_t context, int64_t prompt)
+{
+    return context > prompt ? (context - prompt) / 2 : 0;
+}
 
 /* For prompts' sake a token of the answer takes at most so much longer than with the batch that is best for it: working memory is
  * lost to experts that could stay. So no ceiling that rises costs more than that of a token's speed, and where prompts become

@@ -29,6 +29,7 @@ int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget
  * expert can stay instead. Not rounded to whole stages, so that a higher ceiling never leaves less for slots. */
 enum {
     MO_PLAN_STAGES_LEAST = 2,
+    MO_PLAN_STAGES_AHEAD = 12, /* with which a prompt's experts cross at nearly the link's rate */
     MO_PLAN_STAGES = 192,
     MO_PLAN_GRAIN =
         256, /* bytes in which a device hands out memory: what is not a multiple of it takes more */
