@@ -19,6 +19,14 @@ static const mo_ffn *side_of(const mo_layer *l)
 
 /* ---- Who needs which expert ------------------------------------------------------------------- */
 
+/* What describes an expert has left the caches since the layer's last step: all of them are asked for at once, before one after the other is read. */
+static void ask_brick(const mo_brick *b)
+{
+    for (size_t i = 0; i < sizeof *b; i += 64) {
+        __builtin_prefetch((const uint8_t *)b + i);
+    }
+}
+
 /* A counting sort of the assignments: rows of one expert are neighbours, in the order of the tokens. */
 static void sort_by_expert(mo_forward *forward)
 {
@@ -28,6 +36,7 @@ static void sort_by_expert(mo_forward *forward)
     int32_t *first = w->first;
     memset(first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
     for (int64_t i = 0; i < assignments; i++) {
+        ask_brick(&moe->bricks[w->ids[i]]);
         first[w->ids[i] + 1]++;
     }
     for (int e = 0; e < moe->experts; e++) {
@@ -516,8 +525,10 @@ static void feed_resident(mo_forward *forward)
     watch.began = watch.landed = tick(&watch); /* nothing is read */
     mo_forward_begin_round(forward);
     mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
+    const int32_t *chosen = forward->w->first;
     for (int e = 0; l->routed && e < l->moe.experts; e++) {
-        if (is_ours(forward, e)) {
+        /* What describes the others has long left the caches: it is not looked at. */
+        if (chosen[e + 1] > chosen[e] && is_ours(forward, e)) {
             add_in(forward, e);
             add_down(forward, e);
             tally(forward, counts, e, MO_FOUND_HOT);
