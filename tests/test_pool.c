@@ -241,9 +241,9 @@ static void who_waits_asks(void **state)
     assert_true(stay_on(&all, 1));
     mo_pool *pool = create(2);
     assert_true(stay_on(&all, 0));
-    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, 0, 2 * BYTES}, {data, BYTES, BYTES, 2 * BYTES}};
+    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8, 0}, {data, BYTES, BYTES / 4, 4, 8, 0}};
     for (int i = 2; i <= MO_AHEAD_MAX; i++) {
-        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 0, 64}; /* nobody's */
+        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1, 0}; /* nobody's */
     }
     bool seen = false;
     for (int i = 0; i < 500 && !seen; i++) {

@@ -62,7 +62,7 @@ enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
 /* A mo_ahead of the pool's own. */
 typedef struct ahead {
     _Atomic uintptr_t data;
-    _Atomic int64_t bytes, before, all;
+    _Atomic int64_t bytes, chunk_bytes, first, count, most;
 } ahead;
 
 /* How much of its part of a stretch a thread has asked for, and when. */
@@ -71,7 +71,7 @@ typedef struct asked_part {
     uint64_t named;
     int64_t bytes;
 } asked_part;
-enum { ASKED_PARTS = 4 };
+enum { ASKED_PARTS = 8, ASKED_LISTS = 4 };
 
 /* Of a share: what is handed out at once, and what comes later. */
 enum { PARTS = 2 };
@@ -267,6 +267,15 @@ static int64_t take_share(mo_pool *pool, int thread)
 
 /* ---- What comes next ---------------------------------------------------------------------------- */
 
+int64_t mo_pool_ask(const void *data, int64_t bytes)
+{
+    const int64_t some = bytes < AHEAD_STEP ? bytes : AHEAD_STEP;
+    for (int64_t i = 0; i < some; i += 64) { /* into the second cache: there is time until it is read */
+        __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)i), 0, 2);
+    }
+    return some;
+}
+
 static void name_ahead(mo_pool *pool, const mo_phase *p)
 {
     const int count = p->ahead_count < MO_AHEAD_MAX ? p->ahead_count : MO_AHEAD_MAX;
@@ -274,8 +283,10 @@ static void name_ahead(mo_pool *pool, const mo_phase *p)
         ahead *a = &pool->ahead[i];
         atomic_store_explicit(&a->data, (uintptr_t)p->ahead[i].data, memory_order_relaxed);
         atomic_store_explicit(&a->bytes, p->ahead[i].bytes, memory_order_relaxed);
-        atomic_store_explicit(&a->before, p->ahead[i].before, memory_order_relaxed);
-        atomic_store_explicit(&a->all, p->ahead[i].all, memory_order_relaxed);
+        atomic_store_explicit(&a->chunk_bytes, p->ahead[i].chunk_bytes, memory_order_relaxed);
+        atomic_store_explicit(&a->first, p->ahead[i].first, memory_order_relaxed);
+        atomic_store_explicit(&a->count, p->ahead[i].count, memory_order_relaxed);
+        atomic_store_explicit(&a->most, p->ahead[i].most, memory_order_relaxed);
     }
     if (count > 0) {
         atomic_store_explicit(&pool->ahead_count, count, memory_order_relaxed);
@@ -287,7 +298,7 @@ static void name_ahead(mo_pool *pool, const mo_phase *p)
 static asked_part *asked_of(worker *s, uintptr_t data)
 {
     for (int i = 0; i < ASKED_PARTS; i++) {
-        if (s->parts[i].data == data && s->named - s->parts[i].named < ASKED_PARTS) {
+        if (s->parts[i].data == data && s->named - s->parts[i].named < ASKED_LISTS) {
             return &s->parts[i];
         }
     }
@@ -296,16 +307,19 @@ static asked_part *asked_of(worker *s, uintptr_t data)
     return &s->parts[s->known];
 }
 
-/* Asks for the next few lines of the thread's part of a stretch; false: it has been asked for. */
+/* Asks for the next few lines of the thread's part of a stretch, cut as share_of() cuts; false: it has been asked for. */
 static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
 {
-    const int64_t before = atomic_load_explicit(&a->before, memory_order_relaxed);
     const int64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
-    const int64_t all = atomic_load_explicit(&a->all, memory_order_relaxed);
-    int64_t from = all * s->index / pool->threads - before,
-            to = all * (s->index + 1) / pool->threads - before;
+    const int64_t chunk_bytes = atomic_load_explicit(&a->chunk_bytes, memory_order_relaxed);
+    const int64_t first = atomic_load_explicit(&a->first, memory_order_relaxed);
+    const int64_t count = atomic_load_explicit(&a->count, memory_order_relaxed);
+    const int64_t most = atomic_load_explicit(&a->most, memory_order_relaxed);
+    int64_t from = (count * s->index / pool->threads - first) * chunk_bytes,
+            to = (count * (s->index + 1) / pool->threads - first) * chunk_bytes;
     from = from > 0 ? from : 0;
     to = to < bytes ? to : bytes;
+    to = most > 0 && to - from > most ? from + most : to;
     if (from >= to) {
         return false;
     }
@@ -315,13 +329,12 @@ static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
     if (from >= to) {
         return false;
     }
-    const int64_t some = to - from < AHEAD_STEP ? to - from : AHEAD_STEP;
-    for (int64_t i = 0; i < some; i += 64) { /* into the second cache: there is time until it is read */
-        __builtin_prefetch((const void *)(data + (uintptr_t)(from + i)), 0, 2);
-    }
+    const int64_t some = mo_pool_ask((const void *)(data + (uintptr_t)from), to - from);
     part->bytes += some;
     s->asked += some;
-    atomic_fetch_add_explicit(&s->asked_ever, (uint64_t)some, memory_order_relaxed);
+    /* Nobody else adds to it. */
+    const uint64_t ever = atomic_load_explicit(&s->asked_ever, memory_order_relaxed);
+    atomic_store_explicit(&s->asked_ever, ever + (uint64_t)some, memory_order_relaxed);
     return true;
 }
 
@@ -341,6 +354,13 @@ static bool ask_ahead(mo_pool *pool, worker *s)
         }
     }
     return false;
+}
+
+void mo_pool_wait(mo_pool *pool, int thread, unsigned looked)
+{
+    if (!ask_ahead(pool, &pool->workers[thread])) {
+        mo_pool_pause(looked);
+    }
 }
 
 /* ---- Phases ----------------------------------------------------------------------------------- */

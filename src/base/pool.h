@@ -13,12 +13,14 @@ typedef struct mo_pool mo_pool;
  * the calls that run at the same moment. */
 typedef void (*mo_pool_fn)(void *ctx, int64_t begin, int64_t end, int thread);
 
-/* Memory that a later phase reads, which gives every thread a share of its own: this stretch of it, and where that is among all that the phase
- * reads. */
+/* Memory that chunks read which come later, and of which every thread has a share of its own: this stretch of it, and which chunks those are,
+ * so that each thread asks for what it will read itself. */
 typedef struct mo_ahead {
     const void *data;
     int64_t bytes;
-    int64_t before, all; /* bytes of the phase before these, and of all of it */
+    int64_t chunk_bytes;  /* of the stretch, that one chunk reads; its last may read less */
+    int64_t first, count; /* the chunk that reads its beginning, and how many are shared out */
+    int64_t most;         /* bytes of its part that a thread asks for; 0: all */
 } mo_ahead;
 
 /* The most of them that are looked at. */
@@ -68,6 +70,12 @@ void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_p
 /* For a chunk that looks again and again, `looked` times so far, for something that another thread is about to do: a moment's rest, and now and then the
  * core to others. */
 void mo_pool_pause(unsigned looked);
+
+/* The same, in which the thread asks for a little of what it reads in later phases (mo_phase.ahead). */
+void mo_pool_wait(mo_pool *pool, int thread, unsigned looked);
+
+/* Asks for the first few of these bytes without waiting for them; how many, at most `bytes`. */
+int64_t mo_pool_ask(const void *data, int64_t bytes);
 
 /* A region of one phase. */
 void mo_pool_run(mo_pool *pool, int64_t count, int64_t grain, mo_pool_fn fn, void *ctx);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/status.h"
 
 /* Layers share few rotations; each is filled once per token of a step. */
@@ -44,6 +45,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
     e->kernels = options->kernels;
     e->pool = options->pool;
+    e->cache_bytes = (int64_t)mo_machine_l2_bytes("");
     e->tiers = options->tiers;
     e->tally = options->tally;
     atomic_init(&e->accelerator, options->accelerator);

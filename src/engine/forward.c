@@ -56,16 +56,29 @@ static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
 
 /* ---- What later phases read ------------------------------------------------------------------- */
 
+/* Bytes of the next layer's first products that a thread may ask for before it reads what is between: as much as stays in its cache, an eighth of
+ * which is for everything else. 0: all, since nothing is between; negative: none. */
+static int64_t kept_most(const mo_forward *forward)
+{
+    if (forward->between == 0) {
+        return 0;
+    }
+    const int64_t left =
+        forward->engine->cache_bytes / 8 * 7 - forward->between / mo_pool_threads(forward->engine->pool);
+    return left > 0 ? left : -1;
+}
+
 /* The first products of a layer, or those of the logits. */
 static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, int count)
 {
     const mo_tiers *tiers = forward->engine->tiers;
-    if (tiers && tiers->layers) {
-        return count; /* it comes from disk */
+    const int64_t most = kept_most(forward), n = forward->tokens;
+    if (most < 0 || (tiers && tiers->layers)) {
+        return count; /* it would be gone, or comes from disk */
     }
     if (index >= forward->spec->layer_count) {
         const mo_linear *const output[] = {&forward->spec->output};
-        return mo_linears_ahead(output, 1, list, count);
+        return mo_linears_ahead(output, 1, n, most, list, count);
     }
     const mo_layer *l = &forward->spec->layers[index];
     const mo_attention *a = &l->attention;
@@ -77,16 +90,17 @@ static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, 
     const mo_linear *const mamba[] = {&l->mamba.x, &l->mamba.z, &l->mamba.dt_in};
     switch (l->mixer) {
     case MO_MIXER_ATTENTION:
-        return a->latent.plain ? mo_linears_ahead(latent, 2, list, count)
-                               : mo_linears_ahead(plain, 3, list, count);
-    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, list, count);
-    case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, list, count);
-    case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, list, count);
+        return a->latent.plain ? mo_linears_ahead(latent, 2, n, most, list, count)
+                               : mo_linears_ahead(plain, 3, n, most, list, count);
+    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, n, most, list, count);
+    case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, n, most, list, count);
+    case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, n, most, list, count);
     }
     return count;
 }
 
-/* Every phase in which threads have shares names what the products after it read, and the next region's first ones. */
+/* Every phase in which threads have shares names what the products after it read, and the next region's first ones; where that is what was named
+ * before, it still counts. */
 static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, mo_ahead *list)
 {
     int named = 0, begin[MO_PHASES_MAX];
@@ -99,8 +113,9 @@ static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, m
     if (forward->next > 0) {
         named = ahead_of_layer(forward, forward->next - 1, list, named);
     }
-    for (int i = 0; i < count; i++) {
-        if (phases[i].shares) {
+    for (int i = 0, last = -1; i < count; i++) {
+        if (phases[i].shares && begin[i] != last) {
+            last = begin[i];
             phases[i].ahead = list + begin[i];
             phases[i].ahead_count = named - begin[i];
         }

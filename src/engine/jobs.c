@@ -248,21 +248,24 @@ mo_phase mo_jobs_phase(mo_jobs *j)
 
 /* ---- What pieces read ---------------------------------------------------------------------------- */
 
-static int ahead_of(const mo_linear *linear, int64_t row, int64_t rows, int64_t *before, mo_ahead *list,
-                    int count)
+const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes)
 {
-    const int64_t row_bytes = row_bytes_of(linear);
-    if (count < MO_AHEAD_MAX && rows * row_bytes > 0) {
-        list[count++] = (mo_ahead){linear->w.data + row * row_bytes, rows * row_bytes, *before, 0};
-        *before += rows * row_bytes;
-    }
-    return count;
+    const int64_t from = (piece - job->first) % job->row_pieces * job->grain;
+    const int64_t rows = job->rows - from < job->grain ? job->rows - from : job->grain;
+    const int64_t row_bytes = row_bytes_of(job->linear);
+    *bytes = rows * row_bytes;
+    return job->linear->w.data + (job->row + from) * row_bytes;
 }
 
-static int ahead_sum(mo_ahead *list, int first, int count, int64_t all)
+static int ahead_of(const mo_jobs *j, const mo_job *job, const mo_linear *linear, mo_ahead *list, int count)
 {
-    for (int i = first; i < count; i++) {
-        list[i].all = all;
+    const int64_t row_bytes = row_bytes_of(linear);
+    if (count < MO_AHEAD_MAX && row_bytes > 0) {
+        list[count++] = (mo_ahead){.data = linear->w.data + job->row * row_bytes,
+                                   .bytes = job->rows * row_bytes,
+                                   .chunk_bytes = job->grain * row_bytes,
+                                   .first = job->first,
+                                   .count = j->pieces};
     }
     return count;
 }
@@ -274,22 +277,31 @@ const mo_jobs *mo_jobs_of(const mo_phase *phase)
 
 int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count)
 {
-    const int first = count;
-    int64_t all = 0;
     for (int i = 0; i < j->count; i++) {
-        count = ahead_of(j->list[i].linear, j->list[i].row, j->list[i].rows, &all, list, count);
+        count = ahead_of(j, &j->list[i], j->list[i].linear, list, count);
+        count = ahead_of(j, &j->list[i], j->list[i].gated.up, list, count);
     }
-    return ahead_sum(list, first, count, all);
+    return count;
 }
 
-int mo_linears_ahead(const mo_linear *const *linears, int n, mo_ahead *list, int count)
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, int64_t most, mo_ahead *list,
+                     int count)
 {
-    const int first = count;
-    int64_t all = 0;
+    mo_job space[MO_LINEARS_AHEAD];
+    mo_jobs j = {.list = space, .limit = MO_LINEARS_AHEAD};
     for (int i = 0; i < n; i++) {
-        if (mo_linear_present(linears[i])) {
-            count = ahead_of(linears[i], 0, linears[i]->w.rows, &all, list, count);
-        }
+        mo_jobs_add(&j, linears[i], NULL, NULL, tokens, NULL, 0);
     }
-    return ahead_sum(list, first, count, all);
+    mo_jobs_phase(&j);
+    const int first = count;
+    count = mo_jobs_ahead(&j, list, count);
+    for (int i = first; i < count; i++) {
+        list[i].most = most;
+    }
+    return count;
+}
+
+int64_t mo_linear_bytes(const mo_linear *linear)
+{
+    return mo_linear_present(linear) ? linear->w.rows * row_bytes_of(linear) : 0;
 }

@@ -84,12 +84,22 @@ int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
 const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece);
 void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread);
 
+/* The weights that a piece reads, of its first matrix. */
+const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes);
+
 /* The list whose phase this is; NULL: none's. */
 const mo_jobs *mo_jobs_of(const mo_phase *phase);
 
-/* Appends what the list's pieces read (mo_phase.ahead), and what products with all rows of these matrices would, those that are there; the new count. */
+/* Appends what the pieces of a list that was cut read (mo_phase.ahead); the new count. */
 int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count);
-int mo_linears_ahead(const mo_linear *const *linears, int n, mo_ahead *list, int count);
+
+/* The same for a list of products of few tokens with all rows of these matrices, those that are there; at most `most` bytes of each for a thread, 0: all. */
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, int64_t most, mo_ahead *list,
+                     int count);
+enum { MO_LINEARS_AHEAD = 5 };
+
+/* Bytes of a matrix; 0 where it is absent. */
+int64_t mo_linear_bytes(const mo_linear *linear);
 
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
  * whoever computes the product by other means. y is that of the first of both. */
