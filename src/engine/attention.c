@@ -370,7 +370,7 @@ static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
         }
         prepare_queries(forward, 0, p.first, p.count);
         for (unsigned n = 0; atomic_load_explicit(made, memory_order_acquire) != mark; n++) {
-            mo_pool_pause(n);
+            mo_pool_wait(forward->engine->pool, thread, n);
         }
         attend_tile(forward, &forward->w->attend[thread], 0, 1, p);
     }

@@ -1,9 +1,17 @@
 #include "engine/flow.h"
 
-static void await(const mo_flow_unit *unit)
+/* What a piece of down reads does not depend on what it waits for: it is asked for meanwhile, a little between two looks. */
+static void await(const mo_flow *f, int32_t unit, const mo_job *job, int64_t piece)
 {
-    for (unsigned looked = 0; atomic_load_explicit(&unit->left, memory_order_acquire) > 0; looked++) {
-        mo_pool_pause(looked);
+    const _Atomic int64_t *left = &f->units[unit].left;
+    int64_t bytes, asked = 0;
+    const uint8_t *weights = mo_jobs_weights(job, piece, &bytes);
+    for (unsigned looked = 0; atomic_load_explicit(left, memory_order_acquire) > 0; looked++) {
+        if (asked < bytes) {
+            asked += mo_pool_ask(weights + asked, bytes - asked);
+        } else {
+            mo_pool_pause(looked);
+        }
     }
 }
 
@@ -21,7 +29,7 @@ static void run_flow(void *ctx, int64_t begin, int64_t end, int thread)
             const mo_job *job = mo_jobs_find(f->out, piece - f->in->pieces);
             const int32_t unit = f->after[job - f->out->list];
             if (unit >= 0) {
-                await(&f->units[unit]);
+                await(f, unit, job, piece - f->in->pieces);
             }
             mo_jobs_run(f->out, job, piece - f->in->pieces, thread);
         }
