@@ -315,8 +315,8 @@ static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
     const int64_t first = atomic_load_explicit(&a->first, memory_order_relaxed);
     const int64_t count = atomic_load_explicit(&a->count, memory_order_relaxed);
     const int64_t most = atomic_load_explicit(&a->most, memory_order_relaxed);
-    int64_t from = (count * s->index / pool->threads - first) * chunk_bytes,
-            to = (count * (s->index + 1) / pool->threads - first) * chunk_bytes;
+    int64_t from = (count * s->index / pool->threads - first) * chunk_bytes;
+    int64_t to = count > 0 ? (count * (s->index + 1) / pool->threads - first) * chunk_bytes : bytes;
     from = from > 0 ? from : 0;
     to = to < bytes ? to : bytes;
     to = most > 0 && to - from > most ? from + most : to;

@@ -68,7 +68,22 @@ static int64_t kept_most(const mo_forward *forward)
     return left > 0 ? left : -1;
 }
 
-/* The first products of a layer, or those of the logits. */
+/* What describes a layer, which every thread looks at, and the norm before it, which is the calling thread's: all of it has left the caches since the
+ * last token, and products wait for it. */
+static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_ahead *list, int count)
+{
+    if (count + 2 <= MO_AHEAD_MAX) {
+        const int64_t bytes = forward->spec->width * (int64_t)sizeof(float);
+        list[count++] = (mo_ahead){.data = l, .bytes = sizeof *l};
+        list[count++] = (mo_ahead){.data = l->mixer_norm,
+                                   .bytes = bytes,
+                                   .chunk_bytes = bytes,
+                                   .count = mo_pool_threads(forward->engine->pool)};
+    }
+    return count;
+}
+
+/* The first products of a layer and what comes before them, or those of the logits. */
 static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, int count)
 {
     const mo_tiers *tiers = forward->engine->tiers;
@@ -88,6 +103,7 @@ static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, 
     const mo_linear *const delta[] = {&d->qkv, &d->gate, &d->ba, &d->beta, &d->alpha};
     const mo_linear *const conv[] = {&l->short_conv.in};
     const mo_linear *const mamba[] = {&l->mamba.x, &l->mamba.z, &l->mamba.dt_in};
+    count = ahead_of_start(forward, l, list, count);
     switch (l->mixer) {
     case MO_MIXER_ATTENTION:
         return a->latent.plain ? mo_linears_ahead(latent, 2, n, most, list, count)

@@ -76,25 +76,6 @@ static mo_status enter_core(const mo_forward *forward, mo_tiers *tiers, int inde
     return status;
 }
 
-static int64_t ffn_bytes(const mo_linear *gate, const mo_linear *up, const mo_linear *down)
-{
-    return mo_linear_bytes(gate) + mo_linear_bytes(up) + mo_linear_bytes(down);
-}
-
-/* What the layer's feed-forward part reads, at most. */
-static int64_t bytes_between(const mo_forward *forward)
-{
-    const mo_layer *l = forward->layer;
-    const mo_ffn *side = l->dense ? &l->ffn : l->routed ? &l->moe.shared : NULL;
-    int64_t bytes = side ? ffn_bytes(&side->gate, &side->up, &side->down) : 0;
-    if (l->routed) {
-        const mo_brick *b = &l->moe.bricks[0];
-        const int64_t chosen = forward->tokens * l->moe.used;
-        bytes += ffn_bytes(&b->gate, &b->up, &b->down) * (chosen < l->moe.experts ? chosen : l->moe.experts);
-    }
-    return bytes;
-}
-
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
 {
     mo_tiers *tiers = forward->engine->tiers;
@@ -109,7 +90,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     count = add_mixer(forward, phases, count);
     count = mo_forward_route(forward, phases, count);
     forward->next = index + 2;
-    forward->between = bytes_between(forward);
+    forward->between = forward->engine->feed_bytes * forward->tokens;
     mo_forward_run(forward, phases, count);
     forward->between = 0;
     forward->routing_ns = forward->engine->timed ? mo_clock_ns() - forward->routed_from : 0;
