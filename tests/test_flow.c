@@ -217,11 +217,69 @@ static void down_waits_for_its_own_expert_alone(void **state)
     drop(&l);
 }
 
+/* ---- What is asked for ahead ---- */
+
+enum { STRETCHES = 6, CHUNKS = 256 };
+
+static mo_ahead named[MO_AHEAD_MAX];
+static _Atomic int read_of[CHUNKS], strange;
+
+/* Notes the chunk that reads these rows, by what was named; the next stretch begins where another matrix does. */
+static void note_chunk(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,
+                       const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
+{
+    const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
+    const uint8_t *from = w->data + row_begin * row_bytes;
+    int found = 0;
+    for (int i = 0; i < STRETCHES; i++) {
+        const uint8_t *data = named[i].data;
+        if (from >= data && from < data + named[i].bytes) {
+            const int64_t at = from - data, rest = named[i].bytes - at;
+            const int64_t bytes = rest < named[i].chunk_bytes ? rest : named[i].chunk_bytes;
+            found += at % named[i].chunk_bytes == 0 && (row_end - row_begin) * row_bytes == bytes;
+            atomic_fetch_add(&read_of[named[i].first + at / named[i].chunk_bytes], 1);
+        }
+    }
+    atomic_fetch_add(&strange, found != 1);
+    real->product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+}
+
+/* Gates with their ups in formats whose rows differ in bytes: chunks read what was named for them, so shares of chunks are shares of it. */
+static void chunks_read_what_was_named(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    check_status(mo_kernels_select(NULL, &real, &err), &err);
+    mo_kernels noting = *real;
+    noting.product = note_chunk;
+    layer l[2];
+    make(&l[0], &noting, MO_Q4_K);
+    make(&l[1], &noting, MO_F32);
+    list(&l[0], 0, 2, 0, 0);
+    const mo_job_gated gated = {
+        .up = &l[1].up[0], .y = l[1].upped, .activation = MO_SWIGLU, .hidden = mo_acts_from(&l[1].hidden, 0)};
+    mo_jobs_add_gated(&l[0].ffn_in, &l[1].gate[0], &l[1].in, l[1].identity, 1, l[1].gated, &gated);
+    const mo_phase phase = mo_jobs_phase(&l[0].ffn_in);
+    assert_int_equal(mo_jobs_ahead(&l[0].ffn_in, named, 0), STRETCHES);
+    assert_in_range(phase.count, THREADS, CHUNKS);
+    mo_pool_region(l[0].pool, &phase, 1);
+    assert_int_equal(strange, 0);
+    for (int i = 0; i < phase.count; i++) {
+        assert_int_equal(read_of[i], 2);
+    }
+    for (int i = 0; i < STRETCHES; i++) {
+        assert_int_equal(named[i].count, phase.count);
+    }
+    drop(&l[0]);
+    drop(&l[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_as_two_phases),
         cmocka_unit_test(down_waits_for_its_own_expert_alone),
+        cmocka_unit_test(chunks_read_what_was_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void who_waits_asks(void **state)
 {
     (void)state;
     enum { BYTES = 40960 };
-    static uint8_t data[BYTES];
+    static uint8_t data[BYTES], shared[BYTES];
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (CPU_COUNT(&all) < 2) {
@@ -245,6 +245,7 @@ static void who_waits_asks(void **state)
     for (int i = 2; i <= MO_AHEAD_MAX; i++) {
         ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1, 0}; /* nobody's */
     }
+    ahead[2] = (mo_ahead){.data = shared, .bytes = BYTES, .most = 64}; /* everybody's, and little of it */
     bool seen = false;
     for (int i = 0; i < 500 && !seen; i++) {
         const uint64_t before = mo_pool_ahead_bytes(pool);
