@@ -417,6 +417,36 @@ static void a_budget_ends_the_thought(void **state)
     mo_model_close(model);
 }
 
+/* The tokens that end a thought are among those that an answer may have. */
+static void a_budget_keeps_to_the_limit(void **state)
+{
+    (void)state;
+    enum { BUDGET = 6 };
+    size_t count;
+    mo_model *model =
+        open_scripted("<think>\nOne could think about this for a very long time and never come to "
+                      "an end of it.\n</think>\n\nYes.");
+    int32_t *prompt = text_of(model, "well?", &count);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
+    for (int most = BUDGET; most < BUDGET + 6; most++) {
+        client *c = new_client();
+        srv_job_options o = job_of(c, prompt, (int)count, most);
+        o.raw = false;
+        o.n = 2;
+        o.reasoning_budget = BUDGET;
+        submit(e, c, &o);
+        wait_last(c);
+        assert_int_equal(c->last, SRV_DONE);
+        assert_int_equal(c->ends, 2);
+        assert_int_equal(c->finish[0], SRV_FINISH_LENGTH);
+        assert_int_equal(c->usage.completion_tokens, 2 * most);
+        free_client(c);
+    }
+    srv_engine_close(e);
+    mo_free(prompt);
+    mo_model_close(model);
+}
+
 /* The prompt has begun a thought: it ends before the model says anything, in each of the choices. Where the model begins one,
  * it ends with its opening mark. */
 static void a_budget_of_nothing_lets_no_thought_through(void **state)
@@ -485,6 +515,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nobody_waits_long_for_masks),
         cmocka_unit_test(calls_are_told_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
+        cmocka_unit_test(a_budget_keeps_to_the_limit),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
         cmocka_unit_test(a_rehearsal_teaches_nothing),
     };

@@ -39,6 +39,11 @@ static void append(srv_engine *e, srv_sequence *s, int32_t token)
     pthread_mutex_unlock(&e->lock);
 }
 
+static bool has_said_enough(const srv_sequence *s)
+{
+    return s->task->max_tokens >= 0 && s->generated >= s->task->max_tokens;
+}
+
 static void take_token(srv_engine *e, srv_sequence *s, double now)
 {
     srv_task *task = s->task;
@@ -63,8 +68,7 @@ static void take_token(srv_engine *e, srv_sequence *s, double now)
     }
     if (ends || (s->constraint && mo_constraint_ended(s->constraint))) {
         srv_end_choice(e, s, SRV_FINISH_END);
-    } else if ((task->max_tokens >= 0 && s->generated >= task->max_tokens) ||
-               s->prompt + s->generated >= e->context) {
+    } else if (has_said_enough(s) || s->prompt + s->generated >= e->context) {
         srv_end_choice(e, s, SRV_FINISH_LENGTH);
     } else {
         s->wants_mask = s->constraint != NULL;
@@ -169,7 +173,7 @@ void srv_outcome_end_thoughts(srv_engine *e)
             s->wants_mask = true;
             s->late = false;
         }
-        for (size_t j = 0; j < count && s->count < e->context - 1; j++) {
+        for (size_t j = 0; j < count && s->count < e->context - 1 && !has_said_enough(s); j++) {
             if (s->constraint && mo_constraint_accept(s->constraint, tokens[j], NULL) != MO_OK) {
                 break; /* what the answer must look like does not let the thought end here */
             }
@@ -179,6 +183,9 @@ void srv_outcome_end_thoughts(srv_engine *e)
                                                .choice = s->choice,
                                                .at = srv_now(),
                                                .token = tokens[j]});
+        }
+        if (has_said_enough(s)) { /* these tokens count like any others */
+            srv_end_choice(e, s, SRV_FINISH_LENGTH);
         }
     }
 }
