@@ -10,6 +10,7 @@ typedef struct listener {
     srv_teller *teller;
     srv_task *task;
     atomic_int tokens, pieces, lasts;
+    _Atomic mo_status failed;
     atomic_bool holds; /* the sink does not return while it is set */
 } listener;
 
@@ -17,7 +18,10 @@ static bool hear(void *user, const srv_event *event)
 {
     listener *l = user;
     atomic_fetch_add(&l->tokens, (int)event->token_count);
-    atomic_fetch_add(&l->lasts, event->kind == SRV_DONE);
+    atomic_fetch_add(&l->lasts, event->kind == SRV_DONE || event->kind == SRV_FAILED);
+    if (event->kind == SRV_FAILED) {
+        atomic_store(&l->failed, event->error->status);
+    }
     while (atomic_load(&l->holds)) {
         usleep(100);
     }
@@ -75,7 +79,9 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     listener *l = *state;
-    srv_teller_say(l->teller, &(srv_message){.saying = SRV_SAY_DONE, .task = l->task}, 1, true);
+    if (atomic_load(&l->lasts) == 0) {
+        srv_teller_say(l->teller, &(srv_message){.saying = SRV_SAY_DONE, .task = l->task}, 1, true);
+    }
     srv_teller_close(l->teller);
     assert_int_equal(l->lasts, 1);
     mo_model_close(model);
@@ -163,12 +169,22 @@ static void nobody_gets_far_ahead_of_a_first_token(void **state)
     assert_true(await(l, 100));
 }
 
+/* Whoever had no memory for a reason sends none, and a reason is told all the same. */
+static void a_failure_without_a_reason_has_one(void **state)
+{
+    listener *l = *state;
+    srv_teller_say(l->teller, &(srv_message){.saying = SRV_SAY_FAILED, .task = l->task}, 1, true);
+    srv_teller_settle(l->teller);
+    assert_int_equal(l->failed, MO_ENOMEM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(slow_tokens_are_told_one_by_one, open_all, close_all),
         cmocka_unit_test_setup_teardown(fast_tokens_are_told_together, open_all, close_all),
         cmocka_unit_test_setup_teardown(nobody_gets_far_ahead_of_a_first_token, open_all, close_all),
+        cmocka_unit_test_setup_teardown(a_failure_without_a_reason_has_one, open_all, close_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,8 @@ static void say_end(srv_teller *teller, const srv_message *m)
 
 static void say(srv_teller *teller, const srv_message *m)
 {
+    /* Whoever found no memory for what went wrong has this to say. */
+    static const mo_error no_memory = {MO_ENOMEM, "memory ran out"};
     srv_task *task = m->task;
     srv_event event = {.text = {"", 0}, .stop = -1};
     task->usage.cached_tokens = m->saying == SRV_SAY_TOKEN ? task->usage.cached_tokens : m->cached;
@@ -171,7 +173,7 @@ static void say(srv_teller *teller, const srv_message *m)
     case SRV_SAY_DONE:
     case SRV_SAY_FAILED:
         event.kind = m->saying == SRV_SAY_DONE ? SRV_DONE : SRV_FAILED;
-        event.error = m->error;
+        event.error = m->saying == SRV_SAY_FAILED && !m->error ? &no_memory : m->error;
         if (task->first == 0.0 && m->saying == SRV_SAY_DONE) {
             task->timings.prompt_s = m->at - task->submitted - task->timings.queued_s;
         }
