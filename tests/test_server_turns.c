@@ -1,9 +1,23 @@
 /* Whose turn it is: the queue, priorities, pauses, clients that leave, and what is done between steps. */
+#include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "folder.h"
 #include "server_case.h"
+
+static atomic_int ahead; /* hours by which the clock of the day is ahead of what it will be set to */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    const int status = __real_clock_gettime(clock, out);
+    out->tv_sec += clock == CLOCK_REALTIME ? 3600L * atomic_load(&ahead) : 0;
+    return status;
+}
 
 static void the_queue_has_a_limit(void **state)
 {
@@ -209,6 +223,26 @@ static void a_job_that_stays_paused_makes_room_for_those_that_wait(void **state)
     free_client(first);
     free_client(second);
     free_client(waits);
+}
+
+/* Somebody sets the clock of the day back by an hour while a server waits for its last answers: its grace does not become longer. */
+static void setting_the_clock_holds_nobody_up(void **state)
+{
+    (void)state;
+    crowd w;
+    crowd_open(&w, (srv_engine_options){.parallel = 1});
+    client *paused = new_client();
+    paused->pause_after = 3;
+    const srv_job_options o = job_of(paused, w.prompt, 20, 100);
+    atomic_store(&ahead, 1);
+    submit(w.engine, paused, &o);
+    wait_events(paused, 3);
+    const double begin = seconds_now();
+    assert_false(srv_engine_drain(w.engine, 0.2));
+    assert_true(seconds_now() - begin < 10.0);
+    atomic_store(&ahead, 0);
+    crowd_close(&w);
+    free_client(paused);
 }
 
 /* Closing ends one that is paused and one that waits, in a round in which nothing else happens. */
@@ -493,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whoever_leaves_before_his_mask_is_there),
         cmocka_unit_test(a_paused_job_goes_on_where_it_was),
         cmocka_unit_test(a_job_that_stays_paused_makes_room_for_those_that_wait),
+        cmocka_unit_test(setting_the_clock_holds_nobody_up),
         cmocka_unit_test(an_engine_closes_whatever_is_there),
         cmocka_unit_test(clients_take_turns),
         cmocka_unit_test(answers_go_on_while_a_prompt_passes),

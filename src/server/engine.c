@@ -217,8 +217,12 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     e->next_id = 1;
     srv_pace_init(&e->pace, e->info.batch, options->between_s > 0.0 ? options->between_s : 0.05);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->work, NULL);
-    pthread_cond_init(&e->ended, NULL);
+    pthread_condattr_t monotonic; /* nobody waits longer because somebody sets the clock */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->work, &monotonic);
+    pthread_cond_init(&e->ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     const mo_status status = e->parallel < 1 || e->parallel > 256
                                  ? fail(err, MO_EINVAL, "1 to 256 sequences can be decoded at once")
                                  : open_parts(e, err);
@@ -255,7 +259,7 @@ void srv_engine_close(srv_engine *e)
 bool srv_engine_drain(srv_engine *e, double seconds)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     const double whole = seconds < 1e9 ? seconds : 1e9;
     until.tv_sec += (time_t)whole;
     until.tv_nsec += (long)((whole - (double)(time_t)whole) * 1e9);

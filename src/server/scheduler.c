@@ -69,7 +69,7 @@ static void tell_model(srv_engine *e)
 static struct timespec in_seconds(double seconds) /* less than one */
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)(1e9 * seconds);
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;
