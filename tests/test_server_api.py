@@ -880,6 +880,9 @@ def a_completion_tells_everything(s):
     events = s.events("/completion", {**body, "return_progress": True})
     assert events[-1][1]["stop"] is True and all(d["stop"] is False for _, d in events[:-1])
     assert "".join(d["content"] for _, d in events) == a["content"]
+    for change in ({}, {"stop": [a["content"].split()[1]]}, {"prompt": "Tell me a story about a king number 2.", "n_predict": 50}):
+        tokens = s.post("/completion", {**body, **change, "n_probs": 0})["tokens"]  # also those without a text of their own
+        assert [t for _, d in s.events("/completion", {**body, **change, "n_probs": 0}) for t in d["tokens"]] == tokens
     assert s.post("/completions", body)["content"] == a["content"]
 
 

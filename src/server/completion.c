@@ -219,9 +219,9 @@ static void completion_event(srv_generation *g, size_t choice, const srv_event *
                              srv_writer *w)
 {
     (void)fresh;
-    const bool probable = g->parameters.logprobs && event->token_count > 0;
-    const bool wordless = event->kind == SRV_TEXT && event->token_count > 0; /* without a vocabulary */
-    if (event->text.length > 0 || event->kind == SRV_PROGRESS || probable || wordless) {
+    /* Tokens without a text (the last one, those of a stop string, all where there is no vocabulary) are told where somebody wants tokens. */
+    const bool wanted = g->parameters.logprobs || g->parameters.return_tokens || event->kind == SRV_TEXT;
+    if (event->text.length > 0 || event->kind == SRV_PROGRESS || (wanted && event->token_count > 0)) {
         put_piece(g, choice, event, w);
     }
     if (event->kind == SRV_END) {
