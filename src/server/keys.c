@@ -109,8 +109,11 @@ static mo_status read_file(const char *path, int first, key_list *out, mo_error 
     if (!f) {
         return fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: %s", path, strerror(errno));
     }
-    while (status == MO_OK && fgets(line, sizeof line, f)) {
-        if (strlen(line) + 1 == sizeof line) {
+    while (memset(line, 1, sizeof line), status == MO_OK && fgets(line, sizeof line, f)) {
+        if (memrchr(line, 0, sizeof line) !=
+            line + strlen(line)) { /* or the beginning of a key would be one */
+            status = fail(err, MO_EINVAL, "%s: zero bytes are in it; keys are text, one a line", path);
+        } else if (strlen(line) + 1 == sizeof line) {
             status = fail(err, MO_EINVAL, "%s: a line is too long", path);
         } else if (line[strspn(line, " \t")] != '#') {
             status = add(out, line, path, first + out->count, err);
