@@ -9,7 +9,7 @@
 typedef struct listener {
     srv_teller *teller;
     srv_task *task;
-    atomic_int tokens, pieces, lasts;
+    atomic_int tokens, pieces, ends, lasts;
     _Atomic mo_status failed;
     atomic_bool holds; /* the sink does not return while it is set */
 } listener;
@@ -18,6 +18,7 @@ static bool hear(void *user, const srv_event *event)
 {
     listener *l = user;
     atomic_fetch_add(&l->tokens, (int)event->token_count);
+    atomic_fetch_add(&l->ends, event->kind == SRV_END);
     atomic_fetch_add(&l->lasts, event->kind == SRV_DONE || event->kind == SRV_FAILED);
     if (event->kind == SRV_FAILED) {
         atomic_store(&l->failed, event->error->status);
@@ -134,6 +135,25 @@ static void fast_tokens_are_told_together(void **state)
     assert_true(l->pieces < count / 4);
 }
 
+/* An answer's end does not wait with the tokens before it: 300 of them are heard in less time than 300 rests. */
+static void an_end_is_told_at_once(void **state)
+{
+    listener *l = *state;
+    const double begin = seconds_now();
+    for (int i = 0; i < 300; i++) {
+        say_token(l, 1.0 + 0.0003 * i, false);
+        srv_teller_say(l->teller,
+                       &(srv_message){.saying = SRV_SAY_END, .task = l->task, .finish = SRV_FINISH_LENGTH}, 1,
+                       true);
+        while (atomic_load(&l->ends) <= i && seconds_now() - begin < 10) {
+            usleep(50);
+        }
+    }
+    assert_int_equal(l->ends, 300);
+    assert_int_equal(l->tokens, 300);
+    assert_true(seconds_now() - begin < (SANITIZED ? 2.0 : 1.2));
+}
+
 typedef struct speaker {
     listener *listener;
     atomic_int said;
@@ -183,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(slow_tokens_are_told_one_by_one, open_all, close_all),
         cmocka_unit_test_setup_teardown(fast_tokens_are_told_together, open_all, close_all),
+        cmocka_unit_test_setup_teardown(an_end_is_told_at_once, open_all, close_all),
         cmocka_unit_test_setup_teardown(nobody_gets_far_ahead_of_a_first_token, open_all, close_all),
         cmocka_unit_test_setup_teardown(a_failure_without_a_reason_has_one, open_all, close_all),
     };
