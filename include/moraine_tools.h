@@ -309,9 +309,9 @@ typedef struct mo_plan_options {
     const char *const *adapters;                      /* likewise */
     int adapter_count;
     int64_t adapter_bytes;
-    struct mo_cluster
-        *cluster;     /* likewise: the part of rank 0, which asks, beside ranks as they are; none may
-                                   have a model open on it */
+    struct mo_cluster *
+        cluster; /* likewise: the part of rank 0, which asks, beside ranks as they are; where a model is open on it, as they
+                     were before, and for that model's file alone */
     mo_divide divide; /* likewise */
 } mo_plan_options;
 

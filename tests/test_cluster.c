@@ -1075,7 +1075,11 @@ static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
     ask.divide = MO_DIVIDE_AUTO;
     ask.context = 128;
     mo_model *m = open_on(&r, o->path);
-    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_EUNSUPPORTED);
+    ask.ram_bytes = (int64_t)8 << 30; /* beside what all ranks hold in this process */
+    ask.divide = MO_DIVIDE_LAYERS;
+    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err); /* nobody is asked */
+    assert_true(part.layers > 0 && part.layers < whole.layers);
+    assert_int_equal(mo_plan_file(named("gpt-oss")->path, &ask, &part, sizeof part, &err), MO_EUNSUPPORTED);
     check_says(&err, "one model at a time");
     mo_model_close(m);
     check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);

@@ -38,9 +38,9 @@ def with_sockets():
 class Ranks:
     """Rank 0, a server, and rank 1."""
 
-    def __init__(self, program, way, kept):
+    def __init__(self, program, way, *more):
         meeting = tempfile.mkdtemp(dir=FOLDER)
-        words = [PEBBLE, "--threads", "1", "--divide", way, "--parallel", "4", "--ctx", "2048", "--cache-dir", kept, "--rank-timeout", str(TIMEOUT)]
+        words = [PEBBLE, "--threads", "1", "--divide", way, "--parallel", "4", "--ctx", "2048", "--rank-timeout", str(TIMEOUT), *more]
 
         def env(rank):
             return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2", "SOCKET_RANKS": meeting}
@@ -94,7 +94,7 @@ def interrupt(way, how, when):
     with Server(PEBBLE, "--threads", "1", "--parallel", "4", "--ctx", "2048") as s:
         whole = [s.post("/completion", generation(LENGTH, stream=False, prompt=p), timeout=60)["content"] for p in STREAMS]
         short = [answer(s, p)[0] for p in KEPT]
-    with Ranks(program, way, kept) as ranks:
+    with Ranks(program, way, "--cache-dir", kept) as ranks:
         assert [answer(ranks.server, p)[0] for p in KEPT] == short
         assert until(lambda: len([n for n in os.listdir(kept) if n.endswith(".session")]) >= 2, 20), os.listdir(kept)
         streams = [Stream(ranks.server.port, p) for p in STREAMS]
@@ -113,7 +113,7 @@ def interrupt(way, how, when):
             assert right.startswith(s.text), (s.text, right)
             assert not s.whole or s.text == right, (s.text, right)
         assert not all(s.whole for s in streams), "nothing was interrupted"
-    with Ranks(program, way, kept) as ranks:
+    with Ranks(program, way, "--cache-dir", kept) as ranks:
         again = [answer(ranks.server, p) for p in KEPT]
         assert [text for text, _ in again] == short, again
         assert all(found > 0 for _, found in again), again
@@ -141,7 +141,40 @@ def a_rank_with_experts_is_stopped_while_answers_stream():
     interrupt("experts", signal.SIGSTOP, 40)
 
 
-TESTS = [a_rank_with_layers_is_killed_while_answers_stream, a_rank_with_layers_is_killed_while_prompts_are_read,
+def plan_of_part(way, words):
+    """What a divided server says of other budgets is about rank 0's part, whatever the ranks do meanwhile."""
+    with Server(PEBBLE, "--threads", "1", "--parallel", "4", "--ctx", "2048", *words) as s:
+        whole = s.get("/v1/moraine/plan")
+    with Ranks(with_sockets(), way, *words) as ranks:
+        s = ranks.server
+        tiers = s.get("/v1/moraine/status")["models"][0]["tiers"]
+        streams = [Stream(s.port, p) for p in STREAMS]
+        plans = [s.get("/v1/moraine/plan") for _ in range(4)]
+        roomy, tight = s.get("/v1/moraine/plan?ram=4G"), s.get("/v1/moraine/plan?ram=%d" % (tiers["planned_bytes"] * 9 // 10))
+        for stream in streams:
+            stream.join(60 * SLOW)
+            assert stream.whole, (stream.text, stream.failed)
+        mine = plans[0]
+        for p in plans: # what is free on the machine changes meanwhile
+            assert {**p, "available_bytes": 0} == {**mine, "available_bytes": 0}, (p, mine)
+        assert mine["used_bytes"] == tiers["planned_bytes"] and mine["ceiling_bytes"] == tiers["ceiling_bytes"], (mine, tiers)
+        assert (mine["layers"] < whole["layers"]) == (way == "layers"), (mine, whole)
+        assert mine["classes"][0]["experts"] < whole["classes"][0]["experts"], (mine, whole)
+        assert roomy["layers"] >= mine["layers"] and tight["used_bytes"] < mine["used_bytes"], (roomy, mine, tight)
+        assert "ram" in s.get("/v1/moraine/plan?ram=1M", status=400)["error"]["message"]
+        ranks.server.stop()
+        assert ranks.other.wait(20 * SLOW) == 0
+
+
+def plans_are_of_rank_0s_layers():
+    plan_of_part("layers", ["--ram", "1G", "--cache-ram", "0"])
+
+
+def plans_are_of_rank_0s_experts():
+    plan_of_part("experts", ["--ram", "1G", "--cache-ram", "0"])
+
+
+TESTS = [plans_are_of_rank_0s_layers, plans_are_of_rank_0s_experts, a_rank_with_layers_is_killed_while_answers_stream, a_rank_with_layers_is_killed_while_prompts_are_read,
          a_rank_with_experts_is_killed_while_answers_stream, a_rank_with_experts_is_stopped_while_answers_stream]
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include "engine/adapter.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
+#include "plan/device.h"
 #include "plan/hosts.h"
 #include "plan/make.h"
 
@@ -37,12 +38,13 @@ mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cl
     mo_cluster *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c) {
-        c->first = calloc((size_t)link->data->ranks + 1, sizeof *c->first);
+        c->parts.first = calloc((size_t)link->data->ranks + 1, sizeof *c->parts.first);
     }
-    if (!c || !c->first) {
+    if (!c || !c->parts.first) {
         free(c);
         return mo_fail(err, MO_ENOMEM, "no memory for a run of several ranks");
     }
+    pthread_mutex_init(&c->lock, NULL);
     c->local_ranks = local_ranks;
     const mo_status status = mo_link_open(link, &c->link, err);
     if (status != MO_OK) {
@@ -108,15 +110,6 @@ static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
     return status == MO_OK ? mo_link_flush(c->link, err) : status;
 }
 
-/* What ranks said for a plan may have changed. */
-static void forget(mo_cluster *c)
-{
-    free(c->said);
-    free(c->said_of);
-    c->said = NULL;
-    c->said_of = NULL;
-}
-
 /* Tells all that the run ends, and waits until each has said that it knows: who does not is named, and not waited for. */
 static mo_status end_run(mo_cluster *c, mo_error *err)
 {
@@ -139,8 +132,10 @@ void mo_cluster_close(mo_cluster *c)
         }
         mo_link_close(c->link);
         mo_mpi_close(c->mpi, orderly);
-        forget(c);
-        free(c->first);
+        free(c->said);
+        free(c->said_of);
+        free(c->parts.first);
+        pthread_mutex_destroy(&c->lock);
         free(c);
     }
 }
@@ -213,6 +208,17 @@ static mo_status describe_file(const char *path, mo_wire_hello *h, mo_error *err
     return status;
 }
 
+static void describe_means(const mo_means *means, mo_wire_hello *h)
+{
+    const mo_plan_limits *l = &means->limits;
+    h->devices = means->device != NULL;
+    h->ram_bytes = l->ram_bytes > l->ram_held ? l->ram_bytes - l->ram_held : 0;
+    h->vram_bytes = means->device ? l->vram_bytes - mo_plan_vram_held(l) : 0;
+    h->vram_bytes_s = means->rates.vram_bytes_s;
+    h->ram_bytes_s = mo_rates_products(&means->rates);
+    h->disk_bytes_s = means->rates.disk_bytes_s;
+}
+
 void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *means, mo_status status,
                       const mo_error *why, mo_wire_hello *h)
 {
@@ -227,12 +233,7 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *mea
         h->host[0] = 0; /* matches no name that was kept */
     }
     h->local_ranks = c->local_ranks;
-    h->devices = means->device != NULL;
-    h->ram_bytes = means->limits.ram_bytes;
-    h->vram_bytes = means->device ? means->limits.vram_bytes : 0;
-    h->vram_bytes_s = means->rates.vram_bytes_s;
-    h->ram_bytes_s = mo_rates_products(&means->rates);
-    h->disk_bytes_s = means->rates.disk_bytes_s;
+    describe_means(means, h);
     if (status == MO_OK) {
         status = describe_file(path, h, &err);
         why = &err;
@@ -295,38 +296,36 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, 
 }
 
 /* Where nobody says how: the faster way by what was measured of the network between these machines; layers where nothing was. */
-static void choose_way(mo_cluster *c, const mo_division_model *m, const mo_wire_hello *all,
-                       mo_division_rank *machines)
+static void choose_way(const mo_division_model *m, const mo_wire_hello *all, mo_division_rank *machines,
+                       int ranks, mo_cluster_parts *parts)
 {
-    const int ranks = mo_link_ranks(c->link);
     const char **names = calloc((size_t)ranks, sizeof *names);
     for (int r = 0; names && r < ranks; r++) {
         names[r] = all[r].host;
     }
     const bool measured = names && mo_hosts_wires(machines, names, ranks);
     free(names);
-    if (c->way != MO_DIVIDE_AUTO) {
-        c->why[0] = 0;
+    if (parts->way != MO_DIVIDE_AUTO) {
+        parts->why[0] = 0;
         return;
     }
     int *first = calloc((size_t)ranks + 1, sizeof *first);
     double *upto = calloc((size_t)ranks, sizeof *upto);
     mo_division_choice choice = {.way = MO_DIVISION_LAYERS};
-    c->why[0] = 0;
+    parts->why[0] = 0;
     if (measured && first && upto &&
         mo_division_choose(m, machines, ranks, MO_DIVISION_AUTO, first, upto, &choice, NULL) == MO_OK) {
-        snprintf(c->why, sizeof c->why, "%s", choice.why);
+        snprintf(parts->why, sizeof parts->why, "%s", choice.why);
     }
-    c->way = choice.way == MO_DIVISION_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
+    parts->way = choice.way == MO_DIVISION_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
     free(first);
     free(upto);
 }
 
-/* Who has what: c->first, and rank 0's part of the needs. */
-static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hello *all,
-                              mo_needs_options *asked, mo_error *err)
+/* Who has what, in the way that *parts says, and rank 0's part of the needs. */
+static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks, mo_needs_options *asked,
+                              mo_cluster_parts *parts, mo_error *err)
 {
-    const int ranks = mo_link_ranks(c->link);
     mo_needs whole;
     mo_dividing d = {0};
     mo_status status = mo_needs_of(path, asked, &whole, err);
@@ -349,18 +348,18 @@ static mo_status divide_model(mo_cluster *c, const char *path, const mo_wire_hel
         mo_dividing_settle(&d, r, &machines[r]);
     }
     if (status == MO_OK) {
-        choose_way(c, &d.model, all, machines);
+        choose_way(&d.model, all, machines, ranks, parts);
     }
-    if (status == MO_OK && c->way == MO_DIVIDE_EXPERTS) {
-        status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, c->first, err);
+    if (status == MO_OK && parts->way == MO_DIVIDE_EXPERTS) {
+        status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, parts->first, err);
         asked->range = (mo_layer_range){0, d.model.count};
-        asked->experts = (mo_expert_range){.divided = true, .first = 0, .end = c->first[1]};
+        asked->experts = (mo_expert_range){.divided = true, .first = 0, .end = parts->first[1]};
     } else if (status == MO_OK) {
-        status = mo_division_make(d.layers, d.model.count, machines, ranks, c->first, err);
-        asked->range = (mo_layer_range){0, c->first[1]};
+        status = mo_division_make(d.layers, d.model.count, machines, ranks, parts->first, err);
+        asked->range = (mo_layer_range){0, parts->first[1]};
         for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
             const int groups = mo_division_groups(&d.model, ranks, i);
-            c->groups[i] = (uint8_t)(groups < MO_RELAY_GROUPS ? groups : MO_RELAY_GROUPS);
+            parts->groups[i] = (uint8_t)(groups < MO_RELAY_GROUPS ? groups : MO_RELAY_GROUPS);
         }
     }
     free(machines);
@@ -383,12 +382,12 @@ static mo_status decide_sizes(const char *path, mo_model_options *o, mo_means *m
     return status;
 }
 
-static int64_t part_of(int64_t bytes, const mo_cluster *c, int rank)
+static int64_t part_of(int64_t bytes, const mo_cluster_parts *parts, int ranks, int rank)
 {
-    if (c->way == MO_DIVIDE_EXPERTS) {
+    if (parts->way == MO_DIVIDE_EXPERTS) {
         return rank ? 0 : bytes;
     }
-    const int layers = c->first[mo_link_ranks(c->link)], own = c->first[rank + 1] - c->first[rank];
+    const int layers = parts->first[ranks], own = parts->first[rank + 1] - parts->first[rank];
     return (int64_t)((double)bytes * own / layers);
 }
 
@@ -398,8 +397,8 @@ static mo_wire_share share_of_experts(const mo_cluster *c, const mo_model_option
     return (mo_wire_share){.count = layers,
                            .kv = (int32_t)o->kv,
                            .sessions = 1,
-                           .first_expert = c->first[rank],
-                           .expert_count = c->first[rank + 1] - c->first[rank],
+                           .first_expert = c->parts.first[rank],
+                           .expert_count = c->parts.first[rank + 1] - c->parts.first[rank],
                            .context = 1,
                            .batch = o->batch};
 }
@@ -409,17 +408,18 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layer
     mo_status status = MO_OK;
     for (int r = 1; r < mo_link_ranks(c->link) && status == MO_OK; r++) {
         mo_wire_share share = {0};
-        if (o && c->way == MO_DIVIDE_EXPERTS) {
+        if (o && c->parts.way == MO_DIVIDE_EXPERTS) {
             share = share_of_experts(c, o, layers, r);
         } else if (o) {
-            share = (mo_wire_share){.first = c->first[r],
-                                    .count = c->first[r + 1] - c->first[r],
-                                    .kv = (int32_t)o->kv,
-                                    .sessions = o->sessions,
-                                    .context = o->context,
-                                    .batch = o->batch,
-                                    .positions = o->positions,
-                                    .kept_bytes = part_of(o->kept_bytes, c, r)};
+            share =
+                (mo_wire_share){.first = c->parts.first[r],
+                                .count = c->parts.first[r + 1] - c->parts.first[r],
+                                .kv = (int32_t)o->kv,
+                                .sessions = o->sessions,
+                                .context = o->context,
+                                .batch = o->batch,
+                                .positions = o->positions,
+                                .kept_bytes = part_of(o->kept_bytes, &c->parts, mo_link_ranks(c->link), r)};
         }
         status = mo_link_send(c->link, r, &share, sizeof share, err);
         if (status == MO_OK) {
@@ -431,44 +431,76 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layer
 
 static void tell_division(const mo_cluster *c)
 {
-    if (c->why[0]) {
+    if (c->parts.why[0]) {
         mo_log(MO_LOG_INFO, "cluster", "divided by %s: %s",
-               c->way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->why);
+               c->parts.way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->parts.why);
     }
     for (int r = 0; r < mo_link_ranks(c->link); r++) {
-        const bool some = c->first[r + 1] > c->first[r];
+        const bool some = c->parts.first[r + 1] > c->parts.first[r];
         mo_log(MO_LOG_INFO, "cluster", some ? "rank %d has %s %d to %d" : "rank %d has no %s", r,
-               c->way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->first[r], c->first[r + 1] - 1);
+               c->parts.way == MO_DIVIDE_EXPERTS ? "experts" : "layers", c->parts.first[r],
+               c->parts.first[r + 1] - 1);
     }
+}
+
+/* What ranks have said is kept for plans; all: [ranks], taken over. */
+static void keep_said(mo_cluster *c, const char *path, mo_wire_hello *all)
+{
+    char *of = strdup(path);
+    if (!of) { /* they are asked again */
+        free(all);
+        all = NULL;
+    }
+    pthread_mutex_lock(&c->lock);
+    free(c->said);
+    free(c->said_of);
+    c->said = all;
+    c->said_of = of;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* False: nothing is known. */
+static bool recall_said(mo_cluster *c, const char *path, mo_wire_hello *all)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool known = c->said && strcmp(c->said_of, path) == 0;
+    if (known) {
+        memcpy(all, c->said, sizeof *all * (size_t)mo_link_ranks(c->link));
+    }
+    pthread_mutex_unlock(&c->lock);
+    return known;
 }
 
 mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
                             mo_needs_options *needs, mo_error *err)
 {
-    const size_t ranks = (size_t)mo_link_ranks(c->link);
-    mo_wire_hello *all = calloc(ranks, sizeof *all);
+    const int ranks = mo_link_ranks(c->link);
+    mo_cluster_parts *parts = &c->parts;
+    mo_wire_hello *all = calloc((size_t)ranks, sizeof *all);
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
-    forget(c);
     mo_cluster_share_ram(c, means);
     needs->batch = needs->batch ? needs->batch : PIECE;
     /* Experts may only be skipped where layers are divided. */
-    c->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
+    parts->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
     mo_status status = gather(c, path, means, all, err);
     if (status == MO_OK) {
-        status = divide_model(c, path, all, needs, err);
+        status = divide_model(path, all, ranks, needs, parts, err);
     }
     if (status == MO_OK) {
-        needs->kept_bytes = part_of(o->kept_bytes, c, 0);
+        needs->kept_bytes = part_of(o->kept_bytes, parts, ranks, 0);
         status = decide_sizes(path, o, means, needs, err);
     }
-    free(all);
     if (status == MO_OK) {
+        keep_said(c, path, all);
         status = send_shares(c, o, needs->range.count, err);
         o->kept_bytes = needs->kept_bytes;
         tell_division(c);
-    } else if (c->told) {
+        return status;
+    }
+    free(all);
+    if (c->told) {
         mo_error ignored;
         send_shares(c, NULL, 0, &ignored);
         c->told = false;
@@ -479,18 +511,11 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
 /* Asks all ranks of themselves; they open nothing. */
 static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *means, mo_error *err)
 {
-    if (c->said && strcmp(c->said_of, path) == 0) {
-        return MO_OK;
+    mo_wire_hello *all = calloc((size_t)mo_link_ranks(c->link), sizeof *all);
+    if (!all) {
+        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
-    forget(c);
-    c->said = calloc((size_t)mo_link_ranks(c->link), sizeof *c->said);
-    c->said_of = strdup(path);
-    if (!c->said || !c->said_of) {
-        forget(c);
-        mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
-        return MO_ENOMEM;
-    }
-    mo_status status = gather(c, path, means, c->said, err);
+    mo_status status = gather(c, path, means, all, err);
     if (c->told) {
         mo_error later = {0};
         const mo_status heard = send_shares(c, NULL, 0, &later);
@@ -500,26 +525,48 @@ static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *mean
         }
         c->told = false;
     }
-    if (status != MO_OK) {
-        forget(c);
+    if (status == MO_OK) {
+        keep_said(c, path, all);
+    } else {
+        free(all);
     }
     return status;
 }
 
+/* What ranks have said, or say now: [ranks]. This one's means are those of the question. */
+static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
+                            mo_error *err)
+{
+    mo_status status = MO_OK;
+    if (!recall_said(c, path, all)) {
+        if (atomic_exchange(&c->used, true)) {
+            return mo_fail(err, MO_EUNSUPPORTED,
+                           "ranks share one model at a time; close the other one first");
+        }
+        status = ask_ranks(c, path, means, err);
+        atomic_store(&c->used, false);
+        if (status == MO_OK && !recall_said(c, path, all)) {
+            status = mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        }
+    }
+    describe_means(means, &all[0]);
+    return status;
+}
+
 /* Would another rank refuse its layers? Its device is not looked at, but for what that takes of RAM. */
-static mo_status check_layers(const mo_cluster *c, const char *path, const mo_means *means,
-                              const mo_needs_options *asked, int rank, mo_error *err)
+static mo_status check_layers(const mo_cluster_parts *parts, const char *path, const mo_means *means,
+                              const mo_needs_options *asked, const mo_wire_hello *said, int rank,
+                              mo_error *err)
 {
     mo_needs_options o = *asked;
     mo_needs needs;
     mo_plan plan;
-    o.range = (mo_layer_range){c->first[rank], c->first[rank + 1] - c->first[rank]};
-    o.kept_bytes = part_of(asked->kept_bytes, c, rank);
+    o.range = (mo_layer_range){parts->first[rank], parts->first[rank + 1] - parts->first[rank]};
+    o.kept_bytes = part_of(asked->kept_bytes, parts, asked->peers + 1, rank);
     mo_status status = mo_needs_of(path, &o, &needs, err);
     if (status == MO_OK) {
-        const mo_plan_limits limits = {
-            .ram_keeps = true, .plain = true, .ram_bytes = c->said[rank].ram_bytes};
-        needs.model.work_bytes += c->said[rank].devices ? needs.model.device_host_bytes : 0;
+        const mo_plan_limits limits = {.ram_keeps = true, .plain = true, .ram_bytes = said->ram_bytes};
+        needs.model.work_bytes += said->devices ? needs.model.device_host_bytes : 0;
         status = mo_plan_make(&needs.model, &limits, &means->rates, &plan, err);
         mo_needs_drop(&needs);
     }
@@ -529,22 +576,26 @@ static mo_status check_layers(const mo_cluster *c, const char *path, const mo_me
 mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_means *means,
                           mo_needs_options *needs, mo_error *err)
 {
-    if (atomic_exchange(&c->used, true)) {
-        return mo_fail(err, MO_EUNSUPPORTED, "ranks share one model at a time; close the other one first");
-    }
+    const int ranks = mo_link_ranks(c->link);
+    mo_wire_hello *all = calloc((size_t)ranks, sizeof *all);
+    mo_cluster_parts parts = {.way = divide, .first = calloc((size_t)ranks + 1, sizeof *parts.first)};
+    mo_status status = all && parts.first ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     mo_cluster_share_ram(c, means);
+    mo_means_count_held(means);
     needs->batch = needs->batch ? needs->batch : PIECE;
-    needs->peers = mo_link_ranks(c->link) - 1;
-    c->way = divide;
-    mo_status status = ask_ranks(c, path, means, err);
+    needs->peers = ranks - 1;
     if (status == MO_OK) {
-        status = divide_model(c, path, c->said, needs, err);
+        status = hear_ranks(c, path, means, all, err);
     }
-    for (int r = 1; r <= needs->peers && c->way == MO_DIVIDE_LAYERS && status == MO_OK; r++) {
-        status = check_layers(c, path, means, needs, r, err);
+    if (status == MO_OK) {
+        status = divide_model(path, all, ranks, needs, &parts, err);
     }
-    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, c, 0) : 0;
-    atomic_store(&c->used, false);
+    for (int r = 1; r < ranks && status == MO_OK && parts.way == MO_DIVIDE_LAYERS; r++) {
+        status = check_layers(&parts, path, means, needs, &all[r], r, err);
+    }
+    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, &parts, ranks, 0) : 0;
+    free(parts.first);
+    free(all);
     return status;
 }
 
@@ -574,7 +625,7 @@ static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, mo_err
 static void close_all(mo_cluster *c)
 {
     mo_error ignored;
-    if (c->way == MO_DIVIDE_EXPERTS) {
+    if (c->parts.way == MO_DIVIDE_EXPERTS) {
         mo_experts_close(c->link);
     } else {
         send_head(c, MO_WIRE_CLOSE, &ignored);
@@ -588,11 +639,12 @@ mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, 
     mo_status status = receive_answers(c, &adapters, err);
     c->told = false;
     if (status == MO_OK) {
-        status = c->way == MO_DIVIDE_EXPERTS ? mo_experts_lead(c->link, engine, c->first, asker, err)
-                                             : mo_leader_open(c->link, engine, c->first, leader, err);
+        status = c->parts.way == MO_DIVIDE_EXPERTS
+                     ? mo_experts_lead(c->link, engine, c->parts.first, asker, err)
+                     : mo_leader_open(c->link, engine, c->parts.first, leader, err);
     }
     if (status == MO_OK && *leader) {
-        mo_leader_group(*leader, c->groups);
+        mo_leader_group(*leader, c->parts.groups);
     }
     if (status != MO_OK) {
         close_all(c);

@@ -2,6 +2,8 @@
 #ifndef MO_API_CLUSTER_H
 #define MO_API_CLUSTER_H
 
+#include <pthread.h>
+
 #include "api/means.h"
 #include "api/needs.h"
 #include "api/open.h"
@@ -10,20 +12,26 @@
 #include "net/mpi.h"
 #include "plan/division.h"
 
-struct mo_cluster {
-    mo_mpi *mpi; /* NULL: the transports are somebody else's */
-    mo_link *link;
-    int local_ranks;  /* on this machine */
-    atomic_bool used; /* a model is open on it */
-    /* What ranks said of themselves for a plan, [ranks], and of which file; NULL: nothing yet. */
-    mo_wire_hello *said;
-    char *said_of;
-    /* Of the model that is being opened: */
-    bool told; /* others wait for their shares */
+/* Who has what of a model. */
+typedef struct mo_cluster_parts {
     mo_divide way;
     char why[256];                        /* where nobody said how; "": nothing was measured */
     int *first;                           /* [ranks + 1] the layers of every rank, or the experts */
     uint8_t groups[MO_LEADER_TOKENS + 1]; /* by layers: as mo_leader_group() takes them */
+} mo_cluster_parts;
+
+struct mo_cluster {
+    mo_mpi *mpi; /* NULL: the transports are somebody else's */
+    mo_link *link;
+    int local_ranks;      /* on this machine */
+    atomic_bool used;     /* a model is open on it, or ranks are being asked for a plan */
+    pthread_mutex_t lock; /* guards `said` and `said_of` */
+    /* What ranks said of themselves before they opened anything, [ranks], and of which file; NULL: nothing yet. */
+    mo_wire_hello *said;
+    char *said_of;
+    /* Of the model that is open, or being opened: */
+    bool told; /* others wait for their shares */
+    mo_cluster_parts parts;
 };
 
 /* On transports that are there, for ranks of one process. */
@@ -43,7 +51,8 @@ void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_mean
  * mo_cluster_give_up() is called. */
 mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o, mo_means *means,
                             mo_needs_options *needs, mo_error *err);
-/* Rank 0, for a plan: the same for its part of a model that is not opened. The others are asked once for each file. */
+/* Rank 0, for a plan: the same for its part, with its ceilings as means has them; nothing is opened. The others are asked once for each file;
+ * of one that is open they have said it, and are not disturbed (any thread); of another one nothing is known then: MO_EUNSUPPORTED. */
 mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_means *means,
                           mo_needs_options *needs, mo_error *err);
 /* The part of it that is about experts, of which a layer has so many: where every rank's begin, first[ranks + 1]. */

@@ -6,6 +6,7 @@
 #include "moraine_tools.h"
 #include "server/server.h"
 #include "server/status.h"
+#include "server/window.h"
 
 /* A size such as 6G or 512MiB in a query; false: it is none. */
 static bool read_size(const char *text, int64_t *bytes)
@@ -46,21 +47,8 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
  * what is free beside it now is less. */
 static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_report *r)
 {
-    const mo_model_options *loading = srv_models_loading(models, index);
-    mo_plan_options o = mo_plan_options_default();
-    o.ram_bytes = loading->ram_bytes;
-    o.vram_bytes = loading->vram_bytes;
-    memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
+    mo_plan_options o = srv_window_asks(srv_models_loading(models, index));
     o.context = r->context;
-    o.batch = loading->batch;
-    o.kv = loading->kv;
-    o.device = loading->device;
-    o.cpu_moe = loading->cpu_moe;
-    o.postfetch = loading->postfetch;
-    o.prompt_precision = loading->prompt_precision;
-    o.hot_cache = loading->learning.hot_cache;
-    o.threads = loading->threads;
-    o.isa = loading->isa;
     o.sessions = r->parallel ? r->parallel : 1;
     return o;
 }

@@ -3,24 +3,17 @@
 
 #include <string.h>
 
-#include "moraine_tools.h"
-
 enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 
 /* A window is made smaller rather than cost more than this share of the speed: keys and values take the place of experts. */
 #define SPEED_KEPT 0.95
 
-static mo_status plan(const char *path, const mo_model_options *loading, const srv_window *w,
-                      mo_plan_report *out, mo_error *err)
+mo_plan_options srv_window_asks(const mo_model_options *loading)
 {
     mo_plan_options o = mo_plan_options_default();
     o.ram_bytes = loading->ram_bytes;
-    o.context = w->context;
     o.batch = loading->batch;
     o.kv = loading->kv;
-    o.sessions = w->parallel;
-    o.kept_bytes = w->kept_bytes;
-    o.kept_device_bytes = w->kept_device_bytes;
     o.device = loading->device;
     o.vram_bytes = loading->vram_bytes;
     memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
@@ -36,6 +29,17 @@ static mo_status plan(const char *path, const mo_model_options *loading, const s
     o.cluster = loading->cluster;
     o.divide = /* as the model will be opened: skipping experts needs layers */
         loading->skip_missing && loading->divide == MO_DIVIDE_AUTO ? MO_DIVIDE_LAYERS : loading->divide;
+    return o;
+}
+
+static mo_status plan(const char *path, const mo_model_options *loading, const srv_window *w,
+                      mo_plan_report *out, mo_error *err)
+{
+    mo_plan_options o = srv_window_asks(loading);
+    o.context = w->context;
+    o.sessions = w->parallel;
+    o.kept_bytes = w->kept_bytes;
+    o.kept_device_bytes = w->kept_device_bytes;
     return mo_plan_file(path, &o, out, sizeof *out, err);
 }
 

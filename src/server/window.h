@@ -3,7 +3,7 @@
 #ifndef SRV_WINDOW_H
 #define SRV_WINDOW_H
 
-#include "moraine.h"
+#include "moraine_tools.h"
 
 typedef struct srv_window {
     int64_t context; /* of one sequence */
@@ -18,6 +18,9 @@ typedef struct srv_window_asked {
     int parallel;
     int64_t kept_bytes; /* at most */
 } srv_window_asked;
+
+/* A plan's options as the model is, or would be, opened, but for its window. */
+mo_plan_options srv_window_asks(const mo_model_options *loading);
 
 /* Only headers are read. */
 mo_status srv_window_choose(const char *path, const mo_model_options *loading, const srv_window_asked *asked,
