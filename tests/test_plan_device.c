@@ -722,6 +722,33 @@ static mo_plan_model cold_model(mo_plan_layer *layers)
                            .device_kv_bytes = COLD_LAYERS * MIB};
 }
 
+/* Four sessions take four times the memory; a token reads keys and values of its own. */
+static void tokens_read_those_of_their_session(void **state)
+{
+    (void)state;
+    double seconds[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t each = 32 * MIB, sessions = i ? 4 : 1;
+        mo_plan_layer layers[COLD_LAYERS];
+        mo_plan_model m = cold_model(layers);
+        mo_plan p;
+        mo_error err = {.detail = ""};
+        for (int k = 0; k < COLD_LAYERS; k++) {
+            layers[k].read_bytes = each;
+            layers[k].kv_bytes = k ? sessions * each : 0;
+        }
+        m.kv_bytes = m.device_kv_bytes = sessions * COLD_LAYERS * each;
+        const mo_plan_limits l = {
+            .ram_bytes = GIB, .vram_bytes = 25 * MIB + sessions * each, .ram_keeps = true};
+        assert_int_equal(mo_plan_make(&m, &l, &gpu, &p, &err), MO_OK);
+        assert_int_equal(p.device.cold_layers, 2);
+        assert_int_equal(p.device.cold_bytes, sessions * 2 * each);
+        assert_true(fabs(p.device.link_seconds - (double)each / mo_rates_link(&gpu, 0, 0)) < 1e-12);
+        seconds[i] = 1 / mo_plan_depth_of(&m, &gpu, &p).empty;
+    }
+    assert_true(fabs(seconds[0] - seconds[1]) < 1e-12);
+}
+
 /* Bytes over the link, exactly: by every tile where there is no space, once where there is, and both. */
 static void prompts_count_keys_and_values_in_ram(void **state)
 {
@@ -833,6 +860,7 @@ static void prompts_have_a_say_in_what_is_cold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_read_those_of_their_session),
         cmocka_unit_test(prompts_count_keys_and_values_in_ram),
         cmocka_unit_test(prompts_have_a_say_in_what_is_cold),
         cmocka_unit_test(keys_and_values_go_to_ram_where_that_moves_less),

@@ -2,6 +2,16 @@
 
 #include <math.h>
 
+double mo_plan_cold_token(const mo_plan_model *m, int layers, int64_t bytes)
+{
+    double all = 0;
+    for (int i = m->layers - 1; m->layer && i >= 0 && layers > 0; i--) {
+        all += m->layer[i].kv_bytes > 0 ? (double)m->layer[i].read_bytes : 0;
+        layers -= m->layer[i].kv_bytes > 0;
+    }
+    return (all > 0 ? all : (double)bytes) / 2;
+}
+
 /* Every tile of the step reads the positions before its own end, but for the first `brought` of all: their sum. */
 static double tile_positions(int64_t from, int64_t tokens, int64_t each, int64_t brought)
 {

@@ -28,6 +28,10 @@ static inline bool mo_plan_brings(int64_t tokens, int queries)
     return mo_plan_tiles(tokens, queries) > 1;
 }
 
+/* Bytes that a token reads over the link where contexts are half full, of the last `layers` that can be apart, whose keys and values take
+ * `bytes` for all sessions together: of its own session alone. A model that does not say what tokens read has one. */
+double mo_plan_cold_token(const mo_plan_model *model, int layers, int64_t bytes);
+
 /* Bytes that cross the link for the last `layers` that can be apart, when a step of one session computes so many tokens after `from`
  * positions. */
 double mo_plan_cold_crossing(const mo_plan_model *model, int layers, int64_t from, int64_t tokens);

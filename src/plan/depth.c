@@ -59,7 +59,8 @@ mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const 
         return (mo_plan_depth){0};
     }
     /* The plan's own speed counts half of what crosses the link for keys and values in RAM. */
-    const double half = device ? (double)d->cold_bytes / 2 / mo_rates_link(r, 0, 0) : 0;
+    const double half =
+        device ? mo_plan_cold_token(m, d->cold_layers, d->cold_bytes) / mo_rates_link(r, 0, 0) : 0;
     const double empty = fmax(1 / p->tokens_per_second - half, 0);
     const double attention =
         device ? device_seconds(m, r, d) : read_bytes(m, 0, &cold) / mo_rates_products(r);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/cold.h"
 #include "plan/placement.h"
 #include "plan/share.h"
 #include "plan/text.h"
@@ -488,7 +489,7 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
     lane all = {0}, most = {0};
     double layers = 0, disk_bytes;
     d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes) +
-                      (double)d->cold_bytes / 2 / w.link; /* contexts are half full */
+                      mo_plan_cold_token(m, d->cold_layers, d->cold_bytes) / w.link;
     for (int i = 0; i < m->class_count; i++) {
         const wires own = wires_for(&w, r, &m->classes[i]);
         const lane n = estimate_class(m, l, p, i, hits, &own, trip);

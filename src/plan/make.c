@@ -216,7 +216,7 @@ static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int
     const double layers = d->streamed ? (double)m->dense_bytes * d->streamed / m->dense_layers : 0;
     const int64_t prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
     const int64_t steps = m->batch > 0 ? (prompt + m->batch - 1) / m->batch : prompt > 0;
-    crossing c = {.token = layers + (double)cold_bytes / 2};
+    crossing c = {.token = layers + mo_plan_cold_token(m, count, cold_bytes)};
     c.request = prompt > 0
                     ? c.token * (double)prompt / MO_PLAN_PROMPT_PER_ANSWER + layers * (double)steps +
                           mo_plan_cold_prompt(m, count, mo_plan_request_from(m->context, prompt), prompt)

@@ -152,7 +152,7 @@ typedef struct mo_plan_device {
     int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */
     double core_seconds, hit_seconds;      /* products on the device */
     double miss_seconds;                   /* experts that are not there, by CPU and fetch */
-    double link_seconds;                   /* streamed layers, beyond their products; half of cold_bytes */
+    double link_seconds;                   /* streamed layers, beyond their products; mo_plan_cold_token() */
     double overhead_seconds;               /* launches and round trips */
     char why[192];                         /* what decided the ceiling */
     char lane[256];                        /* one sentence: why the fetch lane is used or not */
