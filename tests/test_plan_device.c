@@ -766,6 +766,10 @@ static void prompts_count_keys_and_values_in_ram(void **state)
     assert_true(mo_plan_cold_crossing(&m, 2, 512, 64) == 2 * 4384 * position);
     assert_true(mo_plan_cold_crossing(&m, 9, 512, 64) == 2 * 4384 * position); /* the first stays */
     assert_true(mo_plan_cold_crossing(&m, 0, 512, 64) == 0);
+    /* 128 heads of a token that read the same rows are two tiles: 64 tokens after 512 see 34,848 positions. */
+    layers[2].queries = 128;
+    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 2 * 34848 * position);
+    layers[2].queries = 8;
     /* One tile reads them once, whatever space there is; an incomplete one likewise. */
     m.device_idle_bytes = 100 * COLD_BLOCK;
     assert_true(mo_plan_cold_crossing(&m, 1, 512, 8) == 520 * position);

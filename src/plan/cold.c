@@ -35,8 +35,9 @@ static double layer_crossing(const mo_plan_model *m, const mo_plan_layer *l, int
     }
     const double space = mo_plan_brings(tokens, l->queries) ? floor((double)m->device_idle_bytes / block) : 0;
     const int64_t brought = space < (double)all ? (int64_t)space : all;
-    return (double)brought * block + position * tile_positions(from, tokens, mo_plan_tile_tokens(l->queries),
-                                                               brought * MO_PLAN_KV_BLOCK);
+    const double read =
+        tile_positions(from, tokens, mo_plan_tile_tokens(l->queries), brought * MO_PLAN_KV_BLOCK);
+    return (double)brought * block + position * (double)mo_plan_tile_reads(l->queries) * read;
 }
 
 double mo_plan_cold_crossing(const mo_plan_model *m, int layers, int64_t from, int64_t tokens)

@@ -22,6 +22,12 @@ static inline int64_t mo_plan_tiles(int64_t tokens, int queries)
     return (tokens + each - 1) / each;
 }
 
+/* How often every tile's tokens read what is before them: heads of a token that are more than a tile has are in several. */
+static inline int64_t mo_plan_tile_reads(int queries)
+{
+    return queries > MO_PLAN_TILE ? (queries + MO_PLAN_TILE - 1) / MO_PLAN_TILE : 1;
+}
+
 /* Are keys and values brought for so many tokens? */
 static inline bool mo_plan_brings(int64_t tokens, int queries)
 {

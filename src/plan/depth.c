@@ -42,7 +42,9 @@ static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_pl
         return 0;
     }
     for (int i = 0; i < m->layers; i++) {
-        bytes += (double)mo_plan_tiles(tokens, m->layer[i].queries) * (double)m->layer[i].read_bytes;
+        const mo_plan_layer *l = &m->layer[i];
+        const int64_t reads = mo_plan_tiles(tokens, l->queries) * mo_plan_tile_reads(l->queries);
+        bytes += (double)reads * (double)l->read_bytes;
     }
     const double crossing = mo_plan_cold_crossing(m, p->device.cold_layers, m->context - tokens, tokens);
     const double seconds =
