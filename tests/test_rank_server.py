@@ -174,7 +174,11 @@ def plans_are_of_rank_0s_experts():
     plan_of_part("experts", ["--ram", "1G", "--cache-ram", "0"])
 
 
-TESTS = [plans_are_of_rank_0s_layers, plans_are_of_rank_0s_experts, a_rank_with_layers_is_killed_while_answers_stream, a_rank_with_layers_is_killed_while_prompts_are_read,
+def plans_are_of_rank_0s_device():
+    plan_of_part("layers", ["--ram", "1G", "--cache-ram", "0", "--device", "sim", "--vram", "24M"])
+
+
+TESTS = [plans_are_of_rank_0s_layers, plans_are_of_rank_0s_experts, plans_are_of_rank_0s_device, a_rank_with_layers_is_killed_while_answers_stream, a_rank_with_layers_is_killed_while_prompts_are_read,
          a_rank_with_experts_is_killed_while_answers_stream, a_rank_with_experts_is_stopped_while_answers_stream]
 
 if __name__ == "__main__":

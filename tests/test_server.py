@@ -316,6 +316,18 @@ def plans_are_those_of_the_command():
         assert mine["context"] == 2048 and mine["ceiling_bytes"] == ceiling, (mine, ceiling)
 
 
+def refused_plans_name_what_is_enough():
+    with Server("--device", "sim", "--vram", "24M", "--ctx", "2048", "--cache-ram", "0") as s:
+        mine, running = s.get("/v1/moraine/plan"), s.get("/v1/moraine/status")["models"][0]
+        assert mine["used_bytes"] == running["tiers"]["planned_bytes"], (mine, running)
+        assert mine["device"]["ceiling_bytes"] == running["device"]["limit_bytes"], (mine, running)
+        for name in ("ram", "vram"):  # what the running model holds is no part of it
+            message = s.get("/v1/moraine/plan?%s=1M" % name, status=400)["error"]["message"]
+            enough = int(re.search(r"\((\d+) bytes\) are needed, but the ceiling is 1.00 MiB", message).group(1))
+            s.get("/v1/moraine/plan?%s=%d" % (name, enough))
+            s.get("/v1/moraine/plan?%s=%d" % (name, enough - 1), status=400)
+
+
 def listen(server, where, until):
     """The events of a stream, {name or "": [data]}, until the condition holds."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/open.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "hotcache/toggles.h"
@@ -43,6 +44,19 @@ static int64_t ceiling_of(const mo_means_ask *ask, int card)
 {
     const int64_t own = ask->vram_each ? ask->vram_each[card] : 0;
     return own > 0 ? own : ask->vram_bytes;
+}
+
+/* What is free there, or will be. */
+static int64_t free_of(const mo_means_ask *ask, const mo_device_info *info)
+{
+    const int64_t more = mo_opened_held(ask->instead, mo_place_here(MO_TIER_VRAM, info->index));
+    return info->total_bytes - info->free_bytes < more ? info->total_bytes : info->free_bytes + more;
+}
+
+/* What others hold there. */
+static int64_t held_by_others(const mo_means *m, mo_place_id place)
+{
+    return mo_place_held(place) - mo_opened_held(m->instead, place);
 }
 
 /* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
@@ -125,9 +139,10 @@ static mo_status list_cards(const mo_means_ask *ask, int count, mo_means *m, mo_
         c->rates = m->rates;
         m->card_measured[i] = mo_rates_for_device(&c->rates, info.name, info.link_bytes_s, info.link_copy_s,
                                                   info.memory_bytes_s);
-        limit_device(ask, i, info.index, free_for(ask, m->devices, count, i, info.free_bytes), m, &c->limits);
+        limit_device(ask, i, info.index, free_for(ask, m->devices, count, i, free_of(ask, &info)), m,
+                     &c->limits);
         m->alone[i].rates = c->rates;
-        limit_device(ask, i, info.index, info.free_bytes, m, &m->alone[i].limits);
+        limit_device(ask, i, info.index, free_of(ask, &info), m, &m->alone[i].limits);
         m->device_bytes += info.total_bytes;
         m->card_wide[i] = info.wide;
         wide |= info.wide;
@@ -191,7 +206,7 @@ static mo_status find_device(const mo_means_ask *ask, mo_means *m, mo_error *err
         m->device_bytes = info.total_bytes;
         m->device_measured = mo_rates_for_device(&m->rates, info.name, info.link_bytes_s, info.link_copy_s,
                                                  info.memory_bytes_s);
-        limit_device(ask, 0, info.index, info.free_bytes, m, &m->limits);
+        limit_device(ask, 0, info.index, free_of(ask, &info), m, &m->limits);
         m->precision.precision = info.wide ? m->precision.precision : MO_PRECISION_EXACT;
     }
     return status;
@@ -279,13 +294,13 @@ void mo_means_know_disk(mo_means *m, const char *path)
 void mo_means_count_held(mo_means *m)
 {
     mo_plan_limits *l = &m->limits;
-    l->ram_held = m->ram_given && !m->elsewhere ? mo_place_held(mo_place_here(MO_TIER_RAM, 0)) : 0;
-    l->vram_held = m->vram_given && !m->elsewhere ? mo_place_held(l->vram_place) : 0;
+    l->ram_held = m->ram_given && !m->elsewhere ? held_by_others(m, mo_place_here(MO_TIER_RAM, 0)) : 0;
+    l->vram_held = m->vram_given && !m->elsewhere ? held_by_others(m, l->vram_place) : 0;
     for (int i = 0; i < 2 * m->card_count; i++) {
         const int card = i / 2;
         mo_plan_limits *own = i % 2 ? &m->alone[card].limits : &m->cards[card].limits;
         own->ram_held = l->ram_held;
-        own->vram_held = m->vram_given && own->vram_margin == 0 ? mo_place_held(own->vram_place) : 0;
+        own->vram_held = m->vram_given && own->vram_margin == 0 ? held_by_others(m, own->vram_place) : 0;
     }
 }
 
@@ -314,6 +329,7 @@ mo_status mo_means_find(const mo_means_ask *ask, mo_means *out, mo_error *err)
     mo_means m = {.ram_given = ask->ram_bytes > 0,
                   .vram_given = ceiling_of(ask, 0) > 0,
                   .elsewhere = ask->machine != NULL,
+                  .instead = ask->instead,
                   .any_device = !ceiling_of(ask, 0) && (!ask->device || strcmp(ask->device, "auto") == 0)};
     mo_postfetch_notes notes = {.count = 0};
     mo_status status = read_settings(ask, &m, &notes, err);

@@ -394,6 +394,24 @@ void mo_opened_learn_disk(const mo_opened *o, const char *path)
     }
 }
 
+static int64_t held_there(mo_place_id at, mo_place_id place, int64_t bytes)
+{
+    return mo_place_same(at, place) ? bytes : 0;
+}
+
+int64_t mo_opened_held(const mo_opened *o, mo_place_id place)
+{
+    int64_t bytes = 0;
+    if (o) {
+        bytes = held_there(o->placed.plan.place[MO_AT_RAM], place, o->held) +
+                held_there(o->placed.plan.place[MO_AT_VRAM], place, o->device_held);
+        for (int i = 0; i < MO_PLAN_CARDS; i++) {
+            bytes += held_there(o->run_place[i], place, o->run_held[i]);
+        }
+    }
+    return bytes;
+}
+
 void mo_opened_drop(mo_opened *o)
 {
     mo_hot_set_drop(&o->hot);

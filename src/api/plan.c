@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/cluster.h"
+#include "api/model.h"
 #include "api/open.h"
 #include "api/settings.h"
 #include "base/growing.h"
@@ -229,7 +230,8 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                                .cpu_moe = ask->cpu_moe,
                                                .postfetch = ask->postfetch,
                                                .precision = ask->prompt_precision,
-                                               .hot_cache = &ask->hot_cache},
+                                               .hot_cache = &ask->hot_cache,
+                                               .instead = ask->instead ? &ask->instead->opened : NULL},
                                means, err);
     }
     if (status != MO_OK) {

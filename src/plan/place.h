@@ -22,6 +22,8 @@ static inline mo_place_id mo_place_here(mo_tier tier, int device)
     return (mo_place_id){.device = tier == MO_TIER_VRAM ? device : -1, .tier = tier};
 }
 
+bool mo_place_same(mo_place_id a, mo_place_id b);
+
 /* A model holds so many bytes there from now on; negative: no longer. Any thread. */
 void mo_place_hold(mo_place_id place, int64_t bytes);
 /* What all of them hold there. Any thread. */

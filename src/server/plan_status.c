@@ -53,24 +53,22 @@ static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_
     return o;
 }
 
-/* What the loaded model holds would not be there twice: *held and *device_held are added to the ceilings that are asked about. */
-static void leave_out(srv_models *models, int index, mo_plan_options *o, int64_t *held, int64_t *device_held)
+/* What the loaded model holds would not be there twice. Returned held, until srv_models_unpeek(); NULL: it is not loaded. */
+static srv_model *plan_instead(srv_models *models, int index, mo_plan_options *o)
 {
     srv_model *model = srv_models_peek(models, index);
-    *held = *device_held = 0;
     if (model) {
         mo_tier_report tiers;
         mo_device_report device;
         mo_model_tiers(srv_model_mo(model), &tiers, sizeof tiers);
         mo_model_device(srv_model_mo(model), &device, sizeof device);
-        *held = tiers.planned_bytes;
-        *device_held = device.peak_bytes; /* all of it is allocated when a model is opened */
+        o->instead = srv_model_mo(model);
         o->ram_bytes = o->ram_bytes ? o->ram_bytes : tiers.ceiling_bytes;
         if (!o->device || !strchr(o->device, ',')) { /* of several the sum is nobody's ceiling */
             o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
         }
-        srv_models_unpeek(model);
     }
+    return model;
 }
 
 /* Reads the questions into *o; false after answering. */
@@ -120,41 +118,51 @@ static void reply_plan(srv_request *q, const char *id, const mo_plan_options *o,
     srv_request_end(q);
 }
 
+/* Ceilings that are the model's own were not given by anybody. */
+static void tell_ceilings(mo_plan_report *r)
+{
+    snprintf(r->why, sizeof r->why, "a RAM ceiling of %.1f MiB, as asked or as the model has it",
+             (double)r->ceiling_bytes / (1 << 20));
+    if (r->device.name[0]) {
+        snprintf(r->device.why, sizeof r->device.why,
+                 "a ceiling of %.1f MiB, as asked or as the model has it",
+                 (double)r->device.ceiling_bytes / (1 << 20));
+    }
+}
+
+static void answer(srv_request *q, const srv_model_report *r, const mo_plan_options *o)
+{
+    mo_plan_report report;
+    mo_error err;
+    if (mo_plan_file(r->path, o, &report, sizeof report, &err) != MO_OK) {
+        char text[1024];
+        srv_fault_words(&err, r->path, text, sizeof text);
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text);
+        return;
+    }
+    if (o->instead) {
+        tell_ceilings(&report);
+    }
+    reply_plan(q, r->id, o, &report);
+}
+
 static void plan(srv_server *server, srv_request *q)
 {
     srv_models *models = srv_server_models(server);
     const int index = srv_models_find(models, srv_request_query(q, "model"));
     srv_model_report r;
-    mo_plan_report report;
-    mo_error err;
-    int64_t held, device_held;
     if (index < 0 || !srv_models_describe(models, index, &r)) {
         srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
     mo_plan_options o = as_loaded(models, index, &r);
-    leave_out(models, index, &o, &held, &device_held);
-    if (!read_questions(q, &o)) {
-        return;
+    srv_model *model = plan_instead(models, index, &o);
+    if (read_questions(q, &o)) {
+        answer(q, &r, &o);
     }
-    o.ram_bytes += o.ram_bytes ? held : 0;
-    o.vram_bytes += o.vram_bytes ? device_held : 0;
-    if (mo_plan_file(r.path, &o, &report, sizeof report, &err) != MO_OK) {
-        char text[1024];
-        srv_fault_words(&err, r.path, text, sizeof text);
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text);
-        return;
+    if (model) {
+        srv_models_unpeek(model);
     }
-    if (held) { /* the library counts it as another model's */
-        snprintf(report.why, sizeof report.why, "a RAM ceiling of %.1f MiB, as asked or as the model has it",
-                 (double)report.ceiling_bytes / (1 << 20));
-    }
-    if (device_held && report.device.name[0]) {
-        snprintf(report.device.why, sizeof report.device.why,
-                 "a ceiling of %.1f MiB, as asked or as the model has it",
-                 (double)report.device.ceiling_bytes / (1 << 20));
-    }
-    reply_plan(q, r.id, &o, &report);
 }
 
 const srv_route srv_plan_routes[] = {
