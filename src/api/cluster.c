@@ -573,27 +573,37 @@ static mo_status check_layers(const mo_cluster_parts *parts, const char *path, c
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "rank %d", rank);
 }
 
+static mo_status plan_parts(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
+                            mo_needs_options *needs, mo_cluster_parts *parts, mo_error *err)
+{
+    const int ranks = needs->peers + 1;
+    mo_status status = hear_ranks(c, path, means, all, err);
+    if (status == MO_OK) {
+        status = divide_model(path, all, ranks, needs, parts, err);
+    }
+    for (int r = 1; r < ranks && status == MO_OK && parts->way == MO_DIVIDE_LAYERS; r++) {
+        status = check_layers(parts, path, means, needs, &all[r], r, err);
+    }
+    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, parts, ranks, 0) : 0;
+    return status;
+}
+
 mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_means *means,
                           mo_needs_options *needs, mo_error *err)
 {
-    const int ranks = mo_link_ranks(c->link);
-    mo_wire_hello *all = calloc((size_t)ranks, sizeof *all);
-    mo_cluster_parts parts = {.way = divide, .first = calloc((size_t)ranks + 1, sizeof *parts.first)};
-    mo_status status = all && parts.first ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
+    const size_t ranks = (size_t)mo_link_ranks(c->link);
+    mo_wire_hello *all = calloc(ranks, sizeof *all);
+    mo_cluster_parts parts = {.way = divide, .first = calloc(ranks + 1, sizeof *parts.first)};
     mo_cluster_share_ram(c, means);
     mo_means_count_held(means);
     needs->batch = needs->batch ? needs->batch : PIECE;
-    needs->peers = ranks - 1;
-    if (status == MO_OK) {
-        status = hear_ranks(c, path, means, all, err);
+    needs->peers = (int)ranks - 1;
+    mo_status status = MO_ENOMEM;
+    if (all && parts.first) {
+        status = plan_parts(c, path, means, all, needs, &parts, err);
+    } else {
+        mo_fail(err, status, "no memory for dividing a model");
     }
-    if (status == MO_OK) {
-        status = divide_model(path, all, ranks, needs, &parts, err);
-    }
-    for (int r = 1; r < ranks && status == MO_OK && parts.way == MO_DIVIDE_LAYERS; r++) {
-        status = check_layers(&parts, path, means, needs, &all[r], r, err);
-    }
-    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, &parts, ranks, 0) : 0;
     free(parts.first);
     free(all);
     return status;
