@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/open.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "hotcache/toggles.h"
@@ -49,14 +48,14 @@ static int64_t ceiling_of(const mo_means_ask *ask, int card)
 /* What is free there, or will be. */
 static int64_t free_of(const mo_means_ask *ask, const mo_device_info *info)
 {
-    const int64_t more = mo_opened_held(ask->instead, mo_place_here(MO_TIER_VRAM, info->index));
+    const int64_t more = mo_place_holding_at(&ask->instead, mo_place_here(MO_TIER_VRAM, info->index));
     return info->total_bytes - info->free_bytes < more ? info->total_bytes : info->free_bytes + more;
 }
 
 /* What others hold there. */
 static int64_t held_by_others(const mo_means *m, mo_place_id place)
 {
-    return mo_place_held(place) - mo_opened_held(m->instead, place);
+    return mo_place_held(place) - mo_place_holding_at(&m->instead, place);
 }
 
 /* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */

@@ -23,7 +23,7 @@ typedef struct mo_means_ask {
     bool to_open;     /* not just a plan: what the user should hear about the environment is logged */
     unsigned without; /* of the GPUs that nobody named, those with these numbers are left out: a bit each */
     bool mapped;      /* RAM has no ceiling: the system decides what of the file stays */
-    const struct mo_opened *instead; /* what it holds counts as free; NULL: none */
+    mo_place_holding instead; /* of a model of this process, which counts as free */
 } mo_means_ask;
 
 typedef struct mo_means {
@@ -52,7 +52,7 @@ typedef struct mo_means {
     char why[MO_DEVICE_WHY];    /* there is no device */
     double probed_disk_bytes_s; /* of the rates, as probed; 0: nobody has */
     bool disk_learned;          /* the disk's is what models ran with */
-    const struct mo_opened *instead; /* as in mo_means_ask */
+    mo_place_holding instead;   /* as in mo_means_ask */
 } mo_means;
 
 /* On failure *out holds nothing. Any thread. */

@@ -394,22 +394,17 @@ void mo_opened_learn_disk(const mo_opened *o, const char *path)
     }
 }
 
-static int64_t held_there(mo_place_id at, mo_place_id place, int64_t bytes)
-{
-    return mo_place_same(at, place) ? bytes : 0;
-}
+_Static_assert((int)MO_HOLDING_PLACES >= MO_PLAN_CARDS + 2, "RAM, a device, or several");
 
-int64_t mo_opened_held(const mo_opened *o, mo_place_id place)
+mo_place_holding mo_opened_holding(const mo_opened *o)
 {
-    int64_t bytes = 0;
-    if (o) {
-        bytes = held_there(o->placed.plan.place[MO_AT_RAM], place, o->held) +
-                held_there(o->placed.plan.place[MO_AT_VRAM], place, o->device_held);
-        for (int i = 0; i < MO_PLAN_CARDS; i++) {
-            bytes += held_there(o->run_place[i], place, o->run_held[i]);
-        }
+    mo_place_holding h = {0};
+    mo_place_holding_add(&h, o->placed.plan.place[MO_AT_RAM], o->held);
+    mo_place_holding_add(&h, o->placed.plan.place[MO_AT_VRAM], o->device_held);
+    for (int i = 0; i < MO_PLAN_CARDS; i++) {
+        mo_place_holding_add(&h, o->run_place[i], o->run_held[i]);
     }
-    return bytes;
+    return h;
 }
 
 void mo_opened_drop(mo_opened *o)

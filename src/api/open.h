@@ -52,8 +52,7 @@ typedef struct mo_opened {
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err);
 void mo_opened_drop(mo_opened *opened); /* a zeroed one is allowed */
 
-/* What it holds at a place. NULL: nothing. Any thread. */
-int64_t mo_opened_held(const mo_opened *opened, mo_place_id place);
+mo_place_holding mo_opened_holding(const mo_opened *opened); /* any thread */
 
 /* Keeps what the disk of the model's file was found to give, for plans to come: of reads past the page cache. */
 void mo_opened_learn_disk(const mo_opened *opened, const char *path);

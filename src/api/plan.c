@@ -220,6 +220,8 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                            mo_error *err)
 {
     const mo_kernels *kernels = NULL;
+    const mo_place_holding instead =
+        ask->instead ? mo_opened_holding(&ask->instead->opened) : (mo_place_holding){0};
     mo_status status = mo_kernels_select(ask->isa, &kernels, err);
     if (status == MO_OK) {
         status = mo_means_find(&(mo_means_ask){.ram_bytes = ask->ram_bytes,
@@ -231,7 +233,7 @@ static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs
                                                .postfetch = ask->postfetch,
                                                .precision = ask->prompt_precision,
                                                .hot_cache = &ask->hot_cache,
-                                               .instead = ask->instead ? &ask->instead->opened : NULL},
+                                               .instead = instead},
                                means, err);
     }
     if (status != MO_OK) {

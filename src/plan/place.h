@@ -22,11 +22,21 @@ static inline mo_place_id mo_place_here(mo_tier tier, int device)
     return (mo_place_id){.device = tier == MO_TIER_VRAM ? device : -1, .tier = tier};
 }
 
-bool mo_place_same(mo_place_id a, mo_place_id b);
-
 /* A model holds so many bytes there from now on; negative: no longer. Any thread. */
 void mo_place_hold(mo_place_id place, int64_t bytes);
 /* What all of them hold there. Any thread. */
 int64_t mo_place_held(mo_place_id place);
+
+enum { MO_HOLDING_PLACES = 16 };
+
+/* What one of them holds: bytes at each of some places, of which the same may be there twice. */
+typedef struct mo_place_holding {
+    int count;
+    mo_place_id place[MO_HOLDING_PLACES];
+    int64_t bytes[MO_HOLDING_PLACES];
+} mo_place_holding;
+
+void mo_place_holding_add(mo_place_holding *holding, mo_place_id place, int64_t bytes);
+int64_t mo_place_holding_at(const mo_place_holding *holding, mo_place_id place);
 
 #endif
