@@ -94,7 +94,8 @@ static void tell(srv_events *e, round *r)
 
 static bool same(const srv_writer *a, const srv_writer *b)
 {
-    return a->length == b->length && !a->failed && !b->failed && memcmp(a->data, b->data, a->length) == 0;
+    return a->length == b->length && !a->failed && !b->failed &&
+           (a->length == 0 || memcmp(a->data, b->data, a->length) == 0); /* nothing has no address */
 }
 
 /* Writes into `w` through the scratch text; true: it is not what it was. */
