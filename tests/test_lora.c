@@ -541,6 +541,68 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     mo_model_close(model);
 }
 
+/* Numbers that an adapter makes too large are the adapter's fault: its name and scale are told, not the model's file, nor where the adapter
+ * lies. Who shares the step goes on. */
+static void a_scale_that_is_too_large_is_told_of_the_adapter(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    const char *const where[] = {"none", device_name};
+    static const struct {
+        mo_kv_type kv;
+        int64_t step;
+        const char *words;
+    } cases[] = {{MO_KV_F32, 0,
+                  "gives numbers that are not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
+                 {MO_KV_F32, 1,
+                  "gives numbers that are not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
+                 {MO_KV_I16, 0,
+                  "too large for this cache format with the adapter qwen3moe.0.gguf at a scale of 1e+38"}};
+    for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
+        mo_model_options options = settings();
+        options.device = where[i % 2];
+        options.kv = cases[i / 2].kv;
+        options.adapter_bytes = 4 << 20;
+        options.sessions = 2;
+        mo_model *model = open_model(o, &options);
+        mo_adapter *a = open_adapter(model, adapter_of(o, FIRST)),
+                   *b = open_adapter(model, adapter_of(o, SECOND));
+        const mo_adapter_use uses[] = {{b, 0.5f}, {a, 1e38f}};
+        mo_session_options session = mo_session_options_default();
+        session.kv = cases[i / 2].kv;
+        mo_session *s[2];
+        mo_feed_report report[2];
+        mo_feed feeds[2];
+        for (int n = 0; n < 2; n++) {
+            assert_int_equal(mo_session_open(model, &session, &s[n], NULL), MO_OK);
+            assert_int_equal(mo_session_adapt(s[n], uses, n ? 0 : 2, NULL), MO_OK);
+            feeds[n] = (mo_feed){.size = sizeof *feeds,
+                                 .session = s[n],
+                                 .tokens = o->tokens,
+                                 .count = 20,
+                                 .step = cases[i / 2].step,
+                                 .report = &report[n],
+                                 .report_size = sizeof *report};
+        }
+        mo_error err = {0};
+        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_EUNSUPPORTED);
+        assert_int_equal(report[0].error.status, MO_EUNSUPPORTED);
+        if (!strstr(err.detail, cases[i / 2].words) || strchr(err.detail, '/')) {
+            fail_msg("%s", err.detail);
+        }
+        assert_int_equal(report[1].error.status, MO_OK);
+        assert_int_equal(mo_session_length(s[1]), 20);
+        assert_int_equal(mo_session_adapt(s[0], NULL, 0, NULL), MO_OK); /* and it goes on without */
+        feed(s[0], o->tokens, 20, 0);
+        same_bits(o, mo_session_logits(s[0]), mo_session_logits(s[1]), "after an adapter that was too large");
+        mo_session_close(s[0]);
+        mo_session_close(s[1]);
+        mo_adapter_close(a);
+        mo_adapter_close(b);
+        mo_model_close(model);
+    }
+}
+
 /* Files from strangers: bytes changed anywhere, cut anywhere. They are refused, or they are adapters with other numbers. */
 static void damaged_files_do_no_harm(void **state)
 {
@@ -792,6 +854,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(identity_knows_adapters_scales_and_order),
         cmocka_unit_test(an_adapter_of_another_model_is_refused_with_a_reason),
         cmocka_unit_test(uses_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_scale_that_is_too_large_is_told_of_the_adapter),
         cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(the_plan_counts_adapters),
         cmocka_unit_test(a_plan_of_a_file_counts_adapters),

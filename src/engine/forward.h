@@ -84,6 +84,11 @@ mo_phase mo_forward_mixer_input(mo_forward *forward);
 /* Between two layers and after a region: MO_ECANCELLED when no slice is wanted any more. */
 mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err);
 
+/* Numbers of a layer (-1: the logits) are not finite, or its keys and values have no codes: what the step fails with. Who asks too much is its
+ * adapters, where it has some, and otherwise the model's file. */
+mo_status mo_forward_not_finite(const mo_forward *forward, int layer, mo_error *err);
+mo_status mo_forward_no_codes(const mo_forward *forward, int layer, mo_error *err);
+
 /* A whole layer on the CPU: the stream in w->x passes through it. */
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err);
 

@@ -1,4 +1,8 @@
 /* A layer on the CPU: mixer, router and feed-forward part, one after the other. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/forward.h"
@@ -18,6 +22,57 @@ bool mo_forward_unwanted(const mo_forward *forward)
 mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err)
 {
     return mo_forward_unwanted(forward) ? mo_fail(err, MO_ECANCELLED, "cancelled") : MO_OK;
+}
+
+/* The adapter of the step with the largest scale, as its users know it: servers do not tell where files are. NULL: there is none. */
+static const char *largest_adapter(const mo_forward *forward, double *scale)
+{
+    const mo_adapting *a = &forward->w->adapting;
+    const char *path = NULL;
+    *scale = 0;
+    for (int i = 0; i < (a->count ? forward->slice_count : 0); i++) {
+        const mo_adapting_use *use = a->uses + (int64_t)i * MO_ADAPTERS_USED;
+        for (int n = 0; n < MO_ADAPTERS_USED && use[n].which >= 0; n++) {
+            if (!path || fabs((double)use[n].scale) > fabs(*scale)) {
+                path = a->lora[use[n].which]->path;
+                *scale = (double)use[n].scale;
+            }
+        }
+    }
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path;
+}
+
+mo_status mo_forward_not_finite(const mo_forward *forward, int layer, mo_error *err)
+{
+    char what[48] = "the logits are";
+    double scale;
+    const char *adapter = largest_adapter(forward, &scale);
+    if (layer >= 0) {
+        snprintf(what, sizeof what, "layer %d gives numbers that are", layer);
+    }
+    return adapter
+               ? mo_fail(err, MO_EUNSUPPORTED,
+                         "%s not finite with the adapter %s at a scale of %g; choose a smaller one, and if "
+                         "numbers are not finite without adapters either, the model file is damaged",
+                         what, adapter, scale)
+               : mo_fail(err, MO_EFORMAT,
+                         "%s not finite; the model file is damaged or not meant for this architecture", what);
+}
+
+mo_status mo_forward_no_codes(const mo_forward *forward, int layer, mo_error *err)
+{
+    double scale;
+    const char *adapter = largest_adapter(forward, &scale);
+    return adapter
+               ? mo_fail(err, MO_EUNSUPPORTED,
+                         "layer %d has keys or values too large for this cache format with the adapter %s "
+                         "at a scale of %g; choose a smaller one, or run again with `kv` f32",
+                         layer, adapter, scale)
+               : mo_fail(err, MO_EUNSUPPORTED,
+                         "layer %d has keys or values too large for this cache format; run again with "
+                         "`kv` f32",
+                         layer);
 }
 
 static void enter_layer(mo_forward *forward, int index)
@@ -110,16 +165,10 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
         return status;
     }
     if (atomic_load(&forward->overflow)) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "layer %d has keys or values too large for this cache format; run again with `kv` f32",
-                       index);
+        return mo_forward_no_codes(forward, index, err);
     }
     if (atomic_load(&forward->infinite)) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "layer %d gives numbers that are not finite; the model file is damaged or not meant for this "
-            "architecture",
-            index);
+        return mo_forward_not_finite(forward, index, err);
     }
     return MO_OK;
 }

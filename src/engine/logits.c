@@ -50,9 +50,7 @@ static mo_status run(output *o, mo_phase *phases, int count, mo_error *err)
         return mo_forward_cancelled(forward, err);
     }
     if (atomic_load(&o->bad)) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "the logits are not finite; the model file is damaged or not meant for this architecture");
+        return mo_forward_not_finite(forward, -1, err);
     }
     return MO_OK;
 }

@@ -10,22 +10,16 @@
 #include "gpu/handover.h"
 #include "gpu/logits.h"
 
-static mo_status check_flags(mo_gpu *gpu, mo_kv_type kv, mo_error *err)
+static mo_status check_flags(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;
     const uint32_t *bad = gpu->scratch.pinned.bad;
     for (int i = 0; i < layers; i++) {
-        if (bad[2 * i + 1] && mo_kv_coded(kv)) {
-            return mo_fail(
-                err, MO_EUNSUPPORTED,
-                "layer %d has keys or values too large for this cache format; run again with `kv` f32", i);
+        if (bad[2 * i + 1] && mo_kv_coded(forward->slices[0].state->kv)) {
+            return mo_forward_no_codes(forward, i, err);
         }
         if (bad[2 * i] || bad[2 * i + 1]) {
-            return mo_fail(
-                err, MO_EFORMAT,
-                "layer %d gives numbers that are not finite; the model file is damaged or not meant for "
-                "this architecture",
-                i);
+            return mo_forward_not_finite(forward, i, err);
         }
     }
     if (bad[2 * layers]) {
@@ -33,9 +27,7 @@ static mo_status check_flags(mo_gpu *gpu, mo_kv_type kv, mo_error *err)
                        "the device waited ten seconds for the CPU's part of a layer and gave up");
     }
     if (bad[2 * layers + 1]) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "the logits are not finite; the model file is damaged or not meant for this architecture");
+        return mo_forward_not_finite(forward, -1, err);
     }
     return MO_OK;
 }
@@ -204,7 +196,7 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);
-        status = check_flags(gpu, forward->slices[0].state->kv, err);
+        status = check_flags(gpu, forward, err);
     }
     if (status == MO_OK && small) {
         status = end_clock(gpu, forward, err);
