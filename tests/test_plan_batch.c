@@ -329,6 +329,32 @@ static void no_ceiling_that_rises_costs_speed(void **state)
     sweep_ceilings(3, 2, 2048);
 }
 
+/* The first layer of this model is three times as large as the others: a device at its least has to hold it, since it has no buffer to pass it
+ * through, and RAM that begins to keep layers must not ask it to. */
+static void ram_that_rises_takes_no_plan_away(void **state)
+{
+    (void)state;
+    mo_error err = {0};
+    mo_plan_options o = mo_plan_options_default();
+    mo_plan_report all, r;
+    char path[512];
+    double before = 0;
+    snprintf(path, sizeof path, "%s", hollow_model("deepseek-v2-lite"));
+    o.machine = machine_path[1];
+    o.context = 8192;
+    o.batch = 64;
+    o.ram_bytes = o.vram_bytes = (int64_t)1 << 40;
+    assert_int_equal(mo_plan_file(path, &o, &all, sizeof all, &err), MO_OK);
+    o.vram_bytes = all.device.least_bytes;
+    for (o.ram_bytes = all.least_bytes; o.ram_bytes < 2 * all.least_bytes; o.ram_bytes += 20 << 20) {
+        if (mo_plan_file(path, &o, &r, sizeof r, &err) != MO_OK) {
+            fail_msg("RAM %lld: %s", (long long)o.ram_bytes, err.detail);
+        }
+        assert_true(r.tokens_per_second >= 0.98 * before);
+        before = r.tokens_per_second;
+    }
+}
+
 static void a_context_that_nobody_gave_is_halved_where_it_does_not_fit(void **state)
 {
     (void)state;
@@ -388,6 +414,7 @@ int main(void)
         cmocka_unit_test(a_prompt_of_8192_crosses_experts_in_ram_once_or_twice),
         cmocka_unit_test(small_ceilings_get_small_batches),
         cmocka_unit_test(no_ceiling_that_rises_costs_speed),
+        cmocka_unit_test(ram_that_rises_takes_no_plan_away),
         cmocka_unit_test(a_context_that_nobody_gave_is_halved_where_it_does_not_fit),
         cmocka_unit_test(a_batch_that_is_given_is_kept),
         cmocka_unit_test(a_scratchpad_of_a_given_size_is_what_is_taken),

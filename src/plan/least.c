@@ -106,7 +106,16 @@ int64_t mo_plan_least_vram(const mo_plan_model *model, const mo_plan_limits *lim
     const mo_plan_model m = smallest(model);
     const mo_wanted w = mo_plan_want(&m, true, NULL);
     const int64_t ram = limits->ram_bytes - limits->ram_held;
-    const int64_t first = least_vram_as(&w, MO_ARRANGE_AS_FITS, limits, ram);
-    const int64_t slots = mo_plan_slots_take_less(&w) ? least_vram_as(&w, MO_ARRANGE_SLOTS, limits, ram) : 0;
-    return slots > 0 && slots < first ? slots : first;
+    mo_plan first;
+    const bool streamed =
+        mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, ram, &first) && first.mode == MO_PLAN_STREAMED;
+    const bool tried[MO_ARRANGEMENTS] = {[MO_ARRANGE_AS_FITS] = true,
+                                         [MO_ARRANGE_SLOTS] = mo_plan_slots_take_less(&w),
+                                         [MO_ARRANGE_DISK] = streamed};
+    int64_t best = 0;
+    for (mo_arrangement how = MO_ARRANGE_AS_FITS; how < MO_ARRANGEMENTS; how++) {
+        const int64_t least = tried[how] ? least_vram_as(&w, how, limits, ram) : 0;
+        best = least > 0 && (best == 0 || least < best) ? least : best;
+    }
+    return best;
 }

@@ -309,29 +309,37 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
     return any;
 }
 
-/* The same, with experts in slots where the device has no space beside all of them: RAM that rises must not take a plan away. */
-static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
-                              mo_plan_device *d)
+/* The same with another arrangement of RAM, if that fits there; where the device has a place beside it, or lacks less, it becomes *p. */
+static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
+                            mo_plan *p, mo_plan_device *d)
 {
-    if (place_beside(w, l, MO_ARRANGE_AS_FITS, ceiling, p, d)) {
-        return true;
-    }
     mo_plan other;
     mo_plan_device beside = {0};
-    if (!mo_plan_slots_take_less(w) || !mo_plan_arrange(w, MO_ARRANGE_SLOTS, ceiling, &other)) {
+    if (!mo_plan_arrange(w, how, ceiling, &other)) {
         return false;
     }
     other.alone = p->alone;
     other.place_count = p->place_count;
     memcpy(other.place, p->place, sizeof other.place);
     memcpy(other.why, p->why, sizeof other.why);
-    const bool fits = place_beside(w, l, MO_ARRANGE_SLOTS, ceiling, &other, &beside);
+    const bool fits = place_beside(w, l, how, ceiling, &other, &beside);
     if (fits || beside.least < d->least) {
         beside.whole = d->whole;
         *p = other;
         *d = beside;
     }
     return fits;
+}
+
+/* Where the device has no space beside all experts, they are in slots; where it has none beside some layers that RAM keeps (it then has to
+ * pass the largest itself), RAM keeps none of them: RAM that rises must not take a plan away. */
+static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
+                              mo_plan_device *d)
+{
+    const bool streamed = p->mode == MO_PLAN_STREAMED;
+    return place_beside(w, l, MO_ARRANGE_AS_FITS, ceiling, p, d) ||
+           (mo_plan_slots_take_less(w) && place_otherwise(w, l, MO_ARRANGE_SLOTS, ceiling, p, d)) ||
+           (streamed && place_otherwise(w, l, MO_ARRANGE_DISK, ceiling, p, d));
 }
 
 /* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
