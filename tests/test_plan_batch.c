@@ -395,6 +395,11 @@ static void a_scratchpad_of_a_given_size_is_what_is_taken(void **state)
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "700", 1);
     assert_true(plan(1, 1, mo_plan_options_default(), &r));
     assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
+    mo_plan_options small = mo_plan_options_default();
+    small.vram_bytes = 4000000000; /* where a batch that nobody chose would leave 200 MiB */
+    assert_true(plan(1, 1, small, &r));
+    assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
+    assert_true(r.batch >= 1024 && r.batch < 8192 && strstr(r.batch_why, "experts on their way"));
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "100", 1);
     assert_true(plan(1, 1, mo_plan_options_default(), &r));
     assert_in_range(r.device.staging_bytes, 99 << 20, 100 << 20);

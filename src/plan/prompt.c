@@ -9,6 +9,7 @@
 #include "plan/make.h"
 #include "plan/placement.h"
 #include "plan/request.h"
+#include "plan/share.h"
 #include "plan/text.h"
 
 /* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
@@ -103,7 +104,7 @@ double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const m
 /* ---- The choice ---- */
 
 /* What keeps a batch from being larger. */
-typedef enum limit { LIMIT_NONE, LIMIT_MEMORY, LIMIT_TOKENS } limit;
+typedef enum limit { LIMIT_NONE, LIMIT_MEMORY, LIMIT_STAGING, LIMIT_TOKENS } limit;
 
 /* Every batch, with either arrangement of RAM. */
 enum { WAYS = 2, CANDIDATES = WAYS * MO_PLAN_BATCHES };
@@ -113,7 +114,9 @@ typedef struct trial {
     double seconds[CANDIDATES]; /* of a request */
     double speed[CANDIDATES];   /* tokens of an answer in a second */
     bool fits[CANDIDATES];
-    double best_speed;
+    int64_t lacking[CANDIDATES]; /* bytes of what was asked for experts on their way */
+    int64_t least_lacking;
+    double best_speed; /* of those that lack no more than that */
     int count;
 } trial;
 
@@ -152,6 +155,8 @@ static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *t
     if (why == LIMIT_MEMORY) {
         snprintf(text, size, "%s leaves no memory for more",
                  p->device.ceiling ? "`vram_bytes`" : "`ram_bytes`");
+    } else if (why == LIMIT_STAGING) {
+        snprintf(text, size, "a larger one would take memory that was asked for experts on their way");
     } else if (why == LIMIT_TOKENS) {
         snprintf(text, size, "a larger one would cost an answer's tokens more than a tenth of their speed");
     } else if (b.disk > 0 || b.link > 0) {
@@ -164,10 +169,34 @@ static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *t
     }
 }
 
+/* A size that was given by hand wins over a batch that was not, unless no expert is ever on its way. */
+static int64_t lacks(const mo_plan_limits *l, const mo_plan_device *d)
+{
+    const int64_t most = mo_plan_times(MO_PLAN_STAGES, d->stage_bytes);
+    const int64_t asked = l->staging_bytes < most ? l->staging_bytes : most;
+    return d->hit_rate >= 1 || asked - d->staging < MO_PLAN_GRAIN ? 0 : asked - d->staging;
+}
+
+static bool has_stages(const trial *t, int i)
+{
+    return t->fits[i] && t->lacking[i] <= t->least_lacking;
+}
+
 /* Does a batch leave tokens nearly as fast as the best for them does? */
 static bool allowed(const trial *t, int i)
 {
-    return t->fits[i] && t->speed[i] * MO_PLAN_TOKEN_WORTH >= t->best_speed;
+    return has_stages(t, i) && t->speed[i] * MO_PLAN_TOKEN_WORTH >= t->best_speed;
+}
+
+static void compare(trial *t)
+{
+    t->least_lacking = INT64_MAX;
+    for (int i = 0; i < t->count; i++) {
+        t->least_lacking = t->fits[i] && t->lacking[i] < t->least_lacking ? t->lacking[i] : t->least_lacking;
+    }
+    for (int i = 0; i < t->count; i++) {
+        t->best_speed = has_stages(t, i) ? fmax(t->best_speed, t->speed[i]) : t->best_speed;
+    }
 }
 
 /* Of those with which the request is done nearly first, the smallest. */
@@ -191,7 +220,9 @@ static limit limit_of(const trial *t, int chosen)
     const int next = (chosen / WAYS + 1) * WAYS;
     limit why = next < t->count && !t->fits[next] ? LIMIT_MEMORY : LIMIT_NONE;
     for (int i = next; i < t->count; i++) {
-        why = t->fits[i] && !allowed(t, i) && t->seconds[i] < t->seconds[chosen] ? LIMIT_TOKENS : why;
+        if (t->fits[i] && !allowed(t, i) && t->seconds[i] < t->seconds[chosen]) {
+            why = has_stages(t, i) ? LIMIT_TOKENS : LIMIT_STAGING;
+        }
     }
     return why;
 }
@@ -215,9 +246,10 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
             estimate(&one, r, out);
             t.seconds[i] = request_seconds(&one, r, out);
             t.speed[i] = out->tokens_per_second;
-            t.best_speed = fmax(t.best_speed, t.speed[i]);
+            t.lacking[i] = lacks(l, &out->device);
         }
     }
+    compare(&t);
     const int chosen = choose(&t);
     model->smallest = batches ? model->batches[0] : none;
     *model = batches ? mo_plan_with_batch(model, &model->batches[chosen / WAYS]) : *model;
