@@ -401,23 +401,34 @@ static void attend_query(const mo_op_attend *o, const mo_kv_head *kv, const floa
     assert_true(K.finite(out, o->v_len));
 }
 
-static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
+static int64_t first_seen(const mo_op_attend *o, int64_t position)
 {
-    const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
-    const mo_dstate *state = state_at(b, place);
-    const int64_t p = place->position, first = o->window && p >= o->window ? p - o->window + 1 : 0;
+    return o->window && position >= o->window ? position - o->window + 1 : 0;
+}
+
+/* Tokens `from` to `end`, all of one state: its keys and values are put in order once for each head. */
+static void attend_tokens(const box *b, const mo_op_attend *o, int64_t from, int64_t end)
+{
+    const mo_dplace *place = box_at(b, o->places);
+    const mo_dstate *state = state_at(b, &place[from]);
     const mo_kv_shape layout = {.type = o->kv, .heads = o->kv_heads, .k_len = o->k_len, .v_len = o->v_len};
     const mo_kv_shape alone = {.type = o->kv, .heads = 1, .k_len = o->k_len, .v_len = o->v_len};
     const mo_acts mixed = box_acts_at(b, &o->mixed);
     const float *sinks = box_at(b, o->sinks);
-    const int64_t length = p / MO_KV_BLOCK + 1, bytes = mo_kv_block_bytes(alone);
+    int64_t first = INT64_MAX, last = 0;
+    for (int64_t t = from; t < end; t++) {
+        const int64_t p = place[t].position;
+        first = first_seen(o, p) < first ? first_seen(o, p) : first;
+        last = p > last ? p : last;
+    }
+    const int64_t length = last / MO_KV_BLOCK + 1, bytes = mo_kv_block_bytes(alone);
     uint8_t *memory = malloc((size_t)(length * bytes)), **blocks = calloc((size_t)length, sizeof *blocks);
     for (int64_t i = 0; i < length; i++) {
         blocks[i] = memory + i * bytes;
     }
     for (int h = 0; h < o->kv_heads; h++) {
         const mo_kv_head kv = mo_kv_head_of(alone, 0, blocks, length);
-        for (int64_t u = first; u <= p; u++) {
+        for (int64_t u = first; u <= last; u++) {
             uint8_t *block = block_at(b, state, u), row[4 * LONGEST];
             const mo_kv_head part = mo_kv_head_of(layout, h, &block, 1);
             for (int value = 0; value < 2; value++) {
@@ -426,23 +437,30 @@ static void attend_token(const box *b, const mo_op_attend *o, int64_t t)
             }
         }
         const int group = o->heads / o->kv_heads;
-        for (int head = h * group; head < (h + 1) * group; head++) {
+        for (int64_t i = 0; i < (end - from) * group; i++) {
+            const int64_t t = from + i / group, p = place[t].position, head = h * group + i % group;
             const float *q =
                 (const float *)box_at(b, o->q) + (t * o->heads + head) * query_len(o->k_len, o->gated);
-            (mo_kv_coded(o->kv) ? attend_codes
-                                : attend_query)(o, &kv, q, sinks ? sinks + head : NULL, first, p,
-                                                mixed.x + t * mixed.cols + (int64_t)head * o->v_len);
+            (mo_kv_coded(o->kv) ? attend_codes : attend_query)(o, &kv, q, sinks ? sinks + head : NULL,
+                                                               first_seen(o, p), p,
+                                                               mixed.x + t * mixed.cols + head * o->v_len);
         }
     }
     free(memory);
     free(blocks);
-    box_quantize(&mixed, t);
+    for (int64_t t = from; t < end; t++) {
+        box_quantize(&mixed, t);
+    }
 }
 
 static void reference_attend(box *b, const mo_op *op)
 {
-    for (int64_t t = 0; t < op->attend.tokens; t++) {
-        attend_token(b, &op->attend, t);
+    const mo_op_attend *o = &op->attend;
+    const mo_dplace *place = box_at(b, o->places);
+    for (int64_t t = 0, end; t < o->tokens; t = end) {
+        for (end = t + 1; end < o->tokens && state_at(b, &place[end]) == state_at(b, &place[t]); end++) {
+        }
+        attend_tokens(b, o, t, end);
     }
 }
 
