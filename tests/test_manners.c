@@ -687,6 +687,14 @@ static void useless_options_are_told(void **state)
     assert_non_null(strstr(errors, "plan: note: --moe-hot-cache-layer-curve changes nothing"));
     assert_int_equal(run("plan --device sim --postfetch down"), 0);
     assert_non_null(strstr(errors, "--postfetch changes nothing: no expert is missing in VRAM"));
+    setenv("LLAMA_POSTFETCH_ENABLE", "1", 1);
+    setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "700", 1);
+    assert_int_equal(run("run -q -p x -n 1 --device none"), 0);
+    assert_non_null(strstr(errors, "LLAMA_POSTFETCH_ENABLE"));
+    assert_non_null(strstr(errors, "LLAMA_POSTFETCH_SCRATCHPAD_MB"));
+    assert_non_null(strstr(errors, "nothing follows from it, no device is used"));
+    unsetenv("LLAMA_POSTFETCH_ENABLE");
+    unsetenv("LLAMA_POSTFETCH_SCRATCHPAD_MB");
     setenv("LLAMA_SET_ROWS", "1", 1);
     setenv("LLAMA_CACHE", "/nowhere", 1);
     setenv("GGML_CUDA_ENABLE_UNIFIED_MEMORY", "1", 1);

@@ -62,6 +62,39 @@ static standing find_standing(mo_model *model)
     return s;
 }
 
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is(const char *entry, const char *name)
+{
+    return begins(entry, name) && entry[strlen(name)] == '=';
+}
+
+static void add_name(char *names, size_t size, const char *entry)
+{
+    const size_t used = strlen(names), length = strcspn(entry, "=");
+    if (used + length + 8 < size) {
+        snprintf(names + used, size - used, "%s%.*s", used ? ", " : "", (int)length, entry);
+    }
+}
+
+/* Settings of Post-Fetch where there is nothing to send to; with a device it says itself what it has no use for. */
+static void tell_post_fetch(const char *command, const standing *s)
+{
+    extern char **environ;
+    char names[512] = "";
+    for (char **entry = environ; *entry && !s->device; entry++) {
+        if (begins(*entry, "LLAMA_POSTFETCH_")) {
+            add_name(names, sizeof names, *entry);
+        }
+    }
+    if (names[0]) {
+        note(command, "%s: nothing follows from it, no device is used", names);
+    }
+}
+
 static void tell_tiers(const char *command, const cli_loading *l, const standing *s)
 {
     const struct {
@@ -85,6 +118,7 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
             note(command, "%s changes nothing: %s", options[i].name, options[i].why);
         }
     }
+    tell_post_fetch(command, s);
 }
 
 /* ---- The hot cache ---- */
@@ -118,24 +152,6 @@ static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 }
 
 /* ---- The environment ---- */
-
-static bool begins(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-static bool is(const char *entry, const char *name)
-{
-    return begins(entry, name) && entry[strlen(name)] == '=';
-}
-
-static void add_name(char *names, size_t size, const char *entry)
-{
-    const size_t used = strlen(names), length = strcspn(entry, "=");
-    if (used + length + 8 < size) {
-        snprintf(names + used, size - used, "%s%.*s", used ? ", " : "", (int)length, entry);
-    }
-}
 
 /* Set for prompts that nobody asked to be anything but exact, it would seem to work. */
 static void tell_threshold(const char *command, const cli_loading *l)
