@@ -7,6 +7,8 @@
 
 #include "cluster.h"
 
+extern char **environ;
+
 static void note(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void note(const char *command, const char *fmt, ...)
 {
@@ -83,7 +85,6 @@ static void add_name(char *names, size_t size, const char *entry)
 /* Settings of Post-Fetch where there is nothing to send to; with a device it says itself what it has no use for. */
 static void tell_post_fetch(const char *command, const standing *s)
 {
-    extern char **environ;
     char names[512] = "";
     for (char **entry = environ; *entry && !s->device; entry++) {
         if (begins(*entry, "LLAMA_POSTFETCH_")) {
@@ -165,7 +166,6 @@ static void tell_threshold(const char *command, const cli_loading *l)
 
 void cli_idle_variables(const char *command, const cli_loading *l, bool serve)
 {
-    extern char **environ;
     static bool told;
     char options[256] = "", others[256] = "";
     for (char **entry = environ; *entry && !told; entry++) {
