@@ -245,11 +245,14 @@ static void build_minus_zero(box *b, layer *l)
 
 /* ---- Adapters around products ---- */
 
-enum { RANKS = 64, ADAPTERS = 3 }; /* of all adapters of a matrix; of a step */
+enum {
+    RANKS = 64,   /* of all adapters of a matrix */
+    ADAPTERS = 3, /* of a step */
+    DRAWINGS = 5, /* with every variant of heads */
+};
 
-static mo_dlow low(box *b, int rank, int cols, int n, int at)
+static mo_dlow low(box *b, mo_type type, int rank, int cols, int n, int at)
 {
-    const mo_type type = (mo_type[]){MO_F32, MO_F16, MO_BF16}[box_pick(b, 0, 2)];
     const int64_t bytes = rank * mo_format_row_bytes(mo_format_of(type), cols);
     float *values = box_filled(b, (int64_t)rank * cols, 0);
     uint16_t *half = (uint16_t *)values;
@@ -268,9 +271,9 @@ static mo_dlow low(box *b, int rank, int cols, int n, int at)
 }
 
 /* What adapters have for matrix `which` of a product, the first of rank `first`; u: where it is made, which is the first's where they do not
- * share a kernel. */
+ * share a kernel; format: of A, or 3: any. */
 static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr uses, mo_daddr u, int adapters,
-                           int first)
+                           int first, int format)
 {
     const int n = o->matrix[which].rows;
     mo_op_adapt op = {.in = o->in.x,
@@ -286,8 +289,10 @@ static mo_op_adapt adapted(box *b, const mo_op_product *o, int which, mo_daddr u
                       .n = n};
     for (int i = 0, at = 0; i < adapters && i < ADAPTERS; i++) {
         const int rank = i == 0 ? first : i == 1 ? 3 : 8;
-        if (i == 0 || box_chance(b, 70)) {
-            op.low[i] = low(b, rank, o->in.cols, n, at);
+        if ((i == adapters - 1 && at == 0) || box_chance(b, 70)) {
+            const mo_type type =
+                (mo_type[]){MO_F32, MO_F16, MO_BF16}[format < 3 ? format : box_pick(b, 0, 2)];
+            op.low[i] = low(b, type, rank, o->in.cols, n, at);
             at += rank;
         }
     }
@@ -305,15 +310,18 @@ static bool build_adapted(box *b, layer *l, int variant)
         return false;
     }
     const bool shared = variant % 5 == 4;
-    const int rank = (int[]){16, 37, 5}[variant / 3 % 3];
-    const int adapters = 1 + variant % ADAPTERS, rows[] = {h->heads * h->k_len * (h->gated ? 2 : 1),
-                                                           h->kv_heads * h->k_len, h->kv_heads * h->v_len};
+    const int format = box_pick(b, 0, 3); /* 3: each its own, which devices do not join */
+    const int rank = (int[]){16, 37, 5, 32}[box_pick(b, 0, 3)];
+    const int adapters = box_chance(b, 50) ? 1 : box_pick(b, 1, ADAPTERS),
+              rows[] = {h->heads * h->k_len * (h->gated ? 2 : 1), h->kv_heads * h->k_len,
+                        h->kv_heads * h->v_len};
     *l = (layer){.tokens = 1, .type = block_types[variant % BLOCK_TYPES]};
     l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
     mo_dadapter_use *uses = box_alloc(b, MO_OP_USES * sizeof *uses);
     for (int i = 0; i < MO_OP_USES; i++) { /* in the other order: whose comes first is the token's */
         uses[i] = (mo_dadapter_use){i < adapters ? adapters - 1 - i : -1, 0.75f};
     }
+    uses[0].which = box_chance(b, 10) ? -1 : uses[0].which; /* this token uses none of them */
     const mo_daddr u = some(b, 3 * RANKS), at = box_address(b, uses);
     mo_op_product *o = &add(l, MO_OP_PRODUCT)->product;
     *o = (mo_op_product){.in = box_acts_filled(b, 1, 512, 0),
@@ -324,7 +332,7 @@ static bool build_adapted(box *b, layer *l, int variant)
     mo_op_adapt ops[3];
     for (int i = 0; i < 3; i++) {
         o->matrix[i] = box_matrix(b, l->type, rows[i], o->in.cols, 0, BLOCK_ORDINARY);
-        ops[i] = adapted(b, o, i, at, u, adapters, rank);
+        ops[i] = adapted(b, o, i, at, u, adapters, rank, format);
     }
     for (int i = 0; i < 3 && !shared; i++) {
         add(l, MO_OP_LOWER)->adapt = ops[i];
@@ -341,7 +349,7 @@ static bool build_adapted(box *b, layer *l, int variant)
     l->x = some(b, l->n);
     l->y = some(b, l->n);
     multiply(b, l, box_acts_filled(b, 1, 256, 0), l->type, l->n, l->y);
-    const mo_op_adapt out = adapted(b, &l->ops[l->count - 1].product, 0, at, u, adapters, rank);
+    const mo_op_adapt out = adapted(b, &l->ops[l->count - 1].product, 0, at, u, adapters, rank, format);
     add(l, MO_OP_LOWER)->adapt = out;
     add(l, MO_OP_ADAPT)->adapt = out;
     mo_op_stream *s = stream(b, l);
@@ -386,8 +394,9 @@ void test_adapted_layers(void **state)
         box b;
         layer l;
         box_open(&b, *name);
-        for (int variant = 0; variant < mixer_cases[0].variants; variant += STEP) {
-            box_clear(&b, 177 + (uint64_t)variant);
+        for (int i = 0; i < DRAWINGS * mixer_cases[0].variants; i += STEP) {
+            const int variant = i % mixer_cases[0].variants;
+            box_clear(&b, 177 + (uint64_t)i);
             if (build_adapted(&b, &l, variant)) {
                 run(&b, &l);
                 box_check(&b, "a layer with adapters", variant);

@@ -289,8 +289,9 @@ static void draw_adapt(mo_op_adapt *o)
     o->cols = ONE_OF(48, 2048);
     o->n = o->stride = ONE_OF(1, 512, 4096);
     o->rows = o->in_rows = o->tokens = any_tokens();
-    o->u_stride = 16;
-    o->low[0] = (mo_dlow){.a = place(), .b = place(), .a_bytes = 64 * (int64_t)o->cols, .rank = 16};
+    const int rank = ONE_OF(16, 48);
+    o->u_stride = rank;
+    o->low[0] = (mo_dlow){.a = place(), .b = place(), .a_bytes = 4 * rank * (int64_t)o->cols, .rank = rank};
 }
 
 static void draw_mamba(mo_op *op)
