@@ -194,8 +194,11 @@ static inline float vf_largest(vf a)
     return _mm512_reduce_max_ps(a);
 }
 static inline int32_t vi_total(vi a)
-{
-    return _mm512_reduce_add_epi32(a);
+{ /* not _mm512_reduce_add_epi32(), whose last additions are signed ones in C: those of scores that are no numbers may overflow */
+    const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
 }
 
 /* The bytes of 16 weights as codes_body.h makes them: byte 2 of a lane is the high one, byte 1 the low one plus 128. Out they go
