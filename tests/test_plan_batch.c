@@ -264,11 +264,11 @@ enum { GRID = SANITIZED ? 6 : 14 };
 
 /* By the cost model no ceiling that rises makes tokens slower, but for the tenth that prompts may cost and the 2 % that another
  * arrangement has to be worth; and a request takes longer only where they become faster. Both ceilings, from the least that
- * runs to everything; the batch is the plan's. */
-static void sweep_ceilings(int machine, int model, int64_t context)
+ * runs to everything; the batch is the plan's (0), or given: then prompts may cost tokens nothing. */
+static void sweep_ceilings(int machine, int model, int64_t context, int64_t batch)
 {
     static mo_plan_report grid[GRID][GRID];
-    const double tokens = TOKEN_WORTH * 1.0201, nearly = 1.0101;
+    const double tokens = (batch ? 1 : TOKEN_WORTH) * 1.0201, nearly = 1.0101;
     mo_plan_options o = mo_plan_options_default();
     mo_plan_report all;
     int falls = 0, several = 0;
@@ -276,7 +276,7 @@ static void sweep_ceilings(int machine, int model, int64_t context)
     o.ram_bytes = o.vram_bytes = (int64_t)1 << 40;
     o.batch = 64;
     assert_true(plan(machine, model, o, &all));
-    o.batch = 0;
+    o.batch = batch;
     for (int i = 0; i < GRID; i++) {
         for (int j = 0; j < GRID; j++) {
             mo_plan_report *r = &grid[i][j];
@@ -322,11 +322,13 @@ static void sweep_ceilings(int machine, int model, int64_t context)
 static void no_ceiling_that_rises_costs_speed(void **state)
 {
     (void)state;
-    sweep_ceilings(1, PEBBLE, 2048);
-    sweep_ceilings(0, PEBBLE, 2048);
-    sweep_ceilings(1, 0, 8192);
-    sweep_ceilings(2, 1, 8192);
-    sweep_ceilings(3, 2, 2048);
+    sweep_ceilings(1, PEBBLE, 2048, 0);
+    sweep_ceilings(0, PEBBLE, 2048, 0);
+    sweep_ceilings(1, 0, 8192, 0);
+    sweep_ceilings(2, 1, 8192, 0);
+    sweep_ceilings(3, 2, 2048, 0);
+    sweep_ceilings(0, 1, 8192, 512);
+    sweep_ceilings(1, 0, 8192, 512);
 }
 
 /* The first layer of this model is three times as large as the others: a device at its least has to hold it, since it has no buffer to pass it

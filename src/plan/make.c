@@ -12,6 +12,7 @@
 #include "plan/device.h"
 #include "plan/least.h"
 #include "plan/placement.h"
+#include "plan/prompt.h"
 #include "plan/request.h"
 #include "plan/share.h"
 #include "plan/text.h"
@@ -342,6 +343,15 @@ static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64
            (streamed && place_otherwise(w, l, MO_ARRANGE_DISK, ceiling, p, d));
 }
 
+/* Of plan/request.h's, from an empty context. */
+static double request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+{
+    const int64_t prompt =
+        m->context > 0 && m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
+    return mo_plan_prompt_seconds(m, r, p, prompt) +
+           (double)prompt / MO_PLAN_PROMPT_PER_ANSWER / p->tokens_per_second;
+}
+
 /* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
 static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
                     mo_plan *p)
@@ -359,7 +369,8 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
     q.place_count = p->place_count;
     memcpy(q.why, p->why, sizeof q.why);
     mo_plan_device_estimate(w->whole, limits, rates, NULL, &q);
-    if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1) {
+    if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1 &&
+        request_seconds(w->whole, rates, &q) > request_seconds(w->whole, rates, p)) {
         return; /* prompts take experts that are not there in larger windows from RAM that has all for good */
     }
     if (q.tokens_per_second > WORTH * p->tokens_per_second) {
