@@ -309,12 +309,12 @@ typedef struct mo_plan_options {
     const char *const *adapters;                      /* likewise */
     int adapter_count;
     int64_t adapter_bytes;
-    struct mo_cluster *
-        cluster; /* likewise: the part of rank 0, which asks, beside ranks as they are; where a model is open on it, as they
-                     were before, and for that model's file alone */
+    /* Likewise: the part of rank 0, which asks, beside ranks as they are; where a model is open on it, as they were before, and for that
+     * model's file alone. */
+    struct mo_cluster *cluster;
     mo_divide divide; /* likewise */
-    mo_model *
-        instead; /* of this process: what it holds counts as free, as if it were closed by then; open until the call returns. NULL: none */
+    /* A model of this process: what it holds counts as free, as if it were closed by then; open until the call returns. NULL: none. */
+    mo_model *instead;
 } mo_plan_options;
 
 MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);

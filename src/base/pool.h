@@ -19,9 +19,9 @@ typedef struct mo_ahead {
     const void *data;
     int64_t bytes;
     int64_t chunk_bytes; /* of the stretch, that one chunk reads; its last may read less */
-    int64_t first,
-        count; /* the chunk that reads its beginning, and how many are shared out; 0: every thread reads all of it */
-    int64_t most; /* bytes of its part that a thread asks for; 0: all */
+    int64_t first;       /* the chunk that reads its beginning */
+    int64_t count;       /* of chunks that are shared out; 0: every thread reads all of it */
+    int64_t most;        /* bytes of its part that a thread asks for; 0: all */
 } mo_ahead;
 
 /* The most of them that are looked at. */
