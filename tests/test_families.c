@@ -1,14 +1,21 @@
 /* Every family of which the tree has no oracle model, with a tiny model of its published shape: logits as they were recorded when the
  * family agreed with its oracle, and the same bits in other steps, from disk and on a device, also with an adapter, which is the same as
  * its sum with the model. And every family there is, these and the oracle's: hot cache, Post-Fetch, discovery and traces change no
- * bit. The device is a simulated one, or that of MO_TEST_DEVICE. */
+ * bit. And files as people have them: layers that predict further tokens are left out, and said to be; tensors of every format side by
+ * side have no product that the definition computes. The device is a simulated one, or that of MO_TEST_DEVICE. */
+#include <stdatomic.h>
+
+#include "blocks.h"
 #include "folder.h"
 #include "gpu_case.h"
 #include "lora_file.h"
 #include "model/load.h"
+#include "model_draft.h"
+#include "numeric/products.h"
 #include "sanitized.h"
 #include "synth/synth.h"
 #include "tiny_shape.h"
+#include "warnings.h"
 
 enum { TOKENS = 20, VOCABULARY = 300 };
 
@@ -484,6 +491,160 @@ static void factors_for_long_contexts_may_be_alone(void **state)
     unlink(path);
 }
 
+/* ---- Files as people have them ------------------------------------------------------------------ */
+
+static int notes_of_layers;
+
+static void keep_note_of_layers(void *user, mo_log_level level, const char *subsystem, const char *line)
+{
+    (void)user;
+    (void)subsystem;
+    notes_of_layers +=
+        level == MO_LOG_INFO && strstr(line, "1 layer that would predict further tokens is not used");
+}
+
+/* The last layer becomes one that predicts a further token, with the tensors such a layer has beside the usual ones; or the file ends
+ * before it. */
+static void write_last_layer_as(const char *name, int layers, bool predicting, const char *path)
+{
+    static const char *const more[] = {"eh_proj", "enorm", "hnorm", "shared_head_norm"};
+    char key[96], begin[32];
+    draft *d = draft_open(name);
+    snprintf(key, sizeof key, "%s.%s", strcmp(name, "deepseek2") == 0 ? name : "llama",
+             predicting ? "nextn_predict_layers" : "block_count");
+    snprintf(begin, sizeof begin, "blk.%d.", layers - 1);
+    d->key = key;
+    d->number = predicting ? 1 : layers - 1;
+    for (int i = d->count - 1; i >= 0 && !predicting; i--) {
+        if (strncmp(d->tensors[i].name, begin, strlen(begin)) == 0) {
+            draft_drop(d, d->tensors[i].name);
+        }
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more && predicting; i++) {
+        char tensor[MO_GGUF_NAME];
+        const int64_t width = draft_find(d, "output_norm.weight")->size[0];
+        snprintf(tensor, sizeof tensor, "%snextn.%s.weight", begin, more[i]);
+        draft_add(d, tensor, MO_F32, i ? width : 2 * width, i ? 1 : width, 1);
+    }
+    draft_write(d, path);
+    draft_close(d);
+}
+
+static void layers_that_predict_further_tokens_are_left_out_with_a_note(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"llama31", "deepseek2"};
+    for (int i = 0; i < 2; i++) {
+        const oracle *o = find_model(some[i]);
+        const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+        const char *with = in_folder("with.gguf"), *without = in_folder("without.gguf");
+        mo_checkpoint *m = model_load(o->path, false, 0, NULL);
+        const int layers = mo_checkpoint_spec(m)->layer_count;
+        mo_checkpoint_free(m);
+        write_last_layer_as(some[i], layers, true, with);
+        write_last_layer_as(some[i], layers, false, without);
+        mo_log_set(keep_note_of_layers, NULL, MO_LOG_INFO);
+        notes_of_layers = 0;
+        float *want = logits_of(without, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.kv = MO_KV_F32});
+        assert_int_equal(notes_of_layers, 0);
+        float *whole = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.kv = MO_KV_F32});
+        assert_true(memcmp(whole, want, bytes) != 0); /* the layer would change something */
+        assert_int_equal(notes_of_layers, 0);
+        free(whole);
+        const setting ways[] = {{.kv = MO_KV_F32},
+                                {.kv = MO_KV_F32, .step = 1, .map = true},
+                                {.kv = MO_KV_F32, .device = device_name}};
+        for (int n = 0; n < 3; n++) {
+            notes_of_layers = 0;
+            float *got = logits_of(with, o->tokens, ORACLE_TOKENS, o->vocab, &ways[n]);
+            assert_memory_equal(got, want, bytes);
+            assert_int_equal(notes_of_layers, 1);
+            free(got);
+        }
+        mo_log_set(NULL, NULL, MO_LOG_ERROR);
+        free(want);
+        unlink(with);
+        unlink(without);
+    }
+}
+
+/* Products that the definition computes, which is the way of an instruction set that has none of its own for a matrix. */
+static atomic_int defined;
+
+MO_PRODUCT(__real_mo_reference_product);
+MO_PRODUCT(__wrap_mo_reference_product);
+
+MO_PRODUCT(__wrap_mo_reference_product)
+{
+    atomic_fetch_add(&defined, 1);
+    __real_mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+}
+
+/* Every matrix of a model gets the format after that of the one before, from `*next` on. */
+static void write_mixed(int *next, const char *path)
+{
+    draft *d = draft_open("qwen3moe-iq");
+    uint64_t seed = 18;
+    for (int i = 0; i < d->count; i++) {
+        entry *e = &d->tensors[i];
+        if (e->size[1] == 1 || strstr(e->name, "gate_inp") || strstr(e->name, "token_embd")) {
+            continue; /* vectors, routers, and what is looked up */
+        }
+        e->type = block_types[(*next)++ % BLOCK_TYPES];
+        e->bytes = mo_format_row_bytes(mo_format_of(e->type), e->size[0]) * e->size[1] * e->size[2];
+        e->data = realloc(e->data, (size_t)e->bytes);
+        assert_non_null(e->data);
+        blocks_fill(e->type, e->data, e->bytes, &seed, BLOCK_ORDINARY);
+    }
+    draft_write(d, path);
+    draft_close(d);
+}
+
+/* Two files together have every format there is. */
+static void mixed_formats_have_no_slow_path(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe-iq");
+    const size_t bytes = sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab);
+    const char *path = in_folder("mixed.gguf");
+    int formats = 0;
+    for (int file = 0; file < 2; file++) {
+        write_mixed(&formats, path);
+        mo_log_set(keep_warning, NULL, MO_LOG_WARN);
+        warnings = 0;
+        atomic_store(&defined, 0);
+        float *want = logits_of(path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.isa = "scalar"});
+        assert_true(atomic_load(&defined) > 0); /* they are counted */
+        const int64_t least = least_ram(path);
+        for (int k = 0; mo_isa_name(k) && strcmp(mo_isa_name(k), "scalar") != 0; k++) {
+            const char *isa = mo_isa_name(k);
+            const setting ways[] = {{.isa = isa},
+                                    {.isa = isa, .step = 1},
+                                    {.isa = isa, .step = 5, .map = true},
+                                    {.isa = isa, .step = 3, .ram = least},
+                                    {.isa = isa, .device = device_name},
+                                    {.isa = isa, .device = device_name, .step = 1, .cpu_moe = true}};
+            for (size_t n = 0; n < sizeof ways / sizeof *ways; n++) {
+                atomic_store(&defined, 0);
+                float *got = logits_of(path, o->tokens, ORACLE_TOKENS, o->vocab, &ways[n]);
+                if (memcmp(got, want, bytes) != 0 || atomic_load(&defined)) {
+                    fail_msg("isa %s, way %d: %s, %d products by the definition", isa, (int)n,
+                             memcmp(got, want, bytes) ? "other bits" : "the same bits",
+                             atomic_load(&defined));
+                }
+                free(got);
+            }
+        }
+        if (warnings) {
+            fail_msg("told: %s", warning);
+        }
+        mo_log_set(NULL, NULL, MO_LOG_ERROR);
+        free(want);
+        unlink(path);
+    }
+    assert_true(formats >= BLOCK_TYPES);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +654,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_learned_changes_no_bit),
         cmocka_unit_test(long_contexts_have_factors_of_their_own),
         cmocka_unit_test(factors_for_long_contexts_may_be_alone),
+        cmocka_unit_test(layers_that_predict_further_tokens_are_left_out_with_a_note),
+        cmocka_unit_test(mixed_formats_have_no_slow_path),
     };
     read_models();
     for (int t = 0; t < TOKENS; t++) {

@@ -58,6 +58,8 @@ typedef struct setting {
     const char *perf;    /* NULL: full */
     const char *adapter; /* NULL: none */
     int64_t vram_each[MO_DEVICES_MAX];
+    const char *isa; /* NULL: the best */
+    bool map;
 } setting;
 
 static inline mo_status try_open(const char *path, const setting *s, mo_model **out, mo_error *err)
@@ -72,6 +74,8 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.vram_bytes = s->vram;
     memcpy(options.vram_each, s->vram_each, sizeof options.vram_each);
     options.ram_bytes = s->ram;
+    options.isa = s->isa;
+    options.map = s->map;
     options.cpu_moe = s->cpu_moe;
     options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */
