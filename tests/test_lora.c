@@ -2,12 +2,16 @@
  * instruction set, whole and token by token, alone and in company, with experts in RAM and on disk; what does not belong to a model is
  * refused with a reason; sessions, snapshots and memory know which adapters there are. The device is a simulated one, or that of
  * MO_TEST_DEVICE. */
+#include <stdatomic.h>
+
 #include "api/model.h"
+#include "base/pool.h"
 #include "check.h"
-#include "device/sim/sim.h"
+#include "device/sim/state.h"
 #include "folder.h"
 #include "lora_file.h"
 #include "moraine_tools.h"
+#include "numeric/products.h"
 #include "oracle.h"
 #include "random.h"
 #include "sanitized.h"
@@ -424,6 +428,134 @@ static void scale_0_is_no_adapter_and_changing_begins_anew(void **state)
     mo_session_close(plain);
     mo_session_close(idle);
     mo_model_close(model);
+}
+
+/* What the CPU is asked for: calls of products and of adapters' second matrices, and phases of regions. */
+static atomic_llong products, low_ranks, phases;
+static const mo_kernels *behind; /* the table that counts */
+
+static MO_PRODUCT(count_product)
+{
+    atomic_fetch_add(&products, 1);
+    behind->product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+}
+
+static void count_low_rank(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                           int64_t n)
+{
+    atomic_fetch_add(&low_ranks, 1);
+    behind->low_rank(y, b, stride, u, rank, f, n);
+}
+
+static bool counting;
+
+mo_status __real_mo_kernels_select(const char *name, const mo_kernels **out, mo_error *err);
+mo_status __wrap_mo_kernels_select(const char *name, const mo_kernels **out, mo_error *err);
+
+mo_status __wrap_mo_kernels_select(const char *name, const mo_kernels **out, mo_error *err)
+{
+    static mo_kernels table;
+    const mo_status status = __real_mo_kernels_select(name, out, err);
+    if (counting && status == MO_OK) {
+        behind = *out;
+        table = *behind;
+        table.product = count_product;
+        table.low_rank = count_low_rank;
+        *out = &table;
+    }
+    return status;
+}
+
+void __real_mo_pool_region_until(mo_pool *pool, const mo_phase *list, int count, mo_pool_asked asked,
+                                 const void *ctx);
+void __wrap_mo_pool_region_until(mo_pool *pool, const mo_phase *list, int count, mo_pool_asked asked,
+                                 const void *ctx);
+
+void __wrap_mo_pool_region_until(mo_pool *pool, const mo_phase *list, int count, mo_pool_asked asked,
+                                 const void *ctx)
+{
+    atomic_fetch_add(&phases, count);
+    __real_mo_pool_region_until(pool, list, count, asked, ctx);
+}
+
+typedef struct work {
+    long long products, low_ranks, phases; /* of the CPU */
+    long long launched;                    /* ops and copies of the device */
+} work;
+
+/* A prompt of a session, and then single tokens. */
+static work work_of(mo_model *model, const oracle *o, mo_session *session)
+{
+    const int64_t many = INT64_C(1) << 40;
+    if (model->device) { /* it is not lost that soon, and counts until then */
+        mo_sim_arm(model->device, MO_SIM_LOST, many);
+    }
+    products = low_ranks = phases = 0;
+    feed(session, o->tokens, 12, 0);
+    feed(session, o->tokens, 20, 1);
+    work done = {products, low_ranks, phases, 0};
+    if (model->device) {
+        mo_sim *sim = mo_sim_of(model->device);
+        pthread_mutex_lock(&sim->lock);
+        done.launched = many - sim->left;
+        pthread_mutex_unlock(&sim->lock);
+        mo_sim_arm(model->device, MO_SIM_NONE, 0);
+    }
+    return done;
+}
+
+static void same_work(const work *a, const work *b, const char *what)
+{
+    if (memcmp(a, b, sizeof *a) != 0) {
+        fail_msg(
+            "%s: %lld products, %lld second matrices, %lld phases, %lld launched; not %lld, %lld, %lld, %lld",
+            what, a->products, a->low_ranks, a->phases, a->launched, b->products, b->low_ranks, b->phases,
+            b->launched);
+    }
+}
+
+/* One with scale 0, one that another session has, and one that was dropped: everything is computed as if there were none, and nothing
+ * more. On the CPU; on a simulated device; there with its experts in RAM. */
+static void an_idle_adapter_costs_nothing(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    counting = true;
+    for (int where = 0; where < 3; where++) {
+        mo_model_options options = settings();
+        options.device = where ? "sim" : "none";
+        options.cpu_moe = where == 2;
+        options.adapter_bytes = 4 << 20;
+        options.sessions = 3;
+        mo_model *model = open_model(o, &options);
+        assert_true((model->device != NULL) == (where > 0));
+        mo_session *before = open_session(model, NULL, 0);
+        const work none = work_of(model, o, before);
+        mo_session_close(before);
+        assert_true(where == 1 || none.products > 0);
+        assert_true(where == 0 || none.launched > 0);
+        assert_int_equal(none.low_ranks, 0);
+
+        mo_adapter *a = open_adapter(model, adapter_of(o, SECOND));
+        mo_session *uses = open_session(model, &(mo_adapter_use){a, 1.0f}, 1),
+                   *idle = open_session(model, &(mo_adapter_use){a, 0.0f}, 1),
+                   *plain = open_session(model, NULL, 0);
+        const work with = work_of(model, o, uses);
+        const work zero = work_of(model, o, idle), other = work_of(model, o, plain);
+        assert_true(with.low_ranks + with.launched >
+                    none.launched); /* what is counted is what adapters cost */
+        same_work(&zero, &none, "with scale 0");
+        same_work(&other, &none, "beside a session with an adapter");
+        mo_session_close(idle);
+        mo_session_close(plain);
+        assert_int_equal(mo_session_adapt(uses, NULL, 0, NULL), MO_OK);
+        mo_adapter_close(a);
+        const work dropped = work_of(model, o, uses);
+        same_work(&dropped, &none, "after it was dropped");
+        mo_session_close(uses);
+        mo_model_close(model);
+    }
+    counting = false;
 }
 
 static void snapshots_belong_to_their_adapters(void **state)
@@ -850,6 +982,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_serves_sessions_with_and_without_adapters),
         cmocka_unit_test(a_device_that_is_lost_with_an_adapter_on_its_way_costs_speed),
         cmocka_unit_test(scale_0_is_no_adapter_and_changing_begins_anew),
+        cmocka_unit_test(an_idle_adapter_costs_nothing),
         cmocka_unit_test(snapshots_belong_to_their_adapters),
         cmocka_unit_test(identity_knows_adapters_scales_and_order),
         cmocka_unit_test(an_adapter_of_another_model_is_refused_with_a_reason),
