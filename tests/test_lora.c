@@ -515,16 +515,15 @@ static void same_work(const work *a, const work *b, const char *what)
 }
 
 /* One with scale 0, one that another session has, and one that was dropped: everything is computed as if there were none, and nothing
- * more. On the CPU; on a simulated device; there with its experts in RAM. */
+ * more. On the CPU, and on a simulated device that has all experts: of others, measured rates decide who computes them. */
 static void an_idle_adapter_costs_nothing(void **state)
 {
     (void)state;
     const oracle *o = find_model("qwen3moe");
     counting = true;
-    for (int where = 0; where < 3; where++) {
+    for (int where = 0; where < 2; where++) {
         mo_model_options options = settings();
         options.device = where ? "sim" : "none";
-        options.cpu_moe = where == 2;
         options.adapter_bytes = 4 << 20;
         options.sessions = 3;
         mo_model *model = open_model(o, &options);
@@ -533,7 +532,7 @@ static void an_idle_adapter_costs_nothing(void **state)
         const work none = work_of(model, o, before);
         mo_session_close(before);
         assert_true(where == 1 || none.products > 0);
-        assert_true(where == 0 || none.launched > 0);
+        assert_true((none.launched > 0) == (where > 0));
         assert_int_equal(none.low_ranks, 0);
 
         mo_adapter *a = open_adapter(model, adapter_of(o, SECOND));
