@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "plan/cold.h"
-#include "plan/prompt.h"
+#include "plan/prompt_cost.h"
 
 /* Bytes of all layers, and of those whose keys and values are in RAM although a device computes them: the last that can be. */
 static double read_bytes(const mo_plan_model *m, int cold_layers, double *cold)

@@ -4,8 +4,9 @@
 
 #include "base/status.h"
 #include "plan/division.h"
-#include "plan/prompt.h"
+#include "plan/prompt_cost.h"
 #include "plan/rates.h"
+#include "plan/request.h"
 #include "plan/spread.h"
 
 enum {

@@ -12,7 +12,7 @@
 #include "plan/device.h"
 #include "plan/least.h"
 #include "plan/placement.h"
-#include "plan/prompt.h"
+#include "plan/prompt_cost.h"
 #include "plan/request.h"
 #include "plan/share.h"
 #include "plan/text.h"

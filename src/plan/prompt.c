@@ -7,101 +7,12 @@
 #include "plan/cold.h"
 #include "plan/device.h"
 #include "plan/make.h"
-#include "plan/placement.h"
 #include "plan/request.h"
 #include "plan/share.h"
 #include "plan/text.h"
 
-/* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
-#define DEVICE_REUSE 8.0
-/* A layer of a batch on a device: some twenty launches, and the choice's way to the host and back. */
-#define BATCH_LAYER_SECONDS 150e-6
-/* Experts that cross together at most, as gpu/windows.c has it. */
-#define WINDOW 16
 /* A smaller batch is taken when its request takes at most so much longer: memory has other uses. */
 #define NEARLY 1.01
-
-/* Bytes of a batch, by where they are found. */
-typedef struct batch_bytes {
-    double used;   /* read by products, each once: the core and the experts that somebody chose */
-    double token;  /* multiplied, for one token */
-    double link;   /* that cross to the device, */
-    double copies; /* and in how many copies */
-    double disk;   /* that are read from disk first */
-} batch_bytes;
-
-double mo_plan_share_used(double used, double experts, double tokens)
-{
-    return experts > used ? -expm1(tokens * log1p(-used / experts)) : 1;
-}
-
-static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double tokens, batch_bytes *b)
-{
-    const mo_plan_class *c = &m->classes[i];
-    const int used = c->used ? c->used : m->used;
-    const double bricks = (double)c->bricks;
-    if (c->bricks == 0 || used == 0) {
-        return;
-    }
-    const double layers = c->used_per_token / used, experts = layers > 0 ? bricks / layers : bricks;
-    const double bytes = bricks * (double)c->bytes * mo_plan_share_used(used, experts, tokens);
-    const double here = (double)p->device.class_slots[i] / bricks;
-    const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / bricks;
-    const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
-    /* Experts that are neighbours in RAM and cross together are one copy for each of their matrices; what comes from disk
-     * crosses by itself. */
-    const double crossing = mo_plan_share_used(used, experts, tokens) * (1 - here);
-    const double apart = in_ram < 1 ? 1 : fmax(1 - crossing, 1.0 / WINDOW);
-    b->copies += p->device.ceiling ? bricks * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
-    b->used += bytes;
-    b->token += c->used_per_token * (double)c->bytes;
-    b->link += p->device.ceiling ? bytes * (1 - here) : 0;
-    b->disk += bytes * (1 - there);
-}
-
-static batch_bytes count_bytes(const mo_plan_model *m, const mo_plan *p, double tokens)
-{
-    const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
-    mo_placement_counts counts = mo_placement_counts_of(m, p);
-    counts.by_cpu = 0; /* that is for single tokens */
-    const mo_placement_sums s = mo_placement_sum(m, counts);
-    batch_bytes b = {.used = core,
-                     .token = core - (double)m->output_bytes,
-                     .link = p->device.ceiling ? (double)s.token_link_bytes : 0,
-                     .disk = (double)s.token_disk_bytes};
-    b.token = fmax(0, b.token);
-    for (int i = 0; i < m->class_count; i++) {
-        add_class(m, p, i, tokens, &b);
-    }
-    return b;
-}
-
-/* Products run beside copies and reads, but for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
- * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
-double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
-{
-    const batch_bytes b = count_bytes(m, p, tokens);
-    const bool device = p->device.ceiling > 0;
-    const double cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r);
-    const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
-    const double link = mo_rates_link(r, b.link, b.copies);
-    const double memory = device ? vram : cpu, reuse = device ? DEVICE_REUSE : MO_PLAN_CPU_REUSE;
-    const double products = b.used / memory + tokens * b.token / (reuse * memory);
-    const double reads = b.disk / r->disk_bytes_s;
-    return device ? mo_rates_layer(products, fmax(b.link / link, reads)) + m->layers * BATCH_LAYER_SECONDS
-                  : mo_rates_layer(products, reads);
-}
-
-double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
-{
-    const double cold = mo_plan_cold_prompt(m, p->device.cold_layers, 0, tokens) / mo_rates_link(r, 0, 0);
-    const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
-    const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
-    return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
-           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + cold;
-}
-
-/* ---- The choice ---- */
 
 /* What keeps a batch from being larger. */
 typedef enum limit { LIMIT_NONE, LIMIT_MEMORY, LIMIT_STAGING, LIMIT_TOKENS } limit;
@@ -146,8 +57,8 @@ static double request_seconds(const mo_plan_model *m, const mo_rates *r, const m
 /* What the batch was chosen for. */
 static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *text, size_t size)
 {
-    const batch_bytes b =
-        count_bytes(m, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
+    const mo_plan_batch_bytes b =
+        mo_plan_batch_bytes_of(m, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
     const int64_t times = (p->prompt_tokens + m->batch - 1) / m->batch;
     char bytes[32], work[32];
     mo_plan_size_text((int64_t)fmin(fmax(b.disk, b.link), 1e18), bytes);

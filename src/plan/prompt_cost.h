@@ -1,0 +1,33 @@
+/* Prompt cost: what a prompt takes, by the plan's arithmetic, and what of it comes from where. */
+#ifndef MO_PLAN_PROMPT_COST_H
+#define MO_PLAN_PROMPT_COST_H
+
+#include "plan/plan.h"
+
+/* How many bytes of weights a CPU multiplies with one token's row while it reads one byte from memory, where many tokens use it: 5
+ * with AVX2 to 12 with AMX (Qwen3-30B on 16 cores). */
+#define MO_PLAN_CPU_REUSE 6.0
+
+/* Which share of a layer's experts is chosen by at least one of so many tokens. */
+double mo_plan_share_used(double used, double experts, double tokens);
+
+/* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
+ * evenly spread. It falls when more is in RAM or VRAM. Of keys and values it counts what crosses the link (plan/cold.h). */
+double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+                              int64_t tokens);
+
+/* The same of a single batch of so many tokens, without keys and values. */
+double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+                             double tokens);
+
+/* Bytes of a batch, by where they are found. */
+typedef struct mo_plan_batch_bytes {
+    double used;   /* read by products, each once: the core and the experts that somebody chose */
+    double token;  /* multiplied, for one token */
+    double link;   /* that cross to the device, */
+    double copies; /* and in how many copies */
+    double disk;   /* that are read from disk first */
+} mo_plan_batch_bytes;
+mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *model, const mo_plan *plan, double tokens);
+
+#endif
