@@ -232,7 +232,7 @@ static void who_waits_asks(void **state)
 {
     (void)state;
     enum { BYTES = 40960 };
-    static uint8_t data[BYTES], shared[BYTES];
+    static uint8_t data[BYTES], shared[64];
     cpu_set_t all;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     if (CPU_COUNT(&all) < 2) {
@@ -241,11 +241,11 @@ static void who_waits_asks(void **state)
     assert_true(stay_on(&all, 1));
     mo_pool *pool = create(2);
     assert_true(stay_on(&all, 0));
-    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8, 0}, {data, BYTES, BYTES / 4, 4, 8, 0}};
+    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8}, {data, BYTES, BYTES / 4, 4, 8}};
     for (int i = 2; i <= MO_AHEAD_MAX; i++) {
-        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1, 0}; /* nobody's */
+        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1}; /* nobody's */
     }
-    ahead[2] = (mo_ahead){.data = shared, .bytes = BYTES, .most = 64}; /* everybody's, and little of it */
+    ahead[2] = (mo_ahead){.data = shared, .bytes = 64}; /* everybody's */
     bool seen = false;
     for (int i = 0; i < 500 && !seen; i++) {
         const uint64_t before = mo_pool_ahead_bytes(pool);

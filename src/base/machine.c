@@ -137,13 +137,6 @@ static void read_caches(const char *root, mo_machine_info *out)
     }
 }
 
-uint64_t mo_machine_l2_bytes(const char *root)
-{
-    mo_machine_info info = {0};
-    read_caches(root, &info);
-    return info.l2_bytes;
-}
-
 static uint64_t meminfo_bytes(const char *meminfo, const char *key)
 {
     char value[64];

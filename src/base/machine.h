@@ -12,7 +12,4 @@ void mo_machine_read_at(const char *root, mo_machine_info *out);
  * to whole cores. At least 1. Any thread. */
 int mo_machine_cores_usable(const char *root);
 
-/* Bytes of a core's second-level cache; 0: not known. Any thread. */
-uint64_t mo_machine_l2_bytes(const char *root);
-
 #endif

@@ -62,7 +62,7 @@ enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
 /* A mo_ahead of the pool's own. */
 typedef struct ahead {
     _Atomic uintptr_t data;
-    _Atomic int64_t bytes, chunk_bytes, first, count, most;
+    _Atomic int64_t bytes, chunk_bytes, first, count;
 } ahead;
 
 /* How much of its part of a stretch a thread has asked for, and when. */
@@ -286,7 +286,6 @@ static void name_ahead(mo_pool *pool, const mo_phase *p)
         atomic_store_explicit(&a->chunk_bytes, p->ahead[i].chunk_bytes, memory_order_relaxed);
         atomic_store_explicit(&a->first, p->ahead[i].first, memory_order_relaxed);
         atomic_store_explicit(&a->count, p->ahead[i].count, memory_order_relaxed);
-        atomic_store_explicit(&a->most, p->ahead[i].most, memory_order_relaxed);
     }
     if (count > 0) {
         atomic_store_explicit(&pool->ahead_count, count, memory_order_relaxed);
@@ -314,12 +313,10 @@ static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
     const int64_t chunk_bytes = atomic_load_explicit(&a->chunk_bytes, memory_order_relaxed);
     const int64_t first = atomic_load_explicit(&a->first, memory_order_relaxed);
     const int64_t count = atomic_load_explicit(&a->count, memory_order_relaxed);
-    const int64_t most = atomic_load_explicit(&a->most, memory_order_relaxed);
     int64_t from = (count * s->index / pool->threads - first) * chunk_bytes;
     int64_t to = count > 0 ? (count * (s->index + 1) / pool->threads - first) * chunk_bytes : bytes;
     from = from > 0 ? from : 0;
     to = to < bytes ? to : bytes;
-    to = most > 0 && to - from > most ? from + most : to;
     if (from >= to) {
         return false;
     }

@@ -21,7 +21,6 @@ typedef struct mo_ahead {
     int64_t chunk_bytes; /* of the stretch, that one chunk reads; its last may read less */
     int64_t first;       /* the chunk that reads its beginning */
     int64_t count;       /* of chunks that are shared out; 0: every thread reads all of it */
-    int64_t most;        /* bytes of its part that a thread asks for; 0: all */
 } mo_ahead;
 
 /* The most of them that are looked at. */

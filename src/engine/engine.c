@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/status.h"
 
 /* Layers share few rotations; each is filled once per token of a step. */
@@ -33,28 +32,6 @@ size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context
     return mo_workspace_bytes(spec, batch, context, threads, count < 0 ? 8 : count);
 }
 
-static int64_t ffn_bytes(const mo_linear *gate, const mo_linear *up, const mo_linear *down)
-{
-    return mo_linear_bytes(gate) + mo_linear_bytes(up) + mo_linear_bytes(down);
-}
-
-/* What one token reads of a layer's feed-forward part: of the largest. */
-static int64_t feed_bytes(const mo_model_spec *spec)
-{
-    int64_t most = 0;
-    for (int i = 0; i < spec->layer_count; i++) {
-        const mo_layer *l = &spec->layers[i];
-        const mo_ffn *side = l->dense ? &l->ffn : &l->moe.shared;
-        int64_t bytes = ffn_bytes(&side->gate, &side->up, &side->down);
-        if (l->routed && l->moe.bricks) {
-            const mo_brick *b = &l->moe.bricks[0];
-            bytes += l->moe.used * ffn_bytes(&b->gate, &b->up, &b->down);
-        }
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
                            mo_error *err)
 {
@@ -67,8 +44,6 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
     e->kernels = options->kernels;
     e->pool = options->pool;
-    e->cache_bytes = (int64_t)mo_machine_l2_bytes("");
-    e->feed_bytes = feed_bytes(e->spec);
     e->tiers = options->tiers;
     e->tally = options->tally;
     atomic_init(&e->accelerator, options->accelerator);

@@ -42,9 +42,7 @@ typedef struct mo_engine {
     const mo_checkpoint *mapped; /* the model, where its file is mapped and may change; else NULL */
     const mo_kernels *kernels;
     mo_pool *pool;
-    int64_t cache_bytes; /* of a core, second level; 0: not known */
-    int64_t feed_bytes;  /* weights of a layer's feed-forward part that a token reads, at most */
-    mo_tiers *tiers;     /* NULL: everything is in RAM */
+    mo_tiers *tiers;                             /* NULL: everything is in RAM */
     _Atomic(const mo_accelerator *) accelerator; /* NULL: none, or lost. Written under lock, read by anyone */
     atomic_uint
         losses; /* devices that were lost while others went on: states and snapshots from before have lost theirs. Written

@@ -56,18 +56,6 @@ static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
 
 /* ---- What later phases read ------------------------------------------------------------------- */
 
-/* Bytes of the next layer's first products that a thread may ask for before it reads what is between: as much as stays in its cache, an eighth of
- * which is for everything else. 0: all, since nothing is between; negative: none. */
-static int64_t kept_most(const mo_forward *forward)
-{
-    if (forward->between == 0) {
-        return 0;
-    }
-    const int64_t left =
-        forward->engine->cache_bytes / 8 * 7 - forward->between / mo_pool_threads(forward->engine->pool);
-    return left > 0 ? left : -1;
-}
-
 /* What describes a layer, which every thread looks at, and the norm before it, which is the calling thread's: all of it has left the caches since the
  * last token, and products wait for it. */
 static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_ahead *list, int count)
@@ -87,13 +75,13 @@ static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_ahead
 static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, int count)
 {
     const mo_tiers *tiers = forward->engine->tiers;
-    const int64_t most = kept_most(forward), n = forward->tokens;
-    if (most < 0 || (tiers && tiers->layers)) {
-        return count; /* it would be gone, or comes from disk */
+    const int64_t n = forward->tokens;
+    if (tiers && tiers->layers) {
+        return count; /* it comes from disk */
     }
     if (index >= forward->spec->layer_count) {
         const mo_linear *const output[] = {&forward->spec->output};
-        return mo_linears_ahead(output, 1, n, most, list, count);
+        return mo_linears_ahead(output, 1, n, list, count);
     }
     const mo_layer *l = &forward->spec->layers[index];
     const mo_attention *a = &l->attention;
@@ -106,11 +94,11 @@ static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, 
     count = ahead_of_start(forward, l, list, count);
     switch (l->mixer) {
     case MO_MIXER_ATTENTION:
-        return a->latent.plain ? mo_linears_ahead(latent, 2, n, most, list, count)
-                               : mo_linears_ahead(plain, 3, n, most, list, count);
-    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, n, most, list, count);
-    case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, n, most, list, count);
-    case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, n, most, list, count);
+        return a->latent.plain ? mo_linears_ahead(latent, 2, n, list, count)
+                               : mo_linears_ahead(plain, 3, n, list, count);
+    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, n, list, count);
+    case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, n, list, count);
+    case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, n, list, count);
     }
     return count;
 }

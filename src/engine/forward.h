@@ -32,7 +32,6 @@ typedef struct mo_forward {
     const mo_layer *layer;
     int index; /* of the layer */
     int next; /* 1 + the layer whose products come after the region's, the output's after the last; 0: not known */
-    int64_t between; /* bytes of weights that are read before those */
     mo_acts in, in_dense, in_router, parts, mixed, hidden, side_hidden;
     int64_t row_count;      /* of the round: rows of experts, in w->rows, */
     int64_t side_count;     /* and tokens of the part beside them */

@@ -284,8 +284,7 @@ int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count)
     return count;
 }
 
-int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, int64_t most, mo_ahead *list,
-                     int count)
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_ahead *list, int count)
 {
     mo_job space[MO_LINEARS_AHEAD];
     mo_jobs j = {.list = space, .limit = MO_LINEARS_AHEAD};
@@ -293,15 +292,5 @@ int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, int
         mo_jobs_add(&j, linears[i], NULL, NULL, tokens, NULL, 0);
     }
     mo_jobs_phase(&j);
-    const int first = count;
-    count = mo_jobs_ahead(&j, list, count);
-    for (int i = first; i < count; i++) {
-        list[i].most = most;
-    }
-    return count;
-}
-
-int64_t mo_linear_bytes(const mo_linear *linear)
-{
-    return mo_linear_present(linear) ? linear->w.rows * row_bytes_of(linear) : 0;
+    return mo_jobs_ahead(&j, list, count);
 }

@@ -93,13 +93,9 @@ const mo_jobs *mo_jobs_of(const mo_phase *phase);
 /* Appends what the pieces of a list that was cut read (mo_phase.ahead); the new count. */
 int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count);
 
-/* The same for a list of products of few tokens with all rows of these matrices, those that are there; at most `most` bytes of each for a thread, 0: all. */
-int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, int64_t most, mo_ahead *list,
-                     int count);
+/* The same for a list of products of few tokens with all rows of these matrices, those that are there. */
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_ahead *list, int count);
 enum { MO_LINEARS_AHEAD = 5 };
-
-/* Bytes of a matrix; 0 where it is absent. */
-int64_t mo_linear_bytes(const mo_linear *linear);
 
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
  * whoever computes the product by other means. y is that of the first of both. */

@@ -144,10 +144,10 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
     phases[count++] = mo_forward_mixer_input(forward);
     count = add_mixer(forward, phases, count);
     count = mo_forward_route(forward, phases, count);
-    forward->next = index + 2;
-    forward->between = forward->engine->feed_bytes * forward->tokens;
+    /* Before experts nothing is asked for that is read behind them: it would have left the cache again. */
+    forward->next = forward->layer->routed ? 0 : index + 2;
     mo_forward_run(forward, phases, count);
-    forward->between = 0;
+    forward->next = index + 2;
     forward->routing_ns = forward->engine->timed ? mo_clock_ns() - forward->routed_from : 0;
     status = stopped(forward, err); /* then the choice of experts is not there either */
     if (status == MO_OK) {

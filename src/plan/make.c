@@ -343,15 +343,6 @@ static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64
            (streamed && place_otherwise(w, l, MO_ARRANGE_DISK, ceiling, p, d));
 }
 
-/* Of plan/request.h's, from an empty context. */
-static double request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
-{
-    const int64_t prompt =
-        m->context > 0 && m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
-    return mo_plan_prompt_seconds(m, r, p, prompt) +
-           (double)prompt / MO_PLAN_PROMPT_PER_ANSWER / p->tokens_per_second;
-}
-
 /* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
 static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
                     mo_plan *p)
@@ -370,7 +361,7 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
     memcpy(q.why, p->why, sizeof q.why);
     mo_plan_device_estimate(w->whole, limits, rates, NULL, &q);
     if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1 &&
-        request_seconds(w->whole, rates, &q) > request_seconds(w->whole, rates, p)) {
+        mo_plan_request_seconds(w->whole, rates, &q) > mo_plan_request_seconds(w->whole, rates, p)) {
         return; /* prompts take experts that are not there in larger windows from RAM that has all for good */
     }
     if (q.tokens_per_second > WORTH * p->tokens_per_second) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "plan/batch.h"
-#include "plan/cold.h"
 #include "plan/device.h"
 #include "plan/make.h"
 #include "plan/request.h"
@@ -31,27 +30,10 @@ typedef struct trial {
     int count;
 } trial;
 
-static int64_t prompt_of(const mo_plan_model *m)
-{
-    return m->context > 0 && m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
-}
-
 static void estimate(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
 {
-    p->prompt_tokens = prompt_of(m);
+    p->prompt_tokens = mo_plan_request_prompt(m->context);
     p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
-}
-
-/* Its prompt comes in half a context, as its answer does (plan/request.h). */
-static double request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
-{
-    const double answer = (double)p->prompt_tokens / MO_PLAN_PROMPT_PER_ANSWER;
-    const int layers = p->device.cold_layers;
-    const double deeper = (mo_plan_cold_prompt(m, layers, mo_plan_request_from(m->context, p->prompt_tokens),
-                                               p->prompt_tokens) -
-                           mo_plan_cold_prompt(m, layers, 0, p->prompt_tokens)) /
-                          mo_rates_link(r, 0, 0);
-    return p->prompt_seconds + deeper + (p->tokens_per_second > 0 ? answer / p->tokens_per_second : 0);
 }
 
 /* What the batch was chosen for. */
@@ -155,7 +137,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         t.fits[i] = status == MO_OK;
         if (t.fits[i]) {
             estimate(&one, r, out);
-            t.seconds[i] = request_seconds(&one, r, out);
+            t.seconds[i] = mo_plan_request_seconds(&one, r, out);
             t.speed[i] = out->tokens_per_second;
             t.lacking[i] = lacks(l, &out->device);
         }

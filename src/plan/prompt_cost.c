@@ -4,6 +4,7 @@
 
 #include "plan/cold.h"
 #include "plan/placement.h"
+#include "plan/request.h"
 
 /* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
 #define DEVICE_REUSE 8.0
@@ -81,4 +82,16 @@ double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const m
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
     return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
            (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + cold;
+}
+
+double mo_plan_request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+{
+    const int layers = p->device.cold_layers;
+    const int64_t prompt = mo_plan_request_prompt(m->context),
+                  from = mo_plan_request_from(m->context, prompt);
+    const double answer = (double)prompt / MO_PLAN_PROMPT_PER_ANSWER;
+    const double deeper =
+        mo_plan_cold_prompt(m, layers, from, prompt) - mo_plan_cold_prompt(m, layers, 0, prompt);
+    return mo_plan_prompt_seconds(m, r, p, prompt) + deeper / mo_rates_link(r, 0, 0) +
+           (p->tokens_per_second > 0 ? answer / p->tokens_per_second : 0);
 }

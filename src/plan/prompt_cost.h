@@ -20,6 +20,9 @@ double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates,
 double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                              double tokens);
 
+/* Of the request (plan/request.h): its prompt in half a context, and its answer at the plan's speed. */
+double mo_plan_request_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan);
+
 /* Bytes of a batch, by where they are found. */
 typedef struct mo_plan_batch_bytes {
     double used;   /* read by products, each once: the core and the experts that somebody chose */

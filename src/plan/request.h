@@ -7,6 +7,12 @@
 
 enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
 
+/* Tokens of its prompt; context 0: not known. */
+static inline int64_t mo_plan_request_prompt(int64_t context)
+{
+    return context > 0 && context < MO_PLAN_PROMPT_MOST ? context : MO_PLAN_PROMPT_MOST;
+}
+
 /* It comes in half a context: positions before it. */
 static inline int64_t mo_plan_request_from(int64_t context, int64_t prompt)
 {
