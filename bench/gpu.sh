@@ -201,7 +201,7 @@ for spec in ${GPU_PRECISION-llama-3-8b:q8_0:8 qwen3.6-35b-a3b:nvfp4:4}; do
     run_rows
     awk 'BEGIN {srand(7); for (i = 0; i < 520; i++) printf "%d ", 100 + int(rand() * 30000)}' >"$directory/gpu.ids"
     floats="--rest f32" # a dense model has no experts to name
-    "$moraine" inspect "$path" --json | grep -q '"experts": *[1-9]' && floats="--experts f32 --rest f32"
+    "$moraine" inspect "$path" --json | grep '"experts": *[1-9]' >/dev/null && floats="--experts f32 --rest f32"
     # shellcheck disable=SC2086
     if ! "$moraine" quantize "$path" "$directory/gpu.f32" --force $floats 2>"$directory/gpu.log"; then
         tail -1 "$directory/gpu.log" >&2

@@ -27,7 +27,7 @@ skip() {
 for tool in ip tc mpirun unshare python3; do
     command -v "$tool" >/dev/null || skip "$tool is missing"
 done
-"$program" --version | grep -q '^several machines *yes' || skip "$program has no module for MPI"
+"$program" --version | grep '^several machines *yes' >/dev/null || skip "$program has no module for MPI"
 module=$(dirname "$program")/bench/late_module.so
 [ -f "$module" ] || skip "$module is missing: build it"
 

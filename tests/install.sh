@@ -49,10 +49,10 @@ same_values() { # every list of words that bash offers
 }
 zsh_offers() { # what is expected, words...
     PATH="$scratch/usr/bin:$PATH" zsh -f -c 'words=("$@"); CURRENT=$#words; PREFIX=$words[-1]
-        _describe() { print -rl -- ${${(P)2}%%:*} }; compadd() { print -rl -- "$@" }; . '"'$zsh_file'" zsh "${@:2}" | grep -qx -- "$1"
+        _describe() { print -rl -- ${${(P)2}%%:*} }; compadd() { print -rl -- "$@" }; . '"'$zsh_file'" zsh "${@:2}" | grep -x -- "$1" >/dev/null
 }
 fish_offers() { # what is expected, the line
-    PATH="$scratch/usr/bin:$PATH" HOME="$scratch" fish --no-config -c ". '$fish_file'; complete -C '$2'" | cut -f 1 | grep -qx -- "$1"
+    PATH="$scratch/usr/bin:$PATH" HOME="$scratch" fish --no-config -c ". '$fish_file'; complete -C '$2'" | cut -f 1 | grep -x -- "$1" >/dev/null
 }
 check "completion offers the same values in bash, zsh and fish" same_values
 check_in zsh "completion of zsh offers the commands" zsh_offers inspect moraine in

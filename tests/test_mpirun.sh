@@ -9,7 +9,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 . tests/support/tap.sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 XDG_CACHE_HOME=$scratch
-if ! command -v mpirun >/dev/null || ! "$moraine" --version | grep -q '^several machines *yes'; then
+if ! command -v mpirun >/dev/null || ! "$moraine" --version | grep '^several machines *yes' >/dev/null; then
     echo "ok 1 - ranks that mpirun starts # SKIP mpirun or libopenmpi-dev is missing"
     echo "1..1"
     exit 0

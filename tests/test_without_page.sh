@@ -31,7 +31,7 @@ links() {
         command=${command/" $object "/" $scratch/build/$object "}
     done
     command=${command/" -o moraine "/" -o $scratch/moraine "}
-    (cd "$build" && eval "$command") && "$scratch/moraine" --version | grep -qx 'server  *yes, without a page'
+    (cd "$build" && eval "$command") && "$scratch/moraine" --version | grep -x 'server  *yes, without a page' >/dev/null
 }
 serves() {
     local port=

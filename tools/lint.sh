@@ -30,6 +30,10 @@ done >"$directory/tests.log"
 [ ! -s "$directory/tests.log" ]
 report "test programs in the table of tests" $? "$directory/tests.log"
 
+# With pipefail, what writes to a reader that leaves at its first match fails now and then, by the signal of the broken pipe.
+! git grep -nE '\| *(grep|egrep|fgrep) +-[a-zA-Z]*q' -- '*.sh' .ci/run >"$directory/pipes.log"
+report "no pipe into a reader that leaves early" $? "$directory/pipes.log"
+
 tools/messages.sh >"$directory/messages.log" 2>&1
 report "settings in messages" $? "$directory/messages.log"
 

@@ -49,7 +49,7 @@ if [ "$(id -u)" -ne 0 ]; then
     root=(sudo)
 fi
 echo "setup: installing ${missing[*]}" >&2
-if [ "${1:-build}" = test ] && [ -n "$foreign" ] && ! dpkg --print-foreign-architectures | grep -qx "$foreign"; then
+if [ "${1:-build}" = test ] && [ -n "$foreign" ] && ! dpkg --print-foreign-architectures | grep -x "$foreign" >/dev/null; then
     "${root[@]}" dpkg --add-architecture "$foreign"
 fi
 "${root[@]}" apt-get update -qq

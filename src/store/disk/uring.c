@@ -32,6 +32,7 @@ struct mo_uring {
     int buffer_count;
     int event; /* eventfd: written when the queue has work and the thread could have more under way */
     uint64_t event_value;
+    bool awaited;           /* the event is being read: the kernel will write event_value */
     _Atomic bool listening; /* set by the thread under the queue's lock; who clears it writes the event */
     _Atomic bool stop;
     pthread_t thread;
@@ -60,6 +61,7 @@ static void listen_event(mo_uring *u)
     struct io_uring_sqe *sqe = next_sqe(u);
     io_uring_prep_read(sqe, u->event, &u->event_value, sizeof u->event_value, 0);
     io_uring_sqe_set_data64(sqe, WAKE_TAG);
+    u->awaited = true;
 }
 
 /* The registered buffer that holds the whole range, or -1. */
@@ -91,7 +93,8 @@ static void prepare(mo_uring *u, int slot)
     io_uring_sqe_set_data64(sqe, (uint64_t)slot);
 }
 
-/* Fills the ring from the queue. False when it is told to stop and nothing is under way. */
+/* Fills the ring from the queue. False when it is told to stop and nothing is under way: nor the read of the event, which whoever
+ * stops it writes. Left to the end of the ring it would be ended some time later, in memory that is somebody else's by then. */
 static bool fill(mo_uring *u)
 {
     int fresh[MO_DISK_READERS], count = 0;
@@ -104,7 +107,7 @@ static bool fill(mo_uring *u)
     for (int i = 0; i < count; i++) {
         prepare(u, fresh[i]);
     }
-    return u->free_count < u->depth || !atomic_load(&u->stop);
+    return u->free_count < u->depth || u->awaited || !atomic_load(&u->stop);
 }
 
 /* One piece came back, whole or not. */
@@ -135,7 +138,10 @@ static void reap(mo_uring *u)
         const int result = cqe->res;
         io_uring_cqe_seen(&u->ring, cqe);
         if (tag == WAKE_TAG) {
-            listen_event(u);
+            u->awaited = false;
+            if (!atomic_load(&u->stop)) {
+                listen_event(u);
+            }
         } else {
             arrive(u, (int)tag, result);
         }
@@ -302,7 +308,7 @@ void mo_uring_stop(mo_uring *u)
     if (u->files_registered) {
         io_uring_unregister_files(&u->ring);
     }
-    io_uring_queue_exit(&u->ring); /* also ends the read of the event */
+    io_uring_queue_exit(&u->ring);
     release(u);
 }
 
