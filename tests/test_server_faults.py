@@ -13,6 +13,7 @@ import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -164,9 +165,40 @@ def what_others_are_writing_is_left_alone():
         assert os.listdir(folder) == [], os.listdir(folder)
 
 
+def adapter(name, value):
+    """A GGUF adapter of rank 1 for the first layer of the built-in model, all of whose numbers are this one."""
+
+    def string(text):
+        return struct.pack("<Q", len(text)) + text.encode()
+
+    words = {"general.type": "adapter", "general.architecture": "qwen3moe", "adapter.type": "lora"}
+    tensors = {"blk.0.attn_output.weight.lora_a": (256, 1), "blk.0.attn_output.weight.lora_b": (1, 256)}
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(words))
+    for key, word in words.items():
+        out += string(key) + struct.pack("<I", 8) + string(word)
+    for i, (tensor, sizes) in enumerate(tensors.items()):
+        out += string(tensor) + struct.pack("<IQQIQ", 2, *sizes, 0, i * 1024)  # type 0: F32
+    out += bytes(-len(out) % 32) + struct.pack("<512f", *[value] * 512)
+    with open(path(name), "wb") as file:
+        file.write(out)
+    return path(name)
+
+
+def an_adapter_that_overflows_is_the_fault_of_who_asked_for_it():
+    with Server("--lora", adapter("huge.gguf", 1e18) + ":0") as s:
+        expected = spoken(s, generation(60))[0]
+        lora = [{"id": 0, "scale": 1000}]
+        code, text, _ = s.ask("POST", "/completion", generation(20, stream=False, lora=lora))
+        error = json.loads(text)["error"]
+        assert code == 400 and error["type"] == "invalid_request_error", (code, text)
+        assert error["message"].startswith("lora: ") and "huge.gguf at a scale of 1000" in error["message"] and FOLDER not in text, text
+        answers = together(s, [generation(60), generation(60, lora=lora), generation(60)])
+        assert answers[0][0] == answers[2][0] == expected and answers[1][1]["error"]["param"] == "lora", answers  # alone or beside it
+
+
 TESTS = [a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,
          a_full_disk_costs_only_what_would_have_been_kept, killed_at_any_moment_it_finds_what_it_said_was_kept,
-         what_others_are_writing_is_left_alone]
+         what_others_are_writing_is_left_alone, an_adapter_that_overflows_is_the_fault_of_who_asked_for_it]
 
 if __name__ == "__main__":
     sys.exit(test_server.run(TESTS))

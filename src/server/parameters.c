@@ -132,6 +132,7 @@ bool srv_adapters_read(const srv_place *list, mo_adapter_use *adapters, int coun
 static bool read_adapters(const srv_place *object, srv_parameters *p)
 {
     const srv_place list = srv_member(object, "lora");
+    p->adapters_asked |= list.value != NULL;
     return srv_adapters_read(&list, p->adapters, p->adapter_count);
 }
 

@@ -48,6 +48,7 @@ typedef struct srv_parameters {
     const json_t *template_kwargs;
     mo_adapter_use adapters[SRV_ADAPTERS]; /* of the model, with the scales that the answer is made with */
     int adapter_count;
+    bool adapters_asked; /* the request says which */
 } srv_parameters;
 
 /* The defaults where the server was told none: llama-server's. */
