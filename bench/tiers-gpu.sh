@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tiers-gpu.sh [BUILD] [DIRECTORY]: models of true shape, with fewer layers, whose experts (or layers) lie in the GPU's memory, in RAM
-# and on disk. A first start without a profile: how many slots in both are filled after a prompt of 512 tokens; then decoding
+# and on disk. A first start without a profile: how many slots in both are filled after a prompt of 512 tokens, and at what rate the
+# disk gave what that took, in GB/s while it was asked for something and in percent of what it gave `probe`; then decoding
 # against what the plan expects, and what a token takes from disk. Models are made in DIRECTORY, one at a time (some 20 GB), and
 # removed. Rates are probed first, with the first model, into DIRECTORY. TIERS_ROWS narrows it down to rows of that
 # number; GPU_DEVICE=sim tries the script without a GPU; TIERS_KEEP=1 keeps the models.
@@ -39,7 +40,7 @@ rows=("gpt-oss-120b        10      4G    6G"
     "llama-3-70b         20      6G    8G"
     "llama-3-70b         20      6G    4G")
 
-printf '%-28s %5s %5s | %15s %15s %9s | %9s %9s %6s | %10s %10s %7s\n' model vram ram "VRAM filled" "RAM filled" "prompt/s" \
+printf '%-28s %5s %5s | %15s %15s %9s %15s | %9s %9s %6s | %10s %10s %7s\n' model vram ram "VRAM filled" "RAM filled" "prompt/s" "disk GB/s" \
     "decode/s" "plan's" "%" "disk/token" "plan's" "there"
 made=
 for ((i = 0; i < ${#rows[@]}; i++)); do
@@ -64,12 +65,14 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
     disk=$(value token.disk_bytes <<<"$plan")
     awk -v name="$name, $layers layers" -v vram="$vram" -v ram="$ram" -v vf="$(value device.filled <<<"$first")" \
         -v vs="$(value device.slots <<<"$first")" -v rf="$(value tiers.filled <<<"$first")" -v rs="$(value tiers.slots <<<"$first")" \
+        -v read="$(value tiers.disk.bytes <<<"$first")" -v busy="$(value tiers.disk.busy_seconds <<<"$first")" \
+        -v probed="$(value tiers.disk.probed_bytes_s <<<"$first")" \
         -v prompt="$(value prefill_tps <<<"$first")" -v speed="$(value decode_best_tps <<<"$then")" -v expected="$expected" \
         -v bytes="$(value tiers.generation.disk_bytes <<<"$then")" -v passes="$(value tiers.generation.passes <<<"$then")" \
         -v layer_bytes="$(value tiers.layers.bytes <<<"$then")" -v steps="$(value tiers.prompt.passes <<<"$then")" -v disk="$disk" \
         -v h="$(value device.hits <<<"$then")" -v a="$(value device.asked <<<"$then")" 'BEGIN {
-        printf "%-28s %5s %5s | %6d of %5d   %6d of %5d %9.0f | %9.1f %9.1f %6.0f | %7.1f MB %7.1f MB %5.0f %%\n", name, vram, ram, vf, vs, rf, rs,
-            prompt, speed, expected, expected ? 100 * speed / expected : 0, passes ? bytes / passes / 1e6 : layer_bytes / 1e6 / (192 + 3),
+        printf "%-28s %5s %5s | %6d of %5d   %6d of %5d %9.0f %6.2f (%3.0f %%) | %9.1f %9.1f %6.0f | %7.1f MB %7.1f MB %5.0f %%\n", name, vram, ram, vf, vs, rf, rs,
+            prompt, busy ? read / busy * 1e-9 : 0, busy && probed ? 100 * read / busy / probed : 0, speed, expected, expected ? 100 * speed / expected : 0, passes ? bytes / passes / 1e6 : layer_bytes / 1e6 / (192 + 3),
             disk / 1e6, a ? 100 * h / a : 0}'
 done
 [ -z "$made" ] || [ -n "${TIERS_KEEP:-}" ] || rm -f "$made"
