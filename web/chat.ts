@@ -30,6 +30,7 @@ export class Chat {
     private current = freshConversation("");
     private follows = true; // the end of the thread stays in sight
     private drawing = 0;
+    private starting: Promise<void> = Promise.resolve();
 
     constructor(private readonly showRouting: (answer: string) => void) {
         const main = h("section", { class: "chat-main" }, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
@@ -39,7 +40,12 @@ export class Chat {
         this.thread.addEventListener("scroll", () => (this.follows = this.thread.scrollHeight - this.thread.scrollTop - this.thread.clientHeight < 60));
     }
 
-    async start(): Promise<void> {
+    start(): Promise<void> {
+        return (this.starting = this.begin());
+    }
+
+    private async begin(): Promise<void> {
+        const first = this.current;
         this.render();
         await this.library.open();
         const kept = this.library.all.get(localStorage.getItem("moraine-open") ?? "");
@@ -53,7 +59,8 @@ export class Chat {
         } catch (e) {
             fill(this.bar, h("p", { class: "fault", role: "alert" }, `The server does not answer: ${e instanceof Error ? e.message : e}`));
         }
-        if (this.current.leaf !== null) { // somebody was faster than all this
+        if (this.current.leaf !== null || this.current !== first) { // somebody was faster than all this
+            this.current.model ||= preferredModel();
             localStorage.setItem("moraine-open", this.current.id);
             this.render();
         } else if (kept) {
@@ -201,6 +208,7 @@ export class Chat {
     private async run(c: Conversation, m: Message): Promise<void> {
         const run: Run = { stop: new AbortController(), message: m, progress: null };
         this.runs.set(c.id, run);
+        this.library.save(c, true);
         this.render();
         announce("Answering");
         await answer(
@@ -217,7 +225,7 @@ export class Chat {
         );
         this.runs.delete(c.id);
         c.changed = Date.now();
-        this.library.save(c);
+        this.library.save(c, true);
         announce(m.error ? `The answer failed: ${m.error}` : m.ended === "stopped" ? "Stopped" : `Answer complete: ${m.text.slice(0, 300)}`);
         if (c === this.current) {
             this.render();
@@ -284,6 +292,7 @@ export class Chat {
     // ---- Settings
 
     private async openSettings(): Promise<void> {
+        await this.starting; // until then the conversation in sight may give way to the one that was open last
         const c = this.current;
         const defaults = await samplingDefaults(c.model);
         if (c !== this.current) {

@@ -28,6 +28,7 @@ function done(request: IDBRequest): Promise<unknown> {
 
 export class Library {
     private database: IDBDatabase | null = null;
+    private asked = false; // for the database: it is there, or there is none
     private waiting = new Map<string, number>();
     readonly all = new Map<string, Conversation>();
 
@@ -41,6 +42,8 @@ export class Library {
                 // it stays in the database; the others are shown
             }
         }
+        this.asked = true;
+        this.flush(); // what somebody wrote meanwhile
         addEventListener("pagehide", () => this.flush());
         document.addEventListener("visibilitychange", () => document.hidden && this.flush());
     }
@@ -55,10 +58,12 @@ export class Library {
         return [...this.all.values()].filter((c) => wanted.length === 0 || matches(c)).sort((a, b) => b.changed - a.changed);
     }
 
-    /** Soon, so that a streaming answer is not written for every word. */
-    save(c: Conversation): void {
+    /** Now, or else soon, so that a streaming answer is not written for every word. */
+    save(c: Conversation, now = false): void {
         this.all.set(c.id, c);
-        if (!this.waiting.has(c.id)) {
+        if (now) {
+            this.write(c.id);
+        } else if (!this.waiting.has(c.id)) {
             this.waiting.set(
                 c.id,
                 window.setTimeout(() => this.write(c.id), 400),
@@ -68,10 +73,16 @@ export class Library {
 
     private write(id: string): void {
         clearTimeout(this.waiting.get(id));
+        if (!this.asked) {
+            this.waiting.set(id, 0);
+            return;
+        }
         this.waiting.delete(id);
         const c = this.all.get(id);
         if (this.database && c) {
-            this.database.transaction(STORE, "readwrite").objectStore(STORE).put(c);
+            const transaction = this.database.transaction(STORE, "readwrite");
+            transaction.objectStore(STORE).put(c);
+            transaction.commit(); // said aloud it holds also where the page is left before it is done
         }
     }
 

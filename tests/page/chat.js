@@ -82,8 +82,7 @@ test("an edited answer is gone on with, and in place what follows stays", async 
 test("a reload keeps the conversation, and search finds it", async () => {
   const page = await open("scripted");
   assert.match(await say(page, "hello marmot"), /Hello there/);
-  await page.waitForTimeout(600);
-  await page.reload();
+  await page.reload(); // at once
   await page.waitForSelector(".message.assistant .note");
   assert.equal(await page.innerText(".message.user .said"), "hello marmot");
   await page.click("text=New conversation");
@@ -329,6 +328,37 @@ test("system text and sampling of a conversation reach the server, and another h
   await page.click("text=New conversation");
   await page.click("[aria-label='Settings of this conversation']");
   assert.equal(await page.inputValue("#set-system"), "");
+});
+
+// The page once more, from a server that says which models it has only when the function that this gives is called.
+async function reloadHeld(page) {
+  let release;
+  const held = new Promise((done) => (release = done));
+  await page.route("**/v1/models", (route) => held.then(() => route.continue()));
+  await page.reload({ waitUntil: "commit" });
+  return release;
+}
+
+test("a conversation that is begun while the page begins stays", async () => {
+  const page = await open("scripted");
+  await say(page, "hello");
+  const release = await reloadHeld(page);
+  await page.click("text=New conversation");
+  release();
+  await page.waitForSelector("#model option", { state: "attached" });
+  assert.equal(await page.locator(".message").count(), 0);
+  assert.match(await say(page, "hello again"), /Hello there/);
+  await page.waitForFunction(() => document.querySelectorAll(".conversation").length === 2);
+});
+
+test("settings that are asked for while the page begins are opened when it has begun", async () => {
+  const page = await open("pebble");
+  const release = await reloadHeld(page);
+  await page.click("[aria-label='Settings of this conversation']");
+  release();
+  await page.fill("#set-system", "You are a marmot.");
+  await page.waitForSelector("#model option", { state: "attached" });
+  assert.equal(await page.inputValue("#set-system"), "You are a marmot.");
 });
 
 test("the prompt's progress is shown", async () => {
