@@ -158,6 +158,13 @@ static void test_equal_ranks_get_equal_shares_of_experts(void **state)
     set_wires(ranks, 4, wire(200 * US, 1));
     check_status(mo_division_make_experts(&m, ranks, 4, upto, &err), &err);
     assert_true(upto[0] > 0.3 && upto[3] == 1);
+    /* Over one on which no expert is worth asking for, each of the others has one all the same, and that is counted. */
+    set_wires(ranks, 4, wire(0.1, 1));
+    check_status(mo_division_make_experts(&m, ranks, 4, upto, &err), &err);
+    for (int r = 1; r <= 4; r++) {
+        assert_int_equal(mo_division_first_expert(upto, r, 128), 124 + r);
+    }
+    assert_true(mo_division_cost_experts(&m, ranks, 4, upto).latency_seconds > 0.1);
 }
 
 static void test_experts_fill_no_more_than_a_ranks_memory(void **state)

@@ -232,6 +232,17 @@ static void limit_shares(const expert_sums *s, taker *takers, int rank_count)
     }
 }
 
+/* Decided here and not by who rounds shares to experts, so that plans count what runs do. */
+static void leave_one_each(double *upto, int rank_count, int experts)
+{
+    for (int r = rank_count - 1; r > 0; r--) {
+        const int last = mo_division_first_expert(upto, r + 1, experts) - 1;
+        if (mo_division_first_expert(upto, r, experts) > last) {
+            upto[r - 1] = (double)last / experts;
+        }
+    }
+}
+
 mo_status mo_division_make_experts(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
                                    double *upto, mo_error *err)
 {
@@ -241,7 +252,9 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
     }
     if (rank_count - 1 > s.experts) {
         return mo_fail(err, MO_EINVAL,
-                       "the model's experts cannot be divided among %d ranks; divide its layers", rank_count);
+                       "the model's layers have %d experts, which cannot be divided among %d ranks; start "
+                       "fewer, or set `divide` to layers",
+                       s.experts, rank_count);
     }
     taker *takers = calloc((size_t)rank_count, sizeof *takers);
     if (!takers) {
@@ -268,6 +281,7 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
         upto[r] = fmin(sum, 1);
     }
     upto[rank_count - 1] = 1;
+    leave_one_each(upto, rank_count, s.experts);
     free(takers);
     return MO_OK;
 }

@@ -91,7 +91,8 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
                            int rank_count, int *first, mo_error *err);
 
 /* upto[rank_count]: so much of every layer's experts, 0 to 1, is in ranks up to that one, the last of which has 1. Ranks end together, as
- * far as their memory goes. MO_EINVAL: the model has none. Any thread. */
+ * far as their memory goes; but every rank other than 0 has an expert of each layer at least, however slow the network: it was started to
+ * help. MO_EINVAL: the model has none, or fewer than such ranks. Any thread. */
 mo_status mo_division_make_experts(const mo_division_model *model, const mo_division_rank *ranks,
                                    int rank_count, double *upto, mo_error *err);
 /* Of a layer with so many experts, the first of a rank; of the rank behind the last it is `experts`. */
