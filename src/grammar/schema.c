@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nesting.h"
 #include "base/status.h"
 #include "grammar/gbnf.h"
 #include "grammar/schema_value.h"
@@ -10,26 +11,11 @@
 /* Checked before the parser, which goes down once for every level. */
 static mo_status check_depth(const char *json, size_t length, mo_error *err)
 {
-    int depth = 0;
-    bool quoted = false;
-    for (size_t i = 0; i < length; i++) {
-        const char c = json[i];
-        if (quoted) {
-            i += c == '\\';
-            quoted = c != '"';
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > 2 * MO_SCHEMA_DEPTH) {
-                return mo_fail(err, MO_EINVAL,
+    const size_t deep = mo_nesting_beyond(json, length, 2 * MO_SCHEMA_DEPTH);
+    return deep == 0 ? MO_OK
+                     : mo_fail(err, MO_EINVAL,
                                "the schema has more than %d levels of lists and objects at byte %zu",
-                               2 * MO_SCHEMA_DEPTH, i + 1);
-            }
-        } else if (c == ']' || c == '}') {
-            depth--;
-        }
-    }
-    return MO_OK;
+                               2 * MO_SCHEMA_DEPTH, deep);
 }
 
 static mo_status parse(const char *json, size_t length, json_t **out, mo_error *err)
