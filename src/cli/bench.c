@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -17,6 +16,7 @@
 #include "json.h"
 #include "lanes.h"
 #include "loading.h"
+#include "measured.h"
 #include "messages.h"
 #include "parallel.h"
 #include "server_bench.h"
@@ -48,24 +48,10 @@ typedef struct speeds {
     bool text;
 } speeds;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, int64_t n, double *best)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    *best = values[n - 1];
-    return values[n / 2];
+    *best = cli_quantile(values, n, 1);
+    return cli_quantile(values, n, 0.5);
 }
 
 /* Random ids, or those of a text, repeated when it is short. */
@@ -122,13 +108,13 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     if (lanes) {
         cli_device_lanes_begin(lanes);
     }
-    const double start = now();
+    const double start = cli_now();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
         status = cli_feed(
             &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = depth + n},
             &err);
     }
-    const double seconds = now() - start;
+    const double seconds = cli_now() - start;
     if (lanes) {
         cli_device_lanes_end(lanes);
     }

@@ -9,6 +9,7 @@
 
 #include "feed.h"
 #include "learning.h"
+#include "measured.h"
 #include "messages.h"
 #include "signals.h"
 #include "terminal.h"
@@ -38,13 +39,6 @@ bool cli_stop_check(const char *command, const cli_texts *strings)
         mo_stop_close(stop);
     }
     return status == MO_OK;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* The biases of the user as an array; NULL with *count 0 for none. False when memory is out. */
@@ -363,12 +357,12 @@ static bool feed(cli_generation *g, bool prompt, bool wanted)
 /* Feeds the prompt. False when that failed or was interrupted. */
 static bool feed_prompt(cli_generation *g, bool wanted)
 {
-    const double start = now();
+    const double start = cli_now();
     bool ok =
         cli_feed_discover(g->command, g->session, g->tokens, g->discover < g->count ? g->discover : g->count);
     ok = ok && feed(g, true, wanted);
     g->prompt_tokens = mo_session_computed(g->session);
-    g->prompt_seconds = now() - start;
+    g->prompt_seconds = cli_now() - start;
     return ok;
 }
 
@@ -438,12 +432,12 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     empty(&g->answer);
     empty(&g->reasoning);
     const bool fed = feed_prompt(g, limit != 0);
-    const double begun = now();
+    const double begun = cli_now();
     g->finish = fed                 ? answer(g, &out, limit, go_on)
                 : cli_interrupted() ? CLI_FINISH_INTERRUPTED
                                     : CLI_FINISH_FAILED;
     printer_close(&out);
-    g->answer_seconds = now() - begun;
+    g->answer_seconds = cli_now() - begun;
     cli_learning_done(g->command, g->model);
     return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }

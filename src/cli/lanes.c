@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "measured.h"
+
 bool cli_lanes_read(const char *command, mo_model *model, cli_lanes *out)
 {
     *out = (cli_lanes){.count = mo_model_device_layers(model, NULL, sizeof *out->layers, 0)};
@@ -50,12 +52,6 @@ static double figure(const mo_device_report *r, const mo_device_layer *l, int wh
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median over layers of each figure, and the layer that takes longest. */
 typedef struct summary {
     double median[FIGURES];
@@ -72,8 +68,7 @@ static bool summarize(const cli_lanes *l, summary *out)
         for (int i = 0; i < l->count; i++) {
             values[i] = figure(&l->device, &l->layers[i], f);
         }
-        qsort(values, (size_t)l->count, sizeof *values, by_value);
-        out->median[f] = values[l->count / 2];
+        out->median[f] = cli_quantile(values, l->count, 0.5);
     }
     out->slowest = &l->layers[0];
     for (int i = 1; i < l->count; i++) {

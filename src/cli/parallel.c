@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "commands.h"
 #include "device.h"
 #include "json.h"
 #include "learning.h"
+#include "measured.h"
 #include "messages.h"
 #include "signals.h"
 #include "tiers.h"
@@ -30,30 +30,6 @@ typedef struct measuring {
     double *steps; /* [rounds * generated] */
     int64_t step_count;
 } measuring;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts; the value that a share of them does not exceed. */
-static double quantile(double *values, int64_t count, double share)
-{
-    if (count < 1) {
-        return 0.0;
-    }
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    const int64_t at = (int64_t)(share * (double)count);
-    return values[at < count ? at : count - 1];
-}
 
 static bool on_step(void *user, int64_t done, int64_t total)
 {
@@ -90,7 +66,7 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
 static bool read_prompts(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
-    const double begin = now();
+    const double begin = cli_now();
     const int64_t together = m->batch > p->prompt ? m->batch / p->prompt : 1;
     for (int64_t i = 0; i < p->sequences; i += together) {
         const int64_t count = p->sequences - i < together ? p->sequences - i : together;
@@ -98,7 +74,7 @@ static bool read_prompts(measuring *m, const int32_t *tokens)
             return false;
         }
         for (int64_t j = 0; j < count; j++) {
-            m->first[i + j] = now() - begin;
+            m->first[i + j] = cli_now() - begin;
         }
     }
     return true;
@@ -109,11 +85,11 @@ static bool generate(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
     for (int64_t n = 1; n <= p->generated; n++) {
-        const double begin = now();
+        const double begin = cli_now();
         if (!feed(m, tokens, 0, p->sequences, p->prompt + n)) {
             return false;
         }
-        m->steps[m->step_count++] = now() - begin;
+        m->steps[m->step_count++] = cli_now() - begin;
     }
     return true;
 }
@@ -145,33 +121,33 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
         if (!forget(m, tokens)) {
             return false;
         }
-        const double begin = now();
+        const double begin = cli_now();
         if (!read_prompts(m, tokens)) {
             return false;
         }
-        const double answers = now();
+        const double answers = cli_now();
         p->generating.model = m->model;
         cli_device_lanes_begin(&p->generating);
         cli_allowance_begin(&p->allowance, m->model);
         if (!generate(m, tokens)) {
             return false;
         }
-        const double end = now();
+        const double end = cli_now();
         cli_allowance_end(&p->allowance, m->model);
         cli_device_lanes_end(&p->generating);
         prompt[r] = (double)(p->sequences * p->prompt) / (answers - begin);
         together[r] = p->generated ? (double)(p->sequences * p->generated) / (end - answers) : 0.0;
-        first[r] = quantile(m->first, p->sequences, 0.5);
+        first[r] = cli_quantile(m->first, p->sequences, 0.5);
         last[r] = m->first[p->sequences - 1];
         cli_learning_done("bench", m->model);
     }
-    p->together_tps = quantile(together, p->rounds, 0.5);
+    p->together_tps = cli_quantile(together, p->rounds, 0.5);
     p->together_best = together[p->rounds - 1];
-    p->prompt_tps = quantile(prompt, p->rounds, 0.5);
-    p->first_s = quantile(first, p->rounds, 0.5);
-    p->first_last_s = quantile(last, p->rounds, 0.5);
-    p->step_p50_s = quantile(m->steps, m->step_count, 0.5);
-    p->step_p99_s = quantile(m->steps, m->step_count, 0.99);
+    p->prompt_tps = cli_quantile(prompt, p->rounds, 0.5);
+    p->first_s = cli_quantile(first, p->rounds, 0.5);
+    p->first_last_s = cli_quantile(last, p->rounds, 0.5);
+    p->step_p50_s = cli_quantile(m->steps, m->step_count, 0.5);
+    p->step_p99_s = cli_quantile(m->steps, m->step_count, 0.99);
     return true;
 }
 

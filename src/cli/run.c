@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
 #include "cluster.h"
@@ -15,6 +14,7 @@
 #include "generate.h"
 #include "json.h"
 #include "loading.h"
+#include "measured.h"
 #include "messages.h"
 #include "prompt.h"
 #include "session_file.h"
@@ -35,13 +35,6 @@ typedef struct request {
 static bool is_chat(const mo_model *model, const request *r)
 {
     return !r->raw && strcmp(mo_model_chat_name(model), "none") != 0;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* ---- What the model sees ---- */
@@ -198,9 +191,9 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
         return code == CLI_OK ? CLI_FAILED : code;
     }
     code = cli_check_prompt("run", r->model, &settings, text, length);
-    const double start = now();
+    const double start = cli_now();
     mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
-    r->load_seconds = now() - start;
+    r->load_seconds = cli_now() - start;
     if (model && cli_generation_open(&g, "run", model, kv, s)) {
         g.discover = r->discover;
         g.stops = &r->stops;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "json.h"
+#include "measured.h"
 #include "options.h"
 #include "signals.h"
 #include "wire.h"
@@ -37,13 +37,6 @@ typedef struct run {
     int64_t tokens;
 } run;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void add(times *t, double value)
 {
     if (t->count == t->capacity) {
@@ -58,20 +51,9 @@ static void add(times *t, double value)
     t->item[t->count++] = value;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double quantile(times *t, double share)
 {
-    if (t->count == 0) {
-        return 0;
-    }
-    qsort(t->item, t->count, sizeof *t->item, by_value);
-    const size_t at = (size_t)(share * (double)(t->count - 1) + 0.5);
-    return t->item[at];
+    return cli_quantile(t->item, (int64_t)t->count, share);
 }
 
 /* ---- Requests ---- */
@@ -154,7 +136,7 @@ static bool is_piece(const char *line)
 /* A line of the stream: every event counts the tokens it says, or one. */
 static void hear(run *r, stream *s, const char *line)
 {
-    const double at = now();
+    const double at = cli_now();
     if (strncmp(line, "data: ", 6) != 0) {
         return;
     }
@@ -197,12 +179,12 @@ static bool play(run *r)
 {
     const int count = (int)r->b->streams;
     struct pollfd polled[STREAMS_MAX];
-    const double began = now();
+    const double began = cli_now();
     bool ok = true;
     for (int i = 0; i < count && ok; i++) {
         stream *s = &r->streams[i];
         char *body = make_body(r);
-        *s = (stream){.began = now()};
+        *s = (stream){.began = cli_now()};
         ok = body && cli_wire_open(&s->wire, "bench", &r->url, "/completion", r->b->key, body);
         free(body);
     }
@@ -233,7 +215,7 @@ static bool play(run *r)
         cli_wire_close(&r->streams[i].wire);
     }
     if (ok) {
-        add(&r->rates, (double)tokens / (now() - began));
+        add(&r->rates, (double)tokens / (cli_now() - began));
         r->tokens += tokens;
     }
     return ok;
@@ -274,7 +256,7 @@ int cli_server_bench_run(const cli_server_bench *b)
         return CLI_FAILED;
     }
     r->b = b;
-    r->seed = (uint64_t)(now() * 1e9);
+    r->seed = (uint64_t)(cli_now() * 1e9);
     if (!cli_url_read(b->url, &r->url)) {
         fprintf(stderr, "moraine bench: --server needs a URL such as http://127.0.0.1:8080, not %s\n",
                 b->url);
