@@ -438,6 +438,8 @@ static void test_bench(void **state)
     expect_failure("bench " TINY " --parallel 2 --prefill 0", 2, "--prefill 1 or more");
     expect_failure("bench " TINY " --parallel 257", 2, "--parallel");
     expect_failure("bench " TINY " --synthetic gpt-oss-20b", 2, "not both");
+    expect_failure("bench " TINY " --layers 2", 2, "--layers needs --synthetic");
+    expect_failure("bench " TINY " --rank-timeout 0", 2, "above 0, at most 3600");
     expect_failure("bench " TINY " --prefill 0 --decode 0", 2, "nothing to measure");
     assert_int_equal(run("bench " TINY " --depth 40 --prefill 16 --decode 4 --rounds 2 --json"), 0);
     root = parse_output();

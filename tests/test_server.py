@@ -149,7 +149,8 @@ def options_that_make_no_sense_are_told():
                         (["--chat-template", "{% if %}"], "--chat-template: "), (["--models-dir", "/nothing"], "/nothing"),
                         (["--models-dir", PEBBLE], "--models-dir"), (["--cors-origins", "foo"], "no origin"),
                         (["--cors-origins", "*,https://chat.example/path"], "no origin"), (["--alias", ",,"], "empty name"), (["-a", "a,"], "empty name"),
-                        ([PEBBLE, PEBBLE], "two models are called pebble"), (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine")):
+                        ([PEBBLE, PEBBLE], "two models are called pebble"), (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine"),
+                        (["--warm", "tests/test_server.py"], "no JSON object")):
         ended = subprocess.run([PROGRAM, "serve", "--port", "0", *words], env=environment, capture_output=True, text=True, timeout=30)
         assert ended.returncode in (1, 2) and said in ended.stderr, (words, ended.stderr)
         assert ended.returncode == 1 or words != ["nothing.gguf"], words  # what only the files show is a failure

@@ -548,8 +548,12 @@ int cli_bench(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if ((first < argc && synthetic) || (layers && !synthetic)) {
-        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME [--layers N], not both\n");
+    if (first < argc && synthetic) {
+        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME, not both\n");
+        return CLI_USAGE;
+    }
+    if (layers && !synthetic) {
+        fprintf(stderr, "moraine bench: --layers needs --synthetic NAME; a model file is measured whole\n");
         return CLI_USAGE;
     }
     if (!check_alone("--svg draws the speeds of", svg != NULL, parallel || server.url) ||

@@ -170,11 +170,11 @@ typedef struct cli_loading {
          0},                                                                                                 \
         {"rank-timeout",                                                                                     \
          0,                                                                                                  \
-         CLI_REAL,                                                                                           \
+         CLI_ABOVE,                                                                                          \
          "SECONDS",                                                                                          \
          "started by mpirun: a rank that is silent for so long ends the run, 0.1 to 3600 (10)",              \
          &(l).rank_timeout,                                                                                  \
-         0.1,                                                                                                \
+         0,                                                                                                  \
          3600},                                                                                              \
         CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)
 

@@ -66,11 +66,11 @@ static void print_help(FILE *stream)
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 128 and more ended by a signal (130 by\n"
         "Ctrl-C, 143 by SIGTERM). Results go to stdout, the rest to stderr.\n"
         "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
-        "built-in pebble); MORAINE_MODELS says where pulled models are kept; LLAMA_MOE_LAYER_PERF says how "
-        "the use of experts is counted (full, update,\n"
-        "off); LLAMA_POSTFETCH_* set how experts travel to a device and LLAMA_MOE_HOT_CACHE_* how the hot\n"
-        "cache works there, as moraine(1) lists them; MORAINE_LOG says how much is told on stderr (error,\n"
-        "warning, note, debug; warning is the default); NO_COLOR turns bold text off.\n");
+        "built-in pebble); MORAINE_MODELS says where pulled models are kept; LLAMA_MOE_LAYER_PERF says\n"
+        "how the use of experts is counted (full, update, off); LLAMA_POSTFETCH_* set how experts travel\n"
+        "to a device and LLAMA_MOE_HOT_CACHE_* how the hot cache works there, as moraine(1) lists them;\n"
+        "MORAINE_LOG says how much is told on stderr (error, warning, note, debug; warning is the\n"
+        "default); NO_COLOR turns bold text off.\n");
 }
 
 static const char *const level_names[] = {"error", "warning", "note", "debug"};

@@ -450,7 +450,7 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     if (s->warm) {
         size_t length;
         o.warm = cli_read_file("serve", s->warm, &length);
-        if (!o.warm) {
+        if (!o.warm || !cli_check_request("warm", s->warm, o.warm)) {
             return CLI_FAILED;
         }
     }

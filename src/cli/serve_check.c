@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -87,6 +88,20 @@ bool cli_check_template(const char *option, const char *text)
     }
     mo_template_close(template);
     return true;
+}
+
+bool cli_check_request(const char *option, const char *path, const char *text)
+{
+    json_t *root = json_loads(text, 0, NULL);
+    const bool object = json_is_object(root);
+    json_decref(root);
+    if (!object) {
+        fprintf(stderr,
+                "moraine serve: --%s: %s is no JSON object; a request as clients send it is needed, with "
+                "\"messages\" in it\n",
+                option, path);
+    }
+    return object;
 }
 
 bool cli_check_directory(const char *option, const char *path)

@@ -13,6 +13,8 @@ bool cli_check_origins(const char *const *origins);
 bool cli_check_hosts(const char *const *hosts);
 /* A Jinja template: its syntax. */
 bool cli_check_template(const char *option, const char *text);
+/* The text of a request in the file `path`: a JSON object. */
+bool cli_check_request(const char *option, const char *path, const char *text);
 /* A directory that can be read. */
 bool cli_check_directory(const char *option, const char *path);
 

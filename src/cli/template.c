@@ -132,7 +132,6 @@ int cli_template(int argc, char **argv)
 {
     const cli_usage usage = {
         .command = "template",
-        .arguments = "",
         .description = "Renders chat templates (Jinja). Reads lines of JSON from stdin, each an object with "
                        "\"template\" (the text), "
                        "\"context\" (its variables, such as messages, tools, add_generation_prompt, "
