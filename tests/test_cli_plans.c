@@ -152,6 +152,7 @@ static void test_plan_hosts(void **state)
 /* The simulated GPU stands for any other. */
 static void test_plan_device(void **state)
 {
+    char line[256];
     (void)state;
     setenv("MORAINE_SIM", "memory=24M,link=5G", 1);
     assert_int_equal(run("plan " PEBBLE " --ctx 256 --batch 32 --device sim --json"), 0);
@@ -187,6 +188,12 @@ static void test_plan_device(void **state)
     assert_non_null(strstr(output, "fetch lane"));
     assert_non_null(strstr(output, "a ceiling of 12.0 MiB was given"));
     expect_failure("plan " PEBBLE " --device sim --vram 1M", 1, "of VRAM");
+    /* What it names is enough, and the least, although smaller contexts were tried, which need more. */
+    const long long enough = atoll(strstr(errors, "of VRAM (") + strlen("of VRAM ("));
+    snprintf(line, sizeof line, "plan " PEBBLE " --device sim --vram %lld", enough);
+    assert_int_equal(run(line), 0);
+    snprintf(line, sizeof line, "plan " PEBBLE " --device sim --vram %lld", enough - 1);
+    expect_failure(line, 1, "of VRAM");
     assert_non_null(strstr(errors, "--device none"));
     expect_failure("plan " PEBBLE " --device gpu", 2, "none, sim, cuda or auto");
     expect_failure("plan " PEBBLE " --postfetch up", 2, "down, expert, auto or off");
@@ -200,7 +207,6 @@ static void test_plan_device(void **state)
     /* A step that is too large says so; RAM, of which there is enough, is none of it. */
     static const char *const ceilings[] = {"60M", "78M"};
     for (int i = 0; i < 2; i++) {
-        char line[256];
         snprintf(line, sizeof line, "plan " PEBBLE " --device sim --ram 1G --vram %s --ctx 8192 --batch 2048",
                  ceilings[i]);
         assert_int_equal(run(line), 1); /* a warning about the context goes before */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "plan/disk_rate.h"
+#include "plan/least.h"
 #include "plan/prompt.h"
 
 /* ---- Planning ---- */
@@ -87,20 +88,43 @@ static mo_status place_once(const char *path, const mo_needs_options *needs, con
                                  : place_on(path, needs, &means->limits, &means->rates, out, err);
 }
 
-/* A context that nobody gave is halved until the model fits. *asked: the one before. */
+/* Why a device was too small: the sentence of the context that needs the fewest bytes of it. */
+typedef struct refusal {
+    int64_t vram_bytes; /* 0: none yet */
+    mo_error why;
+} refusal;
+
+static void keep_lowest(const mo_means *means, const mo_placed *p, const mo_error *why, refusal *lowest)
+{
+    const int64_t vram = means->card_count > 1 ? 0 : mo_plan_least_vram(&p->needs.model, &means->limits);
+    if (lowest->vram_bytes == 0 || (vram > 0 && vram < lowest->vram_bytes)) {
+        *lowest = (refusal){.vram_bytes = vram, .why = *why};
+    }
+}
+
+/* A context that nobody gave is halved until the model fits. Where a device is too small for all of them, the longest may need least:
+ * keys and values that are most of what is needed can be in RAM. *asked: the one before. */
 static mo_status place(const char *path, const mo_needs_options *needs, const mo_means *means, int64_t *asked,
                        mo_placed *out, mo_error *err)
 {
     const int64_t least =
         means->limits.vram_bytes && means->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
     mo_needs_options o = *needs;
+    refusal lowest = {0};
     mo_status status = place_once(path, &o, means, out, err);
     *asked = out->needs.model.context;
     while ((status == MO_ENOMEM || status == MO_EDEVICE) && needs->context == 0 &&
            out->needs.model.context / 2 >= least) {
+        if (status == MO_EDEVICE) {
+            keep_lowest(means, out, err, &lowest);
+        }
         o.context = out->needs.model.context / 2;
         mo_placed_drop(out);
         status = place_once(path, &o, means, out, err);
+    }
+    if (status == MO_EDEVICE && lowest.vram_bytes > 0) {
+        keep_lowest(means, out, err, &lowest);
+        *err = lowest.why;
     }
     return status;
 }
