@@ -8,6 +8,7 @@
 #include "json.h"
 #include "messages.h"
 #include "options.h"
+#include "pulled.h"
 #include "terminal.h"
 
 enum { NAME_COLUMN = 7, TEXT_COLUMN = 25 };
@@ -92,7 +93,9 @@ int cli_doctor(int argc, char **argv)
     mo_doctor_options o = mo_doctor_options_default();
     mo_doctor *doctor = NULL;
     mo_error err;
-    o.model = first < argc ? argv[first] : NULL;
+    if (first < argc && !(o.model = cli_pulled_path("doctor", argv[first], &code))) {
+        return code;
+    }
     o.device = device;
     if (mo_doctor_open(&o, &doctor, &err) != MO_OK) {
         cli_say_error("doctor", &err);

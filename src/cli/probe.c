@@ -12,6 +12,7 @@
 #include "messages.h"
 #include "options.h"
 #include "probe_ranks.h"
+#include "pulled.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -286,11 +287,14 @@ int cli_probe(int argc, char **argv)
         .max_arguments = 1,
     };
     int first;
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
-    const char *model = first < argc ? argv[first] : NULL;
+    const char *model = NULL;
+    if (first < argc && !(model = cli_pulled_path("probe", argv[first], &code))) {
+        return code;
+    }
     if (model && directory) {
         fprintf(stderr, "moraine probe: give a model or --dir, not both\n");
         return CLI_USAGE;

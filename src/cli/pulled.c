@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "default_model.h"
 #include "hub/store.h"
 #include "options.h"
 #include "pulling.h"
@@ -94,6 +95,15 @@ const char *cli_pulled_path(const char *command, const char *given, int *code)
     hub_models models;
     mo_error err;
     bool several = false;
+    if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) { /* as people say it */
+        fprintf(
+            stderr,
+            "moraine %s: %s is no file here; give the path of a .gguf file, or a name as owner/repo, which "
+            "moraine pull fetches%s\n",
+            command, given, strcmp(given, "pebble") == 0 ? " (the built-in pebble needs no name)" : "");
+        *code = CLI_FAILED;
+        return NULL;
+    }
     if (access(given, F_OK) == 0 || !hub_reference_like(given) ||
         hub_reference_parse(given, getenv("HF_ENDPOINT"), &reference, &err) != MO_OK) {
         return given;

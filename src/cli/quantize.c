@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "messages.h"
 #include "options.h"
+#include "pulled.h"
 #include "signals.h"
 #include "terminal.h"
 
@@ -79,7 +80,7 @@ int cli_quantize(int argc, char **argv)
         .max_arguments = 2,
     };
     int first;
-    const int code = cli_options_parse(&usage, argc, argv, &first);
+    int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
@@ -92,13 +93,17 @@ int cli_quantize(int argc, char **argv)
                 "moraine quantize: say what to convert: --experts, --rest, --output or --embedding\n");
         return CLI_USAGE;
     }
+    const char *source = cli_pulled_path("quantize", argv[first], &code);
+    if (!source) {
+        return code;
+    }
     if (!cli_check_writable("quantize", "the output", argv[first + 1])) {
         return CLI_FAILED;
     }
     cli_progress_begin(&progress, "quantizing", 0);
     cli_signals_discard_part(argv[first + 1]);
-    const mo_status status = mo_quantize(argv[first], argv[first + 1], &chosen, on_progress, &progress,
-                                         &report, sizeof report, &err);
+    const mo_status status =
+        mo_quantize(source, argv[first + 1], &chosen, on_progress, &progress, &report, sizeof report, &err);
     cli_signals_discard(NULL);
     cli_progress_end(&progress);
     if (status != MO_OK) {
