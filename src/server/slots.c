@@ -158,7 +158,7 @@ static void change_slot(srv_server *server, srv_request *q)
             q, SRV_FAULT_NOT_SUPPORTED, NULL,
             server->no_slots
                 ? "this endpoint was switched off at the server's start"
-                : "slots can be saved and restored when the server was started with --slot-save-path DIR; "
+                : "slots can be saved and restored when the server was started with a directory for it; "
                   "prefixes are kept by themselves");
         return;
     }
