@@ -135,7 +135,7 @@ static void power_and_load(void **state)
     check_wrong("power", NULL, "battery", "");
     put("/sys/class/power_supply/AC/online", "1\n");
     put("/proc/loadavg", "700.00 0.01 0.05 1/100 999\n");
-    check_wrong("load", NULL, "700.0 of", "top");
+    check_wrong("load", NULL, "700.0 cores, of", "top");
 }
 
 static void limits_of_control_groups(void **state)

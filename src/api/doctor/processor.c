@@ -114,9 +114,10 @@ static void look_at_load(mo_visit *v)
     }
     const double load = strtod(text, NULL);
     if (load > 0.5 * v->machine.cores_usable) {
-        mo_visit_wrong(v, "load", "top -o %CPU",
-                       "Other programs keep %.1f of %d cores busy, and a token waits for the slowest", load,
-                       v->machine.cores_usable);
+        mo_visit_wrong(
+            v, "load", "top -o %CPU",
+            "Other programs want %.1f cores, of %d that there are, and a token waits for the slowest", load,
+            v->machine.cores_usable);
     } else {
         mo_visit_well(v, "load", "other programs use %.1f of %d cores", load, v->machine.cores_usable);
     }
