@@ -28,7 +28,7 @@ complete -c moraine -n 'test (count (commandline -opc)) -eq 1' -f -a '(__moraine
 complete -c moraine -n 'test (count (commandline -opc)) -eq 1' -f -a '--help --version'
 complete -c moraine -n 'test (count (commandline -opc)) -gt 1; and string match -q -- "-*" (commandline -ct)' -f -a '(__moraine_options)'
 complete -c moraine -n '__moraine_command quantize; and __moraine_at --experts --rest --output --embedding' -f -a "$formats"
-complete -c moraine -n '__moraine_at --type' -f -a "$formats $small_formats"
+complete -c moraine -n '__moraine_command synth; and __moraine_at --type --experts' -f -a "$formats $small_formats"
 complete -c moraine -n '__moraine_at --moe-hot-cache-weighting' -f -a 'flat balanced pressure smooth time'
 complete -c moraine -n '__moraine_at --policy' -f -a 'auto lru lfu priority'
 complete -c moraine -n '__moraine_at --policy; and __moraine_command replay' -f -a 'optimum all'
