@@ -30,7 +30,7 @@ say "Which experts were used (moraine eval --routing)"
 (cd "$scratch" && "$moraine" eval --text story --text sums --text code --routing)
 
 say "With memory for only some of the experts: the rest come from disk, the answer is the same (moraine bench --ram)"
-small=(--ram 52M --ctx 512 --batch 32)
+small=(--ram 28M --ctx 512 --batch 32)
 "$moraine" bench "${small[@]}" --prefill 0 --decode 256 --rounds 2 --text "$scratch/story"
 "$moraine" run -p 'Tell me a story about a fox who finds a key.' --temp 0 -n 200 --quiet "${small[@]}" | cmp - "$scratch/story"
 echo "the story is the same"
