@@ -38,7 +38,8 @@ def of_the_page():
 def charts():
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "tale.trace")
-        subprocess.run([program, "plan", *tiers, "--svg", os.path.join(where, "plan.svg")], check=True, stdout=subprocess.DEVNULL)
+        small = ["--device", "sim", "--vram", "20M", "--ram", "36M"]  # something in every tier
+        subprocess.run([program, "plan", *small, "--svg", os.path.join(where, "plan.svg")], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([program, "trace", "-q", "--chat", "-p", "Tell me a long story about a fox.", "-n", "400", "--seed", "1", "-o", trace], check=True)
         subprocess.run([program, "replay", trace, "--budget", "5%,10%,20%,40%,60%,80%", "--svg", os.path.join(where, "replay.svg")], check=True,
                        stdout=subprocess.DEVNULL)
