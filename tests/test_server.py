@@ -178,7 +178,10 @@ def options_come_from_the_environment():
         s.get("/metrics", status=501)
     with Server("-np", "3", "-c", "3000", env={"LLAMA_ARG_N_PARALLEL": "2"}) as s:
         assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
+    with Server("--ctx", "4096", "--parallel", "1") as s:
+        assert "4096 positions, more than the 2048 it was made for" in s.log(), s.log()
     with Server("--ctx", "512", "-m", PEBBLE, "--no-webui", "--jinja") as s:
+        assert "made for" not in s.log(), s.log()
         assert "parallel=4 ctx=512 ctx_size=2048" in s.log(), s.log()
         status, body, _ = s.ask("GET", "/", headers={"Accept": "text/html"})
         assert status == 200 and "Ollama is running" in body, body
@@ -648,7 +651,7 @@ def models_have_their_own_settings():
     with open(path("models.ini"), "w") as f:
         f.write("[x]\nmodel = a\ncolour = red\n")
     ended = subprocess.run([PROGRAM, "serve", "--models-file", path("models.ini")], env=environment, capture_output=True, text=True, timeout=30)
-    assert ended.returncode == 2 and "colour" in ended.stderr, ended.stderr
+    assert ended.returncode == 2 and "colour" in ended.stderr and "[x] in" in ended.stderr, ended.stderr
 
 
 def no_model_goes_over_the_ceiling():

@@ -318,6 +318,8 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
         const cli_usage usage = {
             .command = "serve", .options = options, .option_count = model_table(m, options)};
         if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
+            fprintf(stderr, "moraine serve: that is a line of [%s] in %s\n", sections.item[i].name,
+                    s->models_file);
             return false;
         }
         if (!m->model) {

@@ -119,6 +119,27 @@ void srv_loader_unload(srv_models *m, srv_model *model, const char *why)
     pthread_cond_broadcast(&m->changed);
 }
 
+static void tell_loaded(const srv_model *model)
+{
+    const srv_window *w = &model->window;
+    srv_log(MO_LOG_INFO, "loaded",
+            (srv_field[]){SRV_TEXT_FIELD("model", model->id),
+                          SRV_REAL_FIELD("seconds", model->load_s),
+                          SRV_INT_FIELD("parallel", w->parallel),
+                          SRV_INT_FIELD("ctx", w->context),
+                          SRV_INT_FIELD("ctx_size", w->context * w->parallel),
+                          SRV_INT_FIELD("made_for", w->made_for),
+                          SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
+                          {0}});
+    if (w->made_for > 0 && w->context > w->made_for) {
+        srv_say(
+            MO_LOG_WARN, "window",
+            "sequences of %s have %lld positions, more than the %lld it was made for: text beyond them may "
+            "make no sense",
+            model->id, (long long)w->context, (long long)w->made_for);
+    }
+}
+
 mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
 {
     mo_status status;
@@ -147,16 +168,7 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
     model->used_ns = srv_list_now();
     pthread_cond_broadcast(&m->changed);
     if (status == MO_OK) {
-        const srv_window *w = &model->window;
-        srv_log(MO_LOG_INFO, "loaded",
-                (srv_field[]){SRV_TEXT_FIELD("model", model->id),
-                              SRV_REAL_FIELD("seconds", model->load_s),
-                              SRV_INT_FIELD("parallel", w->parallel),
-                              SRV_INT_FIELD("ctx", w->context),
-                              SRV_INT_FIELD("ctx_size", w->context * w->parallel),
-                              SRV_INT_FIELD("made_for", w->made_for),
-                              SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
-                              {0}});
+        tell_loaded(model);
     } else {
         char text[1024];
         srv_fault_words(err, NULL, text, sizeof text);
