@@ -11,7 +11,8 @@ static const char *const hosts[] = {"huggingface.co", "www.huggingface.co", "hf.
 
 /* ---- Names ---- */
 
-bool hub_name_safe(const char *name, size_t length)
+/* Not empty, hidden or over-long, no slash, no control character. */
+static bool name_safe(const char *name, size_t length)
 {
     if (length == 0 || length > 240 || name[0] == '.' || name[0] == '-') {
         return false;
@@ -38,7 +39,7 @@ bool hub_path_safe(const char *path)
     }
     for (const char *at = path;;) {
         const size_t name = strcspn(at, "/");
-        if (!hub_name_safe(at, name)) {
+        if (!name_safe(at, name)) {
             return false;
         }
         if (!at[name]) {
@@ -51,7 +52,7 @@ bool hub_path_safe(const char *path)
 /* What the hub allows in names of owners, repositories and revisions, and we in labels. */
 static bool take_word(const char *text, size_t length, char *out)
 {
-    if (length >= HUB_NAME || !hub_name_safe(text, length)) {
+    if (length >= HUB_NAME || !name_safe(text, length)) {
         return false;
     }
     for (size_t i = 0; i < length; i++) {

@@ -26,7 +26,5 @@ bool hub_reference_like(const char *text);
 
 /* A relative path of safe names with slashes between them, which ends in .gguf. */
 bool hub_path_safe(const char *path);
-/* One name: not empty, hidden or over-long, no slash, no control character. */
-bool hub_name_safe(const char *name, size_t length);
 
 #endif

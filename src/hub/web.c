@@ -250,7 +250,9 @@ double hub_web_pause(int tries, double wait_s)
     return wait_s > pause ? wait_s : pause;
 }
 
-mo_status hub_web_wait(const hub_web *web, int tries, double wait_s, const mo_error *why, mo_error *err)
+/* Waits, and looks whether somebody wants an end meanwhile: MO_ECANCELLED. */
+static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, const mo_error *why,
+                               mo_error *err)
 {
     const double pause = hub_web_pause(tries, wait_s);
     char text[sizeof why->detail + 64];
@@ -374,7 +376,7 @@ mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **b
             return err->status;
         }
         const mo_error why = *err;
-        s = hub_web_wait(web, tries, wait_s, &why, err);
+        s = wait_for_next(web, tries, wait_s, &why, err);
         if (s != MO_OK) {
             return s;
         }
@@ -414,7 +416,7 @@ mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_
             return err->status;
         }
         const mo_error why = *err;
-        const mo_status s = hub_web_wait(web, tries, wait_s, &why, err);
+        const mo_status s = wait_for_next(web, tries, wait_s, &why, err);
         if (s != MO_OK) {
             return s;
         }

@@ -44,8 +44,7 @@ CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer);
 hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CURLcode result,
                           const hub_answer *answer, double *wait_s, mo_error *err);
 
-/* Waits, and looks whether somebody wants an end meanwhile: MO_ECANCELLED. tries: how many failed already. */
-mo_status hub_web_wait(const hub_web *web, int tries, double wait_s, const mo_error *why, mo_error *err);
+/* Seconds until the next try; tries: how many failed already. */
 double hub_web_pause(int tries, double wait_s);
 
 /* Gets a whole answer of at most `most` bytes: *body is terminated, the caller frees it. */

@@ -370,7 +370,8 @@ static int find_host(const mo_hosts *hosts, const char *name, int from, const bo
     return -1;
 }
 
-bool mo_hosts_match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count)
+/* mo_hosts_wires() from a list. */
+static bool match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count)
 {
     bool taken[MO_DIVISION_RANKS] = {false};
     int at[MO_DIVISION_RANKS] = {0};
@@ -408,7 +409,7 @@ bool mo_hosts_wires(mo_division_rank *ranks, const char *const *names, int count
     mo_hosts *hosts = calloc(1, sizeof *hosts);
     mo_status status = hosts ? mo_hosts_path(path, sizeof path, &err) : MO_ENOENT;
     status = status == MO_OK ? mo_hosts_load(path, hosts, &err) : status;
-    const bool known = status == MO_OK && mo_hosts_match(hosts, ranks, names, count);
+    const bool known = status == MO_OK && match(hosts, ranks, names, count);
     if (status != MO_OK && status != MO_ENOENT) {
         mo_log(MO_LOG_WARN, "plan", "%s; the network is guessed instead", err.detail);
     }

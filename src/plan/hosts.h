@@ -42,7 +42,5 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks);
 /* Fills the wires of ranks on machines of these names with those that were measured and kept. The first must be the one that measured; the
  * others may be fewer, and in another order. False: not all are known, and they are left alone. Any thread. */
 bool mo_hosts_wires(mo_division_rank *ranks, const char *const *names, int count);
-/* The same from a list. */
-bool mo_hosts_match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count);
 
 #endif
