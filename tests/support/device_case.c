@@ -63,7 +63,7 @@ mo_device *device_open(const char *name)
     return device;
 }
 
-bool device_is_small(const char *name)
+static bool is_small(const char *name)
 {
     return getenv("MO_TEST_SMALL") || (strcmp(name, "emulated") == 0 && !getenv("MO_TEST_FULL"));
 }
@@ -75,7 +75,7 @@ enum { BOX_BYTES = 48 << 20, PATTERN = 0x5A, GUARD = 64 };
 void box_open(box *b, const char *device)
 {
     mo_error err = {0};
-    *b = (box){.device = device_open(device), .small = device_is_small(device), .bytes = BOX_BYTES};
+    *b = (box){.device = device_open(device), .small = is_small(device), .bytes = BOX_BYTES};
     b->want = malloc(BOX_BYTES);
     b->got = malloc(BOX_BYTES);
     assert_true(b->want && b->got);

@@ -31,7 +31,6 @@ typedef struct box {
 extern const char *device_names[8];
 void devices_list(void);
 mo_device *device_open(const char *name);
-bool device_is_small(const char *name);
 
 /* For a test program that brings an emulated device with it: the only one that is tested then. */
 mo_status device_open_emulated(mo_device **out, mo_error *err) __attribute__((weak));
