@@ -283,7 +283,8 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     mo_status status = MO_OK;
     int failing = means->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
     if (o->skip_missing) {
-        status = mo_fail(&failed, MO_EINVAL, "skipping missing experts works without a device only");
+        status = mo_fail(&failed, MO_EINVAL,
+                         "`skip_missing` needs `device` none: with a device nothing is left out");
     }
     if (status == MO_OK) {
         status = m->opened.placed.division ? open_runs(m, &options, means, &failing, &failed)

@@ -73,14 +73,23 @@ static double time_of_run(const mo_division_rank *r, const mo_division_held *hel
     return time_of(r, held, token_bytes) + fmax(0, lacking) / lacking_bytes_s;
 }
 
+static bool has_experts(const mo_division_layer *layers, int count)
+{
+    bool some = false;
+    for (int i = 0; i < count; i++) {
+        some = some || layers[i].experts > 0;
+    }
+    return some;
+}
+
 mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_division_rank *ranks,
                            int rank_count, int *first, mo_error *err)
 {
     const size_t row = (size_t)count + 1;
     if (rank_count < 1 || rank_count > count) {
         return mo_fail(err, MO_EINVAL,
-                       "the model has %d layers, which cannot be divided among %d ranks; start fewer", count,
-                       rank_count);
+                       "the model has %d layers, which cannot be divided among %d ranks; start fewer%s",
+                       count, rank_count, has_experts(layers, count) ? ", or set `divide` to experts" : "");
     }
     /* Of the first `end` layers in ranks 0 .. r: the smallest sum, and where rank r begins. */
     double *best = calloc(row * (size_t)rank_count, sizeof *best);
