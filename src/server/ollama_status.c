@@ -147,7 +147,7 @@ static void pull(srv_server *server, srv_request *q)
         srv_request_end(q);
     } else {
         refuse(q, SRV_FAULT_NOT_SUPPORTED, "%s",
-               "this server fetches no models: put the GGUF file into its directory of models");
+               "this server fetches no models: moraine pull does, on its machine");
     }
     json_decref(root);
 }
