@@ -649,6 +649,10 @@ def models_have_their_own_settings():
                            capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2 and "2 models are pinned" in ended.stderr, ended.stderr
     with open(path("models.ini"), "w") as f:
+        f.write("[x]\nmodel = a\n\0[y]\nmodel = b\n")
+    ended = subprocess.run([PROGRAM, "serve", "--models-file", path("models.ini")], env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 2 and "a byte of zero" in ended.stderr, ended.stderr
+    with open(path("models.ini"), "w") as f:
         f.write("[x]\nmodel = a\ncolour = red\n")
     ended = subprocess.run([PROGRAM, "serve", "--models-file", path("models.ini")], env=environment, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2 and "colour" in ended.stderr and "[x] in" in ended.stderr, ended.stderr

@@ -1,11 +1,10 @@
 #include "serve_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20 };
+#include "infile.h"
 
 static char *trim(char *text)
 {
@@ -17,17 +16,15 @@ static char *trim(char *text)
     return text;
 }
 
-static char *read_all(const char *command, const char *path)
+/* All of the file; NULL after saying what is wrong. */
+static char *read_text(const char *command, const char *path)
 {
-    FILE *f = fopen(path, "re");
-    char *text = f ? calloc(1, FILE_MAX) : NULL;
-    if (!text || (fread(text, 1, FILE_MAX - 1, f) == 0 && ferror(f))) {
-        fprintf(stderr, "moraine %s: %s: %s\n", command, path, strerror(errno));
+    size_t length = 0;
+    char *text = cli_read_file(command, path, &length);
+    if (text && strlen(text) != length) { /* what is behind it would not count */
+        fprintf(stderr, "moraine %s: %s: a byte of zero in it; write it as plain text\n", command, path);
         free(text);
         text = NULL;
-    }
-    if (f) {
-        fclose(f);
     }
     return text;
 }
@@ -66,7 +63,7 @@ static bool add(cli_section *section, char *line)
 bool cli_sections_read(const char *command, const char *path, cli_sections *out)
 {
     int number = 0;
-    *out = (cli_sections){.memory = read_all(command, path)};
+    *out = (cli_sections){.memory = read_text(command, path)};
     for (char *line = out->memory, *next; line && *line; line = next) {
         next = line + strcspn(line, "\n");
         next += *next ? (*next = '\0', 1) : 0;
