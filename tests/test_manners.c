@@ -443,6 +443,8 @@ static void failures_are_1(void **state)
     expect_failure("run /tmp -p x", 1, "is a directory");
     expect_failure("run nosuch.gguf -p x", 1, "no such file");
     expect_failure("run pebble -p x", 1, "owner/repo");
+    expect_failure("run 'Why is the sky blue?'", 1, "behind -p");
+    expect_failure("run nosuch.gguf 'Why is the sky blue?'", 2, "behind -p");
     expect_failure("plan .", 1, "is a directory");
     expect_failure("doctor .", 1, "is a directory");
     expect_failure("quantize . x.gguf --rest q8_0", 1, "is a directory");

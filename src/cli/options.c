@@ -300,7 +300,13 @@ int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
         return complain(u, "an argument is missing: ", u->arguments);
     }
     if (argc - optind > u->max_arguments) {
-        return complain(u, "one argument too many: ", argv[optind + u->max_arguments]);
+        const char *which = argv[optind + u->max_arguments];
+        if (!u->surplus) {
+            return complain(u, "one argument too many: ", which);
+        }
+        fprintf(stderr, "moraine %s: one argument too many: %s; %s. See moraine %s --help\n", u->command,
+                which, u->surplus, u->command);
+        return CLI_USAGE;
     }
     return -1;
 }

@@ -53,6 +53,8 @@ typedef struct cli_usage {
     const cli_option *options;
     int option_count;
     int min_arguments, max_arguments;
+    const char *
+        surplus; /* what an argument too many was probably meant as, such as "a prompt goes behind -p"; may be NULL */
 } cli_usage;
 
 /* Reads argv (argv[0] is the subcommand's name). Returns -1 to go on, with argv + *first the arguments

@@ -89,18 +89,27 @@ static const char *pull(const char *command, const char *given, int *code)
     return NULL;
 }
 
+/* A model's name as people say it is neither a path nor a repository, and may be a prompt. */
+static void say_bare(const char *command, const char *given)
+{
+    const bool prompt = strpbrk(given, " \n") && strcmp(command, "run") == 0;
+    fprintf(stderr,
+            "moraine %s: %s is no file here; give the path of a .gguf file, or a name as owner/repo, which "
+            "moraine pull fetches%s\n",
+            command, given,
+            prompt                         ? "; a prompt goes behind -p"
+            : strcmp(given, "pebble") == 0 ? " (the built-in pebble needs no name)"
+                                           : "");
+}
+
 const char *cli_pulled_path(const char *command, const char *given, int *code)
 {
     hub_reference reference;
     hub_models models;
     mo_error err;
     bool several = false;
-    if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) { /* as people say it */
-        fprintf(
-            stderr,
-            "moraine %s: %s is no file here; give the path of a .gguf file, or a name as owner/repo, which "
-            "moraine pull fetches%s\n",
-            command, given, strcmp(given, "pebble") == 0 ? " (the built-in pebble needs no name)" : "");
+    if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) {
+        say_bare(command, given);
         *code = CLI_FAILED;
         return NULL;
     }

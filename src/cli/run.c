@@ -302,6 +302,7 @@ int cli_run(int argc, char **argv)
         .option_count = sizeof options / sizeof *options,
         .min_arguments = 0,
         .max_arguments = 1,
+        .surplus = "a prompt goes behind -p",
     };
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);
