@@ -211,7 +211,7 @@ stopped_rank_is_named() {
         rank=$(rank_of_ours 1)
         [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
-    ! wait $! && cat "$scratch/said" && grep -qE 'moraine run: rank 1 has not (been heard of|got what rank 0 sent to it)' "$scratch/said"
+    ! wait $! && cat "$scratch/said" && grep -qE 'moraine run: rank 1 has not (been heard of|got what rank 0 sent to it|got on with its part)' "$scratch/said"
 }
 network_is_measured() { # and plans find it; what mpirun writes to a file is text, though ranks have a terminal of its own
     TERM=xterm ranks 2 probe --network >"$scratch/said" 2>"$scratch/errors" || return 1
@@ -230,7 +230,7 @@ shorter_time_out_is_kept() {
         rank=$(rank_of_ours 1)
         [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
-    ! wait $! && cat "$scratch/said" && grep -qE 'rank 1 has not (been heard of|got what rank 0 sent to it) for 2.0 s' "$scratch/said"
+    ! wait $! && cat "$scratch/said" && grep -qE 'rank 1 has not (been heard of|got what rank 0 sent to it|got on with its part) for 2.0 s' "$scratch/said"
 }
 other_starters_are_noticed() { # MPICH's mpirun, srun without PMIx
     ! PMI_RANK=0 PMI_SIZE=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'not by Open MPI' "$scratch/said" || return 1
