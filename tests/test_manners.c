@@ -444,6 +444,9 @@ static void failures_are_1(void **state)
     expect_failure("run nosuch.gguf -p x", 1, "no such file");
     expect_failure("run pebble -p x", 1, "owner/repo");
     expect_failure("run 'Why is the sky blue?'", 1, "behind -p");
+    expect_failure("run -m nosuch.gguf -p x", 2, "named without");
+    expect_failure("plan --model=nosuch.gguf", 2, "named without");
+    expect_failure("replay -m x", 2, "unknown");
     expect_failure("run nosuch.gguf 'Why is the sky blue?'", 2, "behind -p");
     expect_failure("plan .", 1, "is a directory");
     expect_failure("doctor .", 1, "is a directory");

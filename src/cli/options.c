@@ -245,12 +245,25 @@ static int complain_unknown(const cli_usage *u, const char *typed)
     return CLI_USAGE;
 }
 
+/* As many programs have it: "-m FILE", "--model=FILE". */
+static bool names_model(const char *option)
+{
+    return strcmp(option, "-m") == 0 || strcmp(option, "--model") == 0 ||
+           strncmp(option, "--model=", strlen("--model=")) == 0;
+}
+
 /* What getopt_long() could not take; argv[optind - 1] is the last word it looked at. */
 static int complain_option(const cli_usage *u, int code, char **argv)
 {
     char letter[3] = {'-', (char)optopt, 0};
     const bool is_letter = optopt > 0 && optopt < HELP_VALUE;
     const char *which = is_letter ? letter : argv[optind - 1];
+    if (code != ':' && names_model(which) && u->arguments && strstr(u->arguments, "MODEL")) {
+        fprintf(stderr,
+                "moraine %s: there is no option %s; a model is named without one. See moraine %s --help\n",
+                u->command, which, u->command);
+        return CLI_USAGE;
+    }
     if (code != ':' && !is_letter && strncmp(which, "--", 2) == 0) {
         return complain_unknown(u, which);
     }
