@@ -5,6 +5,18 @@
 #include "server/teller.h"
 #include "server_case.h"
 
+/* Rests are endless while it is set: what is heard then did not wait for one, on a machine of any speed. */
+static atomic_bool endless;
+
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until)
+{
+    return atomic_load(&endless) ? pthread_cond_wait(cond, lock)
+                                 : __real_pthread_cond_timedwait(cond, lock, until);
+}
+
 /* One who listens: how many tokens he has heard, and in how many pieces they were sent. */
 typedef struct listener {
     srv_teller *teller;
@@ -80,6 +92,7 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
     listener *l = *state;
+    atomic_store(&endless, false);
     if (atomic_load(&l->lasts) == 0) {
         srv_teller_say(l->teller, &(srv_message){.saying = SRV_SAY_DONE, .task = l->task}, 1, true);
     }
@@ -105,17 +118,15 @@ static bool await(listener *l, int tokens)
     return atomic_load(&l->tokens) >= tokens;
 }
 
-/* Tokens that are made 5 ms apart do not wait for each other, so that 300 of them, which are made here in no time, are heard in less than a
- * second and not after 300 rests. */
+/* Tokens that are made 5 ms apart do not wait for each other. */
 static void slow_tokens_are_told_one_by_one(void **state)
 {
     listener *l = *state;
-    const double begin = seconds_now();
+    atomic_store(&endless, true);
     for (int i = 0; i < 300; i++) {
         say_token(l, 1.0 + 0.005 * i, i == 0);
         assert_true(await(l, i + 1));
     }
-    assert_true(seconds_now() - begin < (SANITIZED ? 2.0 : 1.2));
     srv_teller_settle(l->teller);
     assert_int_equal(l->pieces, 300);
 }
@@ -135,23 +146,23 @@ static void fast_tokens_are_told_together(void **state)
     assert_true(l->pieces < count / 4);
 }
 
-/* An answer's end does not wait with the tokens before it: 300 of them are heard in less time than 300 rests. */
+/* An answer's end does not wait with the tokens before it. */
 static void an_end_is_told_at_once(void **state)
 {
     listener *l = *state;
-    const double begin = seconds_now();
+    atomic_store(&endless, true);
     for (int i = 0; i < 300; i++) {
+        const double end = seconds_now() + 10;
         say_token(l, 1.0 + 0.0003 * i, false);
         srv_teller_say(l->teller,
                        &(srv_message){.saying = SRV_SAY_END, .task = l->task, .finish = SRV_FINISH_LENGTH}, 1,
                        true);
-        while (atomic_load(&l->ends) <= i && seconds_now() - begin < 10) {
+        while (atomic_load(&l->ends) <= i && seconds_now() < end) {
             usleep(50);
         }
+        assert_int_equal(l->ends, i + 1);
+        assert_int_equal(l->tokens, i + 1);
     }
-    assert_int_equal(l->ends, 300);
-    assert_int_equal(l->tokens, 300);
-    assert_true(seconds_now() - begin < (SANITIZED ? 2.0 : 1.2));
 }
 
 typedef struct speaker {
@@ -178,8 +189,8 @@ static void nobody_gets_far_ahead_of_a_first_token(void **state)
     atomic_store(&l->holds, true);
     assert_int_equal(pthread_create(&thread, NULL, speak, &s), 0);
     assert_true(await(l, 1));
-    int before = -1, now; /* until it stands still */
-    while ((now = atomic_load(&s.said)) != before) {
+    int before = -1, now; /* until it stands still: what is heard may not be counted yet */
+    while ((now = atomic_load(&s.said)) != before || now == 0) {
         before = now;
         usleep(50000);
     }
