@@ -90,6 +90,12 @@ class Terminal:
     def paste(self, text):
         self.type("\x1b[200~" + text + "\x1b[201~")
 
+    def ask(self, text):
+        """Types a message; returns when the answer's first words have come."""
+        self.type(text + "\r")
+        self.child.expect_exact("\x1b[?2004l")
+        self.child.expect(r"\w+ \w+ \w+ \w+ ")
+
     def expect(self, words):
         self.child.expect_exact(words)
         return self.child.before
@@ -306,47 +312,77 @@ def test_session_on_a_full_disk():
     assert os.listdir(path("full")) == ["x.session"], os.listdir(path("full"))
 
 
-def ends_by(number, *arguments, command="run", within=0.5):
-    child = subprocess.Popen([PROGRAM, command, *SAME, *arguments], env=environment, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    first = child.stdout.read(1)  # the answer has begun
-    began = time.monotonic()
-    child.send_signal(number)
-    out, err = child.communicate(timeout=60)
-    assert time.monotonic() - began < within, time.monotonic() - began
-    assert child.returncode == 128 + number, (child.returncode, err)
-    return (first + out).decode("utf-8", "replace")
+def soon(end, within=0.5):
+    """`end` takes so many seconds at most, where nothing else holds the machine up: one of eight times will do."""
+    took = []
+    while not took or (min(took) >= within and len(took) < 8):
+        took.append(end())
+    assert min(took) < within, took
+
+
+def catches(process, number):
+    """Waits until it does: a busy machine takes its time to begin."""
+    def mask():
+        with open("/proc/%d/status" % process.pid) as f:
+            return int(next(line for line in f if line.startswith("SigCgt:")).split()[1], 16)
+    for _ in range(6000):
+        if mask() >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError("it does not begin")
 
 
 def test_signals_end_an_answer():
     endless = ["-p", FOX, "-n", "100000", "--ignore-eos", "-q"]
     for number in (signal.SIGINT, signal.SIGTERM):
-        out = ends_by(number, *endless)
-        assert out.endswith("\n") and len(out) > 1, out
+        def end():
+            child = subprocess.Popen([PROGRAM, "run", *SAME, *endless], env=environment, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            first = child.stdout.read(1)  # the answer has begun
+            began = time.monotonic()
+            child.send_signal(number)
+            out, err = child.communicate(timeout=60)
+            took = time.monotonic() - began
+            assert child.returncode == 128 + number, (child.returncode, err)
+            out = (first + out).decode("utf-8", "replace")
+            assert out.endswith("\n") and len(out) > 1, out
+            return took
+
+        soon(end)
 
 
 def test_signals_end_a_prompt():
     with open(path("long"), "w") as f:
         f.write("The fox ran home over the hill. " * 800)
     for number in (signal.SIGINT, signal.SIGTERM):
-        child = subprocess.Popen([PROGRAM, "run", *SAME, "-f", path("long"), "--ctx", "8192", "--batch", "32", "--isa",
-                                  "scalar", "-q"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(1)
-        assert child.poll() is None, "the prompt is too short for this test"
-        began = time.monotonic()
-        child.send_signal(number)
-        child.communicate(timeout=60)
-        assert time.monotonic() - began < 0.5, time.monotonic() - began
-        assert child.returncode == 128 + number, child.returncode
+        def end():
+            child = subprocess.Popen([PROGRAM, "run", *SAME, "-f", path("long"), "--ctx", "8192", "--batch", "32", "--isa",
+                                      "scalar", "-q"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            catches(child, number)
+            time.sleep(1)
+            assert child.poll() is None, "the prompt is too short for this test"
+            began = time.monotonic()
+            child.send_signal(number)
+            child.communicate(timeout=60)
+            took = time.monotonic() - began
+            assert child.returncode == 128 + number, child.returncode
+            return took
+
+        soon(end)
 
 
 def test_json_of_an_interrupted_answer():
-    child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ctx", "16384", "--ignore-eos", "--json"], env=environment,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(1)
-    child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=60)
-    assert child.returncode == 130
+    out = ""
+    for wait in (1, 2, 4, 8):  # what is interrupted while the model is loaded has nothing to say
+        child = subprocess.Popen([PROGRAM, "run", *SAME, "-p", FOX, "-n", "100000", "--ctx", "16384", "--ignore-eos", "--json"], env=environment,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        catches(child, signal.SIGINT)
+        time.sleep(wait)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+        assert child.returncode == 130
+        if out:
+            break
     assert json.loads(out)["finish"] == "interrupted"
 
 
@@ -397,15 +433,18 @@ def test_chat_on_a_terminal_and_in_a_pipe():
 
 def test_chat_ctrl_c_ends_the_answer():
     t = chat(*ENDLESS)
-    t.type(FOX + "\r")
-    time.sleep(0.7)
-    began = time.monotonic()
-    t.type("\x03")
-    t.prompt()
-    assert time.monotonic() - began < 0.5, time.monotonic() - began
-    t.say("/clear")
-    t.type(FOX + "\r")  # and once more
-    time.sleep(0.5)
+
+    def end():
+        t.ask(FOX)
+        began = time.monotonic()
+        t.type("\x03")
+        t.prompt()
+        took = time.monotonic() - began
+        t.say("/clear")
+        return took
+
+    soon(end)
+    t.ask(FOX)  # and once more
     t.type("\x03")
     assert "Ctrl-D leaves" not in t.prompt()  # it was the answer that ended, not a line
     t.say("/save " + path("cut.session"))
@@ -418,8 +457,7 @@ def test_chat_ctrl_c_twice():
     """Impatient fingers end the answer alone."""
     t = chat(*ENDLESS)
     for wait in (0, 0.001, 0.003):
-        t.type(FOX + "\r")
-        time.sleep(0.5)
+        t.ask(FOX)
         for _ in range(3):
             os.kill(t.child.pid, signal.SIGINT)
             time.sleep(wait)
@@ -473,34 +511,37 @@ def test_chat_ctrl_c_gives_up_a_line():
 def test_chat_sigterm():
     """While an answer comes and while a line is read; the session is kept."""
     for busy in (True, False):
-        s = path("term%d.session" % busy)
-        t = chat("--session", s, "-n", "-1" if busy else "4", *(ENDLESS if busy else []))
-        t.type(FOX + "\r")
-        if busy:
-            time.sleep(0.7)
-        else:
-            t.prompt()
-        began = time.monotonic()
-        os.kill(t.child.pid, signal.SIGTERM)
-        t.end(143)
-        assert time.monotonic() - began < 0.7, time.monotonic() - began
-        assert [r for r, _ in messages("term%d.session" % busy)] == ["user", "assistant"]
+        def end():
+            s = "term%d.session" % busy
+            if os.path.exists(path(s)):
+                os.unlink(path(s))
+            t = chat("--session", path(s), "-n", "-1" if busy else "4", *(ENDLESS if busy else []))
+            if busy:
+                t.ask(FOX)
+            else:
+                t.say(FOX)
+            began = time.monotonic()
+            os.kill(t.child.pid, signal.SIGTERM)
+            t.end(143)
+            took = time.monotonic() - began
+            assert [r for r, _ in messages(s)] == ["user", "assistant"]
+            return took
+
+        soon(end, 0.7)
 
 
 def test_chat_loses_its_terminal():
     """While an answer comes: it ends, and the session keeps what was said before."""
     s = path("lost.session")
     t = chat("--session", s, *ENDLESS)
-    t.type(FOX + "\r")
-    time.sleep(0.5)
+    t.ask(FOX)
     t.type("\x03")
     t.prompt()
-    t.type("And then?\r")
-    time.sleep(0.5)
+    t.ask("And then?")
     pid = t.child.pid
     os.close(t.child.fileno())  # what closing a window does
-    for _ in range(100):
-        if os.path.exists(s) and os.waitpid(pid, os.WNOHANG)[0]:
+    for _ in range(1200):
+        if os.waitpid(pid, os.WNOHANG)[0]:
             break
         time.sleep(0.05)
     assert messages("lost.session")[0] == ("user", FOX), messages("lost.session")
