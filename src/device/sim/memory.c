@@ -136,6 +136,16 @@ void *mo_sim_memory_find(mo_sim_memory *m, mo_daddr address, int64_t bytes)
     return found;
 }
 
+void mo_sim_memory_count(mo_sim_memory *m, mo_daddr address, int copies)
+{
+    pthread_mutex_lock(&m->lock);
+    const int i = upto(m, address) - 1;
+    if (i >= 0 && address - m->regions[i].at <= (mo_daddr)m->regions[i].bytes) {
+        m->regions[i].copies += copies;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
 static bool inside(const uint8_t *memory, int64_t size, const void *part, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)part, begin = (uintptr_t)memory;
@@ -231,6 +241,7 @@ void mo_sim_free(mo_device *device, mo_daddr address)
     pthread_mutex_lock(&m->lock);
     const int i = upto(m, address) - 1;
     assert(i >= 0 && m->regions[i].at == address && !m->regions[i].pinned);
+    assert(m->regions[i].copies == 0 || atomic_load(&sim->lost)); /* waiting is the caller's part */
     uint8_t *memory = m->regions[i].memory;
     m->used -= round_up(m->regions[i].bytes, MO_OP_ALIGN);
     leave(m, i);

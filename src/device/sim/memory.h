@@ -10,6 +10,10 @@ void mo_sim_memory_close(mo_sim_memory *m); /* asserts that everything was given
 /* The memory behind a device address; NULL when not all of it is one allocation's. Any thread. */
 void *mo_sim_memory_find(mo_sim_memory *m, mo_daddr address, int64_t bytes);
 
+/* A copy to or from this address is asked for (1), or over (-1): until then the memory may not be freed, unless the device is lost.
+ * An address that is no longer the device's is ignored. Any thread. */
+void mo_sim_memory_count(mo_sim_memory *m, mo_daddr address, int copies);
+
 /* Is this host memory pinned or adopted, all of it? */
 bool mo_sim_memory_pinned(mo_sim_memory *m, const void *memory, size_t bytes);
 

@@ -1,7 +1,7 @@
 /* State of the simulated device: what its files share. Private to them.
  *
  * Locks: `memory.lock` guards the table of allocations and is held only while looking something up; `lock` guards
- * everything else that is shared. Neither is taken while the other is held. */
+ * everything else that is shared. The former may be taken while the latter is held, but not the other way round. */
 #ifndef MO_DEVICE_SIM_STATE_H
 #define MO_DEVICE_SIM_STATE_H
 
@@ -17,6 +17,7 @@ typedef struct mo_sim_region {
     int64_t bytes;
     uint8_t *memory;
     bool pinned; /* host memory that the device sees; otherwise the device's own */
+    int copies;  /* asked for and not over, to or from here */
 } mo_sim_region;
 
 typedef struct mo_sim_range {

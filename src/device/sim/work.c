@@ -101,6 +101,18 @@ static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **
     return true;
 }
 
+/* Says of the device's sides of a copy that it is asked for, or over. */
+static void count_copy(mo_sim *sim, const mo_sim_command *c, int copies)
+{
+    if (c->kind != COPY_OUT) {
+        mo_sim_memory_count(&sim->memory, c->copy.to, copies);
+    }
+    if (c->kind == COPY_OUT || c->kind == COPY_WITHIN || c->kind == COPY_ACROSS) {
+        mo_sim_memory_count(c->kind == COPY_ACROSS ? &c->copy.other->memory : &sim->memory, c->copy.from,
+                            copies);
+    }
+}
+
 static mo_status copy(mo_sim *sim, const mo_sim_command *c, int64_t *over_ns, mo_error *err)
 {
     void *to;
@@ -170,6 +182,8 @@ static void work(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *comma
     }
     if (command->kind == PROGRAM) {
         drop(sim, command->on.object);
+    } else if (command->kind != OP) {
+        count_copy(sim, command, -1);
     }
 }
 
@@ -223,8 +237,11 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
         status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU was told; the device goes on",
                          kind_names[command->kind]);
     } else if (status == MO_OK) {
+        count_copy(sim, command, 1);
         status = push_work(stream, command, 1, err);
-        if (status == MO_OK && pageable) {
+        if (status != MO_OK) {
+            count_copy(sim, command, -1);
+        } else if (pageable) {
             status = mo_sim_wait_number(stream, stream->enqueued, err);
         }
     }
