@@ -9,6 +9,7 @@ typedef struct mo_sim_event {
     int refs;                /* the owner's, and one per command that names it */
     uint64_t recorded, done; /* numbers of recordings */
     uint64_t hung;           /* the recording that will never be done; 0: none */
+    int waiters;             /* streams that the device counts as held by it */
     int64_t time_ns;         /* of the last one done */
 } mo_sim_event;
 
@@ -29,6 +30,8 @@ static void record(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *com
     if (sim->failure.status == MO_OK && command->on.number > event->done &&
         command->on.number != event->hung) {
         event->done = command->on.number;
+        sim->held -= event->waiters; /* they go on, or say that they still wait, when they have a core */
+        event->waiters = 0;
         event->time_ns = command->ready_ns;
     }
     drop(sim, event);
@@ -38,7 +41,14 @@ static void wait_for(mo_sim *sim, mo_sim_stream *stream, const mo_sim_command *c
 {
     mo_sim_event *event = command->on.object;
     while (sim->failure.status == MO_OK && event->done < command->on.number) {
+        const uint64_t done = event->done;
+        event->waiters++;
+        sim->held++;
         pthread_cond_wait(&sim->changed, &sim->lock);
+        if (event->done == done) {
+            event->waiters--;
+            sim->held--;
+        }
     }
     stream->over_ns = event->time_ns > command->ready_ns ? event->time_ns : command->ready_ns;
     drop(sim, event);

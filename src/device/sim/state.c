@@ -40,7 +40,8 @@ void mo_sim_quiet(mo_sim *sim)
     }
 }
 
-/* Waits for a change, at most hang_ms. True when nothing moved in that time and nothing will. */
+/* Waits for a change, at most hang_ms. True when nothing moved in that time and nothing will: a stream that could go on and has found
+ * no core so far will. */
 static bool stuck(mo_sim *sim)
 {
     const int64_t progress = sim->progress;
@@ -48,7 +49,7 @@ static bool stuck(mo_sim *sim)
     const struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     while (sim->progress == progress && sim->failure.status == MO_OK) {
         if (pthread_cond_timedwait(&sim->changed, &sim->lock, &until) != 0 && sim->progress == progress) {
-            return sim->executing == 0 && sim->failure.status == MO_OK;
+            return sim->active == sim->held && sim->failure.status == MO_OK;
         }
     }
     return false;

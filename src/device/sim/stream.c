@@ -31,13 +31,14 @@ static bool grow(mo_sim_stream *stream)
 
 mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_error *err)
 {
+    mo_sim *sim = mo_sim_of(stream->base.device);
     if (stream->count == stream->limit && !grow(stream)) {
         return mo_fail(err, MO_ENOMEM, "no memory for a queue of %d commands", stream->count + 1);
     }
     mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->limit];
     *last = *command;
     last->ready_ns = mo_clock_ns();
-    stream->enqueued++;
+    sim->active += stream->enqueued++ == stream->completed;
     pthread_cond_signal(&stream->work);
     return MO_OK;
 }
@@ -64,7 +65,7 @@ static void *work(void *arg)
         stream->first = (stream->first + 1) % stream->limit;
         stream->count--;
         command.run(sim, stream, &command);
-        stream->completed++;
+        sim->active -= ++stream->completed == stream->enqueued;
         sim->progress++;
         pthread_cond_broadcast(&sim->changed);
     }
