@@ -384,10 +384,11 @@ static void errors_name_the_path(void **state)
     }
 }
 
+/* Of a core: what else runs does not count. */
 static double seconds(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
