@@ -141,19 +141,31 @@ for i in range(600):
 print(json.dumps(answer["content"]), answer["timings"]["prompt_n"], answer["timings"]["cache_n"])
 END
 }
+free_port() { # below those that the system gives to others meanwhile
+    python3 - <<'END'
+import random, socket
+for port in random.sample(range(20000, 30000), 100):
+    try:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+        print(port)
+        break
+    except OSError:
+        pass
+END
+}
 server_goes_on() { # as a unit starts it again when a rank was killed: with what it had kept
     local port first second began unit
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     until [ -e "$scratch/enough" ]; do # Restart=on-failure
         if ranks 2 serve "$model" --port "$port" --threads 1 --cache-dir "$scratch/kept" --rank-timeout 5; then break; fi
     done >"$scratch/said" 2>&1 &
     unit=$!
     first=$(ask "$port") || return 1
-    for _ in $(seq 100); do # it is kept beside other work
-        [ -z "$(find "$scratch/kept" -type f -size +4k 2>/dev/null)" ] || break
+    for _ in $(seq 600); do # it is kept beside other work
+        [ -z "$(find "$scratch/kept" -type f -name '*.session' 2>/dev/null)" ] || break # which it is called when it is whole
         sleep 0.1
     done
-    sleep 0.3
     began=$SECONDS
     kill -KILL "$(rank_of_ours 1)"
     second=$(ask "$port") || return 1

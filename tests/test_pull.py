@@ -237,14 +237,14 @@ def test_a_hub_that_only_fails_is_given_up_and_what_came_is_kept():
 def interrupted(hub, number=signal.SIGINT):
     """A pull that is ended when some pieces have come."""
     hub.forget()
-    hub.pace = 0.01
+    hub.hold = 8
     process = subprocess.Popen([PROGRAM, "pull", NAME, "--mirror", hub.url, "--range", "64K", "--connections", "2"], env=environment,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: len(hub.asked()) > 8)
     began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    hub.pace = 0
+    hub.hold = None
     assert time.monotonic() - began < 5 * SLOW
     return process.returncode, out, err
 
@@ -564,12 +564,12 @@ def test_files_at_any_address():
 def test_one_pull_at_a_time():
     fresh()
     with Hub({FILE: MODEL}) as hub:
-        hub.pace = 0.05
+        hub.hold = 8
         first = subprocess.Popen([PROGRAM, "pull", NAME, "--mirror", hub.url, "--range", "64K"], env=environment, stdout=subprocess.PIPE,
                                  stderr=subprocess.DEVNULL, text=True)
         until(lambda: os.path.exists(os.path.join(STORE, NAME, FILE + ".part.json")))
         bad(pull(hub), "pulled by another process")
-        hub.pace = 0
+        hub.hold = None
         assert first.communicate(timeout=60)[0].strip().endswith(FILE) and first.returncode == 0
         good(pull(hub))
 

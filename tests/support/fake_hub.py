@@ -129,6 +129,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             hub.released.wait(30)
             self.close_connection = True
             return
+        while not probe and hub.hold is not None and len(hub.asked()) > hub.hold:
+            if hub.released.wait(0.02):
+                return
         if hub.pace:
             for at in range(0, len(body), 16384):
                 self.wfile.write(body[at:at + 16384])
@@ -162,6 +165,7 @@ class Hub:
         self.sizes, self.sums, self.linked, self.linked_sizes = {}, {}, {}, {}
         self.moved, self.signs = None, True  # the name that it had before; the second server wants a signature
         self.total, self.flip, self.pace, self.page = None, None, 0, 0
+        self.hold = None  # after so many requests no piece is sent, until it is None again
         self.lfs, self.weak = True, ""
         self.cut_at, self.flip_then = 700000, None  # of "cut whole", and what is wrong afterwards
         self.piece = 65536  # what the client asks for at once
