@@ -105,13 +105,21 @@ class Server:
             self.process.wait()
 
 
-def until(condition, seconds=10):
-    end = time.time() + seconds * SLOW
-    while time.time() < end:
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds * SLOW
+    while time.monotonic() < end:
         if condition():
             return True
         time.sleep(0.02)
     return False
+
+
+def soon(act, seconds=1):
+    """`act` says how long something took, which is less than that where nothing else holds the machine up: one of eight times will do."""
+    took = []
+    while not took or (min(took) >= seconds * SLOW and len(took) < 8):
+        took.append(act())
+    assert min(took) < seconds * SLOW, took
 
 
 def models_folder(*names):
@@ -494,7 +502,7 @@ def keys_are_read_again():
 def an_open_server_warns():
     with Server(host="0.0.0.0", wait=False) as s:
         assert until(lambda: "asks for no key" in s.log()), s.log()
-        assert "listening" in s.log()
+        assert until(lambda: "listening" in s.log()), s.log()
 
 
 def a_prefix_is_before_every_path():
@@ -621,10 +629,10 @@ def names_that_are_no_text_are_served():
 def idle_models_are_unloaded():
     with Server("--sleep-idle-seconds", "0.3") as s:
         state = lambda: s.get("/v1/models")["data"][0]["status"]["value"]
-        assert until(lambda: state() == "unloaded", 5), s.log()
+        assert until(lambda: state() == "unloaded"), s.log()
         assert s.post("/models/load", {"model": "pebble"})["success"]
-        assert until(lambda: state() == "unloaded", 5)
-        assert "why=idle" in s.log()
+        assert until(lambda: state() == "unloaded")
+        assert until(lambda: "why=idle" in s.log()), s.log()
 
 
 def models_have_their_own_settings():
@@ -699,19 +707,23 @@ def a_client_that_leaves_frees_its_place_in_every_state():
     with Server("--parallel", "1", "--batch", "32", "--isa", "scalar") as s:
         for name, body in states.items():
             for queued in (False, True):
-                first = raw_post(s, "/completion", generation(2000)) if queued else None
-                if queued:
-                    assert until(lambda: busy(s) == 1), name
-                connection = raw_post(s, "/completion", body)
-                assert until(lambda: busy(s) == 1 + queued), name
-                time.sleep(0.05)
-                began = time.monotonic()
-                connection.close()
-                assert until(lambda: busy(s) == int(queued), 5), (name, queued, s.get("/v1/moraine/status"))
-                assert time.monotonic() - began < 1 * SLOW, (name, queued, time.monotonic() - began)
-                if first:
-                    first.close()
-                    assert until(lambda: busy(s) == 0, 5)
+                def leave():
+                    first = raw_post(s, "/completion", generation(2000)) if queued else None
+                    if queued:
+                        assert until(lambda: busy(s) == 1), name
+                    connection = raw_post(s, "/completion", body)
+                    assert until(lambda: busy(s) == 1 + queued), name
+                    time.sleep(0.05)
+                    began = time.monotonic()
+                    connection.close()
+                    assert until(lambda: busy(s) == int(queued)), (name, queued, s.get("/v1/moraine/status"))
+                    took = time.monotonic() - began
+                    if first:
+                        first.close()
+                        assert until(lambda: busy(s) == 0)
+                    return took
+
+                soon(leave)
         assert s.get("/v1/moraine/status")["models"][0]["engine"]["cancelled"] >= 6
         text = s.ask("GET", "/metrics")[1]
         assert 'moraine_jobs_total{end="cancelled"}' in text
@@ -722,12 +734,13 @@ def status_is_told_while_the_engine_works():
     with Server("--parallel", "2", "--isa", "scalar") as s:
         connections = [raw_post(s, "/completion", generation(500, prompt=long, cache_prompt=False)) for _ in range(4)]
         assert until(lambda: busy(s) >= 2)
-        slowest = 0
         for where in ("/health", "/slots", "/metrics", "/v1/models", "/props", "/api/ps", "/v1/moraine/status", "/v1/moraine/experts", "/moe-layer-perf"):
-            began = time.monotonic()
-            assert s.ask("GET", where)[0] == 200, where
-            slowest = max(slowest, time.monotonic() - began)
-        assert slowest < 1 * SLOW, slowest
+            def ask():
+                began = time.monotonic()
+                assert s.ask("GET", where)[0] == 200, where
+                return time.monotonic() - began
+
+            soon(ask)
         slots = s.get("/slots")
         taken = [slot for slot in slots if slot["is_processing"] and slot["n_prompt_tokens"] == 1900]
         assert taken and taken[0]["params"]["n_predict"] == 500 and taken[0]["params"]["temperature"] == 0, slots
@@ -869,7 +882,7 @@ def clients_that_read_nothing_hold_up_neither_models_nor_the_end():
 
         first = stall("a")
         s.post("/completion", {"model": "b", **generation(3, stream=False)})
-        assert " stalled " in s.log(), s.log()
+        assert until(lambda: " stalled " in s.log()), s.log()
         second = stall("b")
         began = time.monotonic()
         s.stop()
@@ -900,7 +913,7 @@ def a_device_is_rehearsed_before_anybody_asks():
         told = s.post("/completion", generation(8, stream=False, temperature=0))["content"]
         assert "rehearsed" not in s.log(), s.log()
     with Server("--device", "sim", "--parallel", "5") as s:
-        assert until(lambda: " ready " in s.log(), 10)
+        assert until(lambda: " ready " in s.log())
         log = s.log()
         assert "steps=4" in log and log.index(" rehearsed ") < log.index(" ready "), log
         answer = s.post("/completion", generation(8, stream=False, temperature=0))
@@ -1112,7 +1125,7 @@ def defaults_of_answers_can_be_set():
 
 
 TESTS = [f for n, f in list(globals().items()) if callable(f) and getattr(f, "__module__", "") == "__main__" and not n.startswith("_")
-         and not isinstance(f, type) and n not in ("path", "until", "models_folder", "generation", "raw_post", "listen", "busy", "resident", "open_files", "requests_of_every_kind", "generates", "soak")]
+         and not isinstance(f, type) and n not in ("path", "until", "soon", "models_folder", "generation", "raw_post", "listen", "busy", "resident", "open_files", "requests_of_every_kind", "generates", "soak")]
 
 
 def run(all_tests):
