@@ -653,12 +653,12 @@ static bool grouped;
 static mo_status feed_groups(mo_model *m, const oracle *o, float *row)
 {
     uint8_t groups[MO_LEADER_TOKENS + 1];
-    mo_session *s[3];
+    mo_session *s[3] = {NULL};
     mo_status status = MO_OK;
     memset(groups, 3, sizeof groups);
     mo_leader_group(m->leader, groups);
-    for (int i = 0; i < 3; i++) {
-        s[i] = open_session(m);
+    for (int i = 0; i < 3 && status == MO_OK; i++) { /* it may be found out here that a rank is lost */
+        status = mo_session_open(m, NULL, &s[i], &err);
     }
     for (int64_t count = 6; count <= 8 && status == MO_OK; count++) {
         mo_feed together[3];
@@ -690,11 +690,11 @@ static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool
     if (status == MO_OK && grouped) {
         status = feed_groups(m, o, row);
     } else if (status == MO_OK) {
-        s = open_session(m);
+        status = mo_session_open(m, NULL, &s, &err); /* it may be found out here that a rank is lost */
         /* Experts are asked for in every layer: few steps have many messages. */
         const int64_t count = way == MO_DIVIDE_LAYERS ? 40 : 6;
         const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = count};
-        status = mo_session_feed(&f, &err);
+        status = status == MO_OK ? mo_session_feed(&f, &err) : status;
     }
     if (status == MO_OK && s) {
         memcpy(row, mo_session_logits(s), sizeof(float) * (size_t)o->vocab);

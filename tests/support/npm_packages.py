@@ -1,5 +1,6 @@
 """Packages of npm for tests: development only, and a test says why it is skipped where they cannot be had."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -9,6 +10,12 @@ def install(tests, build, name):
     """Copies the folder `name` of the tests into the build and installs what its package.json lists. Empty, or why it is not there."""
     source, folder = os.path.join(tests, name), os.path.join(build, name)
     os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "w") as lock:  # another test of this build may be at it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _install(source, folder)
+
+
+def _install(source, folder):
     with open(os.path.join(source, "package.json")) as f:
         wanted = f.read()
     for file in os.listdir(source):
