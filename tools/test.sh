@@ -19,11 +19,13 @@ start() { # name, log, command...
     setsid nice -n 10 "$@" >"$log" 2>&1 &
     behind[$name]=$!
 }
+caches=$(mktemp -d) # each program's own: what the user's probes have measured, or another program learns, changes nothing
 end_all() {
     local name
     for name in "${!behind[@]}"; do
         kill -- "-${behind[$name]}" 2>/dev/null
     done
+    rm -rf "$caches"
 }
 trap end_all EXIT
 
@@ -106,7 +108,7 @@ stage() { # name, emulator, programs (or "all"), build directory, cmake options.
     for program in $programs; do # NAME, or NAME:TEST for one test of it
         [[ $program == test_* ]] || continue # built only
         # shellcheck disable=SC2086
-        launch "$name" "$program" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
+        launch "$name" "$program" env XDG_CACHE_HOME="$(mktemp -d -p "$caches")" $emulator "$directory/tests/${program%%:*}" $(echo "$program" | sed -n 's/.*://p')
     done
 }
 finish() { # whatever still runs
