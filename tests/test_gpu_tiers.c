@@ -358,32 +358,44 @@ static void small_copies_cross_as_planned(void **state)
     rig_close(&r);
 }
 
+/* Does the rate of the CPU become what it does, after a guess that is 20 times too low or too high? */
+static bool cpu_is_observed(bool high)
+{
+    enum { FEW = 16 };
+    rig r;
+    rig_open(&r, &(rigged){.set = tiers_of(0.15, 0.3)});
+    mo_gpu_lanes *lanes = &r.gpu->lanes;
+    lanes->postfetch.mode = MO_POSTFETCH_OFF; /* all that is missing is the CPU's */
+    double wrong = 0;
+    bool observed = false;
+    for (int64_t n = 0; n < PROMPT && !observed; n += FEW) {
+        const uint64_t bytes = lanes->cpu_bytes, ns = lanes->cpu_ns;
+        decode(r.session, n, n + FEW);
+        const double did = (double)(lanes->cpu_bytes - bytes) / ((double)(lanes->cpu_ns - ns) * 1e-9);
+        if (n == 0) {
+            wrong = high ? 20 * did : did / 20;
+            lanes->cpu_rate = mo_lane_rate_of(wrong);
+        }
+        const double found = 1 / lanes->cpu_rate.s_per_byte;
+        observed = n > 0 && fabs(log(found / did)) <= log(3) && fabs(log(found / wrong)) > log(3);
+    }
+    assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > 0);
+    rig_close(&r);
+    return observed;
+}
+
 /* What the CPU is believed to do becomes what it does, also where experts come from disk: after a guess that is far too high the
- * link would stay idle, after one that is far too low the CPU. */
+ * link would stay idle, after one that is far too low the CPU. On a busy machine it may have become what was guessed: one of a few
+ * tries will do. */
 static void the_cpu_is_observed_beside_a_disk(void **state)
 {
     (void)state;
-    enum { FEW = 16 };
-    for (int i = 0; i < 2; i++) {
-        rig r;
-        rig_open(&r, &(rigged){.set = tiers_of(0.15, 0.3)});
-        mo_gpu_lanes *lanes = &r.gpu->lanes;
-        lanes->postfetch.mode = MO_POSTFETCH_OFF; /* all that is missing is the CPU's */
-        double found = 0, did = 0, wrong = 0;
-        for (int64_t n = 0; n < PROMPT && (n < 2 * FEW || fabs(log(found / did)) > log(3)); n += FEW) {
-            const uint64_t bytes = lanes->cpu_bytes, ns = lanes->cpu_ns;
-            decode(r.session, n, n + FEW);
-            did = (double)(lanes->cpu_bytes - bytes) / ((double)(lanes->cpu_ns - ns) * 1e-9);
-            if (n == 0) {
-                wrong = i ? 20 * did : did / 20;
-                lanes->cpu_rate = mo_lane_rate_of(wrong);
-            }
-            found = 1 / lanes->cpu_rate.s_per_byte;
+    for (int high = 0; high < 2; high++) {
+        bool observed = false;
+        for (int i = 0; i < 6 && !observed; i++) {
+            observed = cpu_is_observed(high);
         }
-        assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > 0);
-        assert_true(fabs(log(found / did)) <= log(3));
-        assert_true(fabs(log(found / wrong)) > log(3));
-        rig_close(&r);
+        assert_true(observed);
     }
 }
 
