@@ -51,7 +51,7 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
     path=$directory/tiers-$name-$layers.gguf
     if [ "$made" != "$path" ]; then
         [ -z "$made" ] || [ -n "${TIERS_KEEP:-}" ] || rm -f "$made"
-        [ -f "$path" ] || "$moraine" synth "$name" --layers "$layers" -o "$path" >&2
+        [ -f "$path" ] || { "$moraine" synth "$name" --layers "$layers" -o "$path" >&2 && sync "$path"; } # a disk that still writes reads slowly
         made=$path
         [ -f "$XDG_CACHE_HOME/probed" ] || { "$moraine" probe "$path" --device "$device" >&2 && touch "$XDG_CACHE_HOME/probed"; }
     fi

@@ -31,7 +31,7 @@ field() { python3 -c "import json,sys; d=json.load(sys.stdin); print(eval('d'+sy
 
 model() { # NAME LAYERS: path
     local path=$directory/$1-$2.gguf
-    [ -f "$path" ] || "$moraine" synth "$1" --layers "$2" -o "$path" >&2
+    [ -f "$path" ] || { "$moraine" synth "$1" --layers "$2" -o "$path" >&2 && sync "$path"; } # a disk that still writes reads slowly
     echo "$path"
 }
 
@@ -56,7 +56,7 @@ qwen3-30b() { routed "$(model qwen3-30b-a3b 12)" 3 2; }
 qwen3-next() { routed "$(model qwen3-next-80b-a3b 12)" 6 5; }
 dense() {
     local path=$directory/llama-3-8b-q8_0.gguf
-    [ -f "$path" ] || "$moraine" synth llama-3-8b --type q8_0 -o "$path" >&2
+    [ -f "$path" ] || { "$moraine" synth llama-3-8b --type q8_0 -o "$path" >&2 && sync "$path"; }
     probe "$path" | awk '{printf "llama-3-8b Q8_0 streamed, disk %.2f GB/s\n", $1 / 1e9}'
     "$moraine" bench "$path" --ctx 512 --ram 5G --prefill 0 --decode 8 --rounds 2 --profile off --io direct
 }
