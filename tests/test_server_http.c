@@ -644,28 +644,44 @@ static void a_client_that_is_refused_while_it_sends_hears_why(void **state)
     close(fd);
 }
 
+/* A client asks, waits until `count` is 1, or until it has a header (NULL), and leaves; seconds until that is noticed. */
+static double leave(const char *request, _Atomic int *count)
+{
+    const int before = atomic_load(&server.left), fd = dial();
+    send_text(fd, request);
+    if (count) {
+        await(count, 1, 5);
+    } else {
+        check_answer(receive(fd, "\r\n\r\n", 5), 200, NULL);
+    }
+    const double left = now();
+    close(fd);
+    await(&server.left, before + 1, 5); /* nothing else would end it for longer than that */
+    return now() - left;
+}
+
+/* Within a second, where nothing else holds the machine up: one of eight times will do. */
+static void expect_noticed(const char *request, _Atomic int *count)
+{
+    double took = 1e9;
+    for (int i = 0; i < 8 && took >= 1; i++) {
+        took = leave(request, count);
+        await(&server.waiting, 0, 5);
+    }
+    assert_true(took < 1);
+}
+
 static void a_client_that_leaves_is_noticed_while_it_waits(void **state)
 {
     (void)state;
-    const int fd = dial();
-    send_text(fd, "POST /wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
-    await(&server.waiting, 1, 5);
-    close(fd);
-    await(&server.left, 1, 5); /* it would wait for 20 seconds */
-    await(&server.waiting, 0, 5);
+    expect_noticed("POST /wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", &server.waiting);
 }
 
 static void a_client_that_leaves_is_noticed_while_it_hears(void **state)
 {
-    (void)state;
-    for (int i = 0; i < 2; i++) { /* while there is something to send, and while there is not */
-        const int fd = dial();
-        send_text(fd, i ? "GET /stream?n=100000&ms=5 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                        : "GET /stream?n=1&waits=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        check_answer(receive(fd, "\r\n\r\n", 5), 200, NULL);
-        close(fd);
-        await(&server.left, i + 1, 5);
-    }
+    (void)state; /* while there is nothing to send, and while there is */
+    expect_noticed("GET /stream?n=1&waits=1 HTTP/1.1\r\nHost: localhost\r\n\r\n", NULL);
+    expect_noticed("GET /stream?n=100000&ms=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", NULL);
 }
 
 static void many_that_wait_do_not_stop_others(void **state)
