@@ -58,9 +58,7 @@ static mo_status send(const mo_gpu_adapters *a, const mo_gpu_adapter *at, mo_err
 {
     const mo_status status =
         mo_gpu_link_copy(a->link, a->link->main, at->lora->region, at->lora->region_bytes, at->memory, err);
-    mo_error ignored = {0}; /* whose memory is freed after a failure: copies before it may be under way */
-    const mo_status waited = mo_dstream_wait(a->link->main, status == MO_OK ? err : &ignored);
-    return status == MO_OK ? waited : status;
+    return mo_gpu_link_settle(a->link->main, status, err);
 }
 
 mo_status mo_gpu_adapters_add(mo_gpu_adapters *a, const mo_lora *lora, mo_error *err)

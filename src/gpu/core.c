@@ -390,10 +390,7 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_la
     if (p.status == MO_OK) {
         put_all(&p, core->spec, core->first, core->end);
     }
-    /* Also after a copy that failed: those before it may be under way, into the buffer that goes now. */
-    mo_error ignored = {0};
-    const mo_status waited = mo_dstream_wait(link->main, p.status == MO_OK ? err : &ignored);
-    status = p.status == MO_OK ? waited : p.status;
+    status = mo_gpu_link_settle(link->main, p.status, err);
     mo_gpu_memory_free(memory, p.buffer, upload_bytes);
     return status == MO_OK && mo_gpu_core_last(core) ? mo_gpu_layer_buffer_ready(layers, err) : status;
 }

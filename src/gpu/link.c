@@ -117,6 +117,13 @@ mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, c
     return mo_gpu_link_copy(link, stream, w->data, (size_t)bytes, to, err);
 }
 
+mo_status mo_gpu_link_settle(mo_dstream *stream, mo_status status, mo_error *err)
+{
+    mo_error ignored = {0};
+    const mo_status waited = mo_dstream_wait(stream, status == MO_OK ? err : &ignored);
+    return status == MO_OK ? waited : status;
+}
+
 bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err)
 {
     if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {

@@ -57,6 +57,10 @@ mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, co
 mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
                           mo_error *err);
 
+/* Waits for copies that were asked for with this status, also where one of them failed: those before it may be under way, to or from
+ * memory that is freed next. The first failure counts. */
+mo_status mo_gpu_link_settle(mo_dstream *stream, mo_status status, mo_error *err);
+
 /* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
  * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
 bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);
