@@ -164,7 +164,7 @@ static void fail(srv_generation *g, const mo_error *err)
     } else if (err->status == MO_ENOSPC && g->grammar) { /* it cannot be followed */
         srv_fault_set(&g->fault, SRV_FAULT_REQUEST, constraint(g), "%s", err->detail);
     } else if (err->status == MO_EUNSUPPORTED && g->parameters.adapters_asked) { /* scales too large */
-        srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "lora", "%s", err->detail);
+        srv_fault_status(&g->fault, err, "lora");
     } else {
         char text[sizeof g->fault.message];
         if (err->status == MO_EIO || err->status == MO_EFORMAT) {
