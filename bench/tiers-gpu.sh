@@ -55,7 +55,7 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
         made=$path
         [ -f "$XDG_CACHE_HOME/probed" ] || { "$moraine" probe "$path" --device "$device" >&2 && touch "$XDG_CACHE_HOME/probed"; }
     fi
-    options=(--device "$device" --vram "$vram" --ram "$ram" --ctx 2048 --batch 512)
+    options=(--device "$device" --vram "$vram" --ram "$ram" --ctx 2048 --batch 512 --io direct) # what was just written lies in the page cache
     plan=$("$moraine" plan "$path" "${options[@]}" --json 2>/dev/null) || { echo "$name $vram $ram: the plan refuses" >&2; continue; }
     first=$("$moraine" bench "$path" "${options[@]}" --profile off --prefill 512 --decode 1 --rounds 1 --json 2>"$directory/tiers.log") ||
         { tail -1 "$directory/tiers.log" >&2; continue; }

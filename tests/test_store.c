@@ -325,7 +325,7 @@ static void wrong_guesses_are_not_read(void **state)
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
     mo_need need = {.expert = 1, .picks = 1};
-    mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, INT64_MAX);
+    mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 1, INT64_MAX);
     assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1) &&
                 mo_store_has(store, layer, 2));
     while (atomic_load(&g.held) == 0) {
@@ -361,13 +361,13 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
              &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
-    mo_store_guess(store, layer, (const int32_t[]){0}, 1, INT64_MAX);
+    mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
     while (atomic_load(&g.held) == 0) {
         usleep(100);
     }
     for (int i = 0; i < GUESSES; i++) {
         mo_need none;
-        mo_store_guess(store, layer, (const int32_t[]){2}, 1, INT64_MAX);
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 1, INT64_MAX);
         mo_store_pass(store, MO_STORE_GENERATION);
         mo_store_want(store, layer, &none, 0);
         mo_store_leave(store);
@@ -379,6 +379,131 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
     check_status(mo_session_feed(&f, &r.err), &r.err);
     assert_false(r.tiers->foresight.on);
     rig_close(&r);
+}
+
+/* A guess by a stream that is nearer knows more: what it does not name is not read unless that has begun, and what it does is a guess of
+ * both. */
+static void nearer_guesses_correct_those_from_afar(void **state)
+{
+    (void)state;
+    gate g = {.closed = true};
+    rig r;
+    rig_open(&r, find("qwen3moe-nvfp4")->path,
+             &(setting){.percent = 90, .readers = 1, .fault = hold, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    mo_need needs[2] = {{.expert = 0, .picks = 1}, {.expert = 2, .picks = 1}};
+    mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 2, INT64_MAX);
+    while (atomic_load(&g.held) == 0) { /* the first is under way */
+        usleep(100);
+    }
+    mo_store_guess(store, layer, (const int32_t[]){2, 3}, 2, 1, INT64_MAX);
+    assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 2) &&
+                mo_store_has(store, layer, 3));
+    assert_false(mo_store_has(store, layer, 1));
+    mo_store_pass(store, MO_STORE_GENERATION);
+    mo_store_want(store, layer, needs, 2);
+    atomic_store(&g.closed, false);
+    while (!needs[0].down || !needs[1].down) {
+        check_status(mo_store_look(store, true, &r.err), &r.err);
+    }
+    mo_store_leave(store);
+    const mo_store_counters c = mo_store_count(store);
+    assert_int_equal(c.reach[2].made, 3);
+    assert_int_equal(c.reach[2].proven, 2);
+    assert_int_equal(c.reach[2].late, 2);
+    assert_int_equal(c.reach[1].made, 2);
+    assert_int_equal(c.reach[1].proven, 1);
+    assert_int_equal(c.reach[1].late, 1);
+    assert_int_equal(c.withdrawn, 2); /* 1 by the nearer guess, 3 by the layer */
+    assert_int_equal(c.guessed, 2);
+    rig_close(&r);
+}
+
+/* The expert is in RAM no more, and nobody else is known to have it. */
+static void lose(mo_store *store, int layer, int expert)
+{
+    mo_need need = {.expert = expert, .picks = 1};
+    mo_store_yield(store, layer, expert);
+    mo_store_want(store, layer, &need, 1);
+    mo_store_forgo(store, &need);
+    mo_store_leave(store);
+}
+
+/* Guesses that are right come too late: prediction looks one layer further, and no more when those that do are wrong. */
+static void prediction_looks_as_far_as_it_pays(void **state)
+{
+    (void)state;
+    enum { GUESSES = 300 };
+    gate g = {.closed = true};
+    rig r;
+    const oracle *o = find("qwen3moe-nvfp4");
+    rig_open(&r, o->path,
+             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const mo_foresight *f = &r.tiers->foresight;
+    const int layer = r.tiers->bricks->home[0].layer;
+    const mo_feed feed = {.size = sizeof feed, .session = r.session, .tokens = o->tokens, .count = 1};
+    assert_int_equal(f->reach, 1);
+    for (int i = 0; i < GUESSES; i++) {
+        mo_need need = {.expert = 2, .picks = 1};
+        atomic_store(&g.closed, true);
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 1, INT64_MAX);
+        mo_store_pass(store, MO_STORE_GENERATION);
+        mo_store_want(store, layer, &need, 1);
+        atomic_store(&g.closed, false);
+        mo_store_leave(store);
+        lose(store, layer, 2);
+    }
+    assert_int_equal(mo_store_count(store).reach[1].late, GUESSES);
+    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    assert_true(f->on);
+    assert_int_equal(f->reach, 2);
+    assert_true(mo_store_count(store).reach[2].made > 0);
+    mo_store_settle(store);
+    atomic_store(&g.closed, true);
+    atomic_store(&g.held, 0);
+    lose(store, layer, 0);
+    mo_store_guess(store, layer, (const int32_t[]){0}, 1, 2, INT64_MAX);
+    while (atomic_load(&g.held) == 0) {
+        usleep(100);
+    }
+    for (int i = 0; i < GUESSES; i++) {
+        mo_need none;
+        lose(store, layer, 2);
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 2, INT64_MAX);
+        mo_store_want(store, layer, &none, 0);
+        mo_store_leave(store);
+    }
+    atomic_store(&g.closed, false);
+    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    assert_true(f->on);
+    assert_int_equal(f->reach, 1);
+    assert_int_equal(f->most, 1);
+    rig_close(&r);
+}
+
+/* Of a prompt that needs nearly all experts of a layer the next layer's are read while that is computed, and each is read once. */
+static void prompts_read_the_next_layer_ahead(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    mo_store_phase_counters c[2];
+    for (int predict = 0; predict < 2; predict++) {
+        rig r;
+        rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
+        const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 32};
+        check_status(mo_session_feed(&f, &r.err), &r.err);
+        mo_store_settle(r.tiers->store);
+        const mo_store_counters all = mo_store_count(r.tiers->store);
+        c[predict] = all.phase[MO_STORE_PROMPT];
+        assert_int_equal(all.guessed, 0);
+        assert_int_equal(all.phase[MO_STORE_PROMPT].bytes, all.disk.bytes);
+        rig_close(&r);
+    }
+    assert_int_equal(c[0].hits + c[0].landing, 0);
+    assert_true(c[1].hits + c[1].landing > 0);
+    assert_int_equal(c[0].bytes, c[1].bytes);
 }
 
 /* Feeds again after the failure: the session must go on as if nothing had happened. With `untold` the failing feed has
@@ -504,6 +629,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(skipping_is_counted),
         cmocka_unit_test(wrong_guesses_are_not_read),
         cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),
+        cmocka_unit_test(nearer_guesses_correct_those_from_afar),
+        cmocka_unit_test(prediction_looks_as_far_as_it_pays),
+        cmocka_unit_test(prompts_read_the_next_layer_ahead),
         cmocka_unit_test(warm_bricks_are_hits),
         cmocka_unit_test(exchanges_take_place),
     };

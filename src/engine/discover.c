@@ -49,13 +49,10 @@ static int64_t fetch(mo_tiers *tiers, const choices *c, const atomic_bool *cance
     for (int i = 0; i < b->layers && !atomic_load(cancel); i++) {
         const int n = list_chosen(c->count + (int64_t)i * c->experts, c->experts, ids);
         mo_store_settle(tiers->store);
-        mo_store_guess(tiers->store, i, ids, n, share);
+        mo_store_guess(tiers->store, i, ids, n, 0, share);
     }
     mo_store_settle(tiers->store);
-    const mo_store_counters now = mo_store_count(tiers->store);
-    tiers->foresight.judged = mo_store_guesses(&now); /* prediction is judged by its own guesses */
-    tiers->foresight.proven = now.useful + now.late;
-    return (int64_t)(now.guessed - before);
+    return (int64_t)(mo_store_count(tiers->store).guessed - before);
 }
 
 mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens, int64_t count,

@@ -13,13 +13,20 @@
 enum { JUDGED_AT_ONCE = 256 };
 static const double right_share = 0.5;
 
+/* The share of right guesses that come too late, from which on it pays to look one layer further. */
+static const double late_share = 0.5;
+
+/* Of a layer's experts, those that a prompt needs when it needs nearly all: seven of eight. */
+static const double nearly_all = 0.875;
+
 /* Bytes that guesses of one layer may read: what the disk can deliver while the next layer's mixer computes
  * is of this order. */
 static const int64_t guess_bytes = (int64_t)16 << 20;
 
+/* The first layer with experts behind number *index, which becomes its own. */
 static const mo_layer *next_routed(const mo_forward *forward, int *index)
 {
-    for (int i = forward->index + 1; i < forward->spec->layer_count; i++) {
+    for (int i = *index + 1; i < forward->spec->layer_count; i++) {
         if (forward->spec->layers[i].routed) {
             *index = i;
             return &forward->spec->layers[i];
@@ -28,23 +35,33 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
     return NULL;
 }
 
-/* Switches guessing off when too many were wrong. */
-static bool pays(mo_tiers *tiers)
+/* Looks less far when too many were wrong of those that looked furthest, in the end not at all; and further, as far as `most`, when
+ * they are right but late. */
+static bool pays(mo_tiers *tiers, int most)
 {
     mo_foresight *f = &tiers->foresight;
     const mo_store_counters c = mo_store_count(tiers->store);
-    const uint64_t made = mo_store_guesses(&c), proven = c.useful + c.late;
-    if (made - f->judged < JUDGED_AT_ONCE) {
+    const mo_reach_counters *now = &c.reach[f->reach];
+    const double made = (double)(now->made - f->judged.made);
+    const double proven = (double)(now->proven - f->judged.proven);
+    if (made < JUDGED_AT_ONCE) {
         return true;
     }
-    const double share = (double)(proven - f->proven) / (double)(made - f->judged);
-    f->judged = made;
-    f->proven = proven;
-    if (share < right_share) {
+    if (proven < right_share * made && f->reach == 1) {
         f->on = false;
         mo_log(MO_LOG_INFO, "store",
-               "prediction is off: only %.0f %% of the experts to be read ahead were needed", 100.0 * share);
+               "prediction is off: only %.0f %% of the experts to be read ahead were needed",
+               100.0 * proven / made);
+    } else if (proven < right_share * made) {
+        f->most = --f->reach;
+        mo_log(MO_LOG_INFO, "store",
+               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed",
+               f->reach + 1, 100.0 * proven / made);
+    } else if ((double)(now->late - f->judged.late) > late_share * proven && f->reach < f->most &&
+               f->reach < most) {
+        f->reach++;
     }
+    f->judged = c.reach[f->reach];
     return f->on;
 }
 
@@ -63,7 +80,7 @@ static void guess_input(const mo_forward *forward, const mo_layer *l, const mo_a
     mo_forward_quantize(forward->k, in, 0);
 }
 
-/* What the next routed layer would choose; false: there is none, or nothing can be said. */
+/* What the first routed layer behind number *index would choose, which becomes its own; false: there is none, or nothing can be said. */
 static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
 {
     const mo_layer *next = forward->tokens == 1 ? next_routed(forward, index) : NULL;
@@ -95,9 +112,22 @@ void mo_forward_guess(mo_forward *forward)
 {
     mo_tiers *tiers = forward->engine->tiers;
     int32_t ids[MO_EXPERTS_MAX];
-    int index = 0, count = 0;
-    if (tiers->foresight.on && pays(tiers) && choose(forward, &index, ids, &count)) {
-        mo_store_guess(tiers->store, index, ids, count, guess_bytes);
+    int index = forward->index, count = 0;
+    if (!tiers->foresight.on || !pays(tiers, MO_REACH_MOST)) {
+        return;
+    }
+    for (int reach = 1; reach <= tiers->foresight.reach && choose(forward, &index, ids, &count); reach++) {
+        mo_store_guess(tiers->store, index, ids, count, reach, guess_bytes);
+    }
+}
+
+void mo_forward_guess_all(const mo_forward *forward, int needed)
+{
+    const mo_tiers *tiers = forward->engine->tiers;
+    int index = forward->index;
+    if (tiers->foresight.on && needed >= nearly_all * forward->layer->moe.experts &&
+        next_routed(forward, &index)) {
+        mo_store_guess_layer(tiers->store, index);
     }
 }
 
@@ -105,7 +135,7 @@ void mo_forward_guess_elsewhere(mo_forward *forward)
 {
     const mo_elsewhere *others = forward->engine->elsewhere;
     int32_t ids[MO_EXPERTS_MAX];
-    int index = 0, count = 0;
+    int index = forward->index, count = 0;
     if (others && others->listens(others->owner) && choose(forward, &index, ids, &count)) {
         others->guess(others->owner, index, ids, count);
     }
@@ -118,8 +148,8 @@ bool mo_guess_wanted(const mo_tiers *tiers)
 
 void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count)
 {
-    if (mo_guess_wanted(tiers) && pays(tiers)) {
-        mo_store_guess(tiers->store, layer, experts, count, guess_bytes);
+    if (mo_guess_wanted(tiers) && pays(tiers, 1)) {
+        mo_store_guess(tiers->store, layer, experts, count, 1, guess_bytes);
     }
 }
 
@@ -193,5 +223,5 @@ void mo_forward_skip(mo_forward *forward, int count)
         }
     }
     /* They come in behind the computation, so that the next token finds them. */
-    mo_store_guess(store, forward->index, missing, missing_count, INT64_MAX);
+    mo_store_guess(store, forward->index, missing, missing_count, 0, INT64_MAX);
 }

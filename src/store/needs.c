@@ -96,6 +96,16 @@ void mo_store_pass(mo_store *s, mo_store_phase phase)
     s->counters.phase[phase].passes++;
 }
 
+/* A guess has come true, for all who made it. */
+static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
+{
+    for (int r = 1; r <= MO_REACH_MOST; r++) {
+        const bool made = slot->reaches >> r & 1;
+        s->counters.reach[r].proven += made;
+        s->counters.reach[r].late += made && late;
+    }
+}
+
 /* A brick that is in a slot, or whose reads are under way. */
 static void meet(mo_store *s, mo_need *need)
 {
@@ -103,10 +113,8 @@ static void meet(mo_store *s, mo_need *need)
     mo_store_phase_counters *c = &s->counters.phase[s->phase];
     mo_store_pin(s, need->brick);
     need->state = NEED_BYTES;
-    const bool filling = slot->guess == MO_GUESS_FILLING;
-    s->counters.guessed += slot->guess == MO_GUESS_UNDER_WAY;
-    s->counters.guessed_bytes +=
-        slot->guess == MO_GUESS_UNDER_WAY ? (uint64_t)s->bricks->home[need->brick].bytes : 0;
+    const bool filling = slot->guess == MO_GUESS_FILLING || slot->guess == MO_GUESS_LAYER;
+    mo_store_count_guess(s, need->brick, slot);
     if ((slot->guess == MO_GUESS_UNDER_WAY || filling) && !mo_store_slot_ended(slot)) {
         for (int i = 0; i < MO_STORE_MATRICES; i++) {
             mo_disk_hasten(s->disk, &slot->reads[i]);
@@ -114,28 +122,40 @@ static void meet(mo_store *s, mo_need *need)
         need->missing = true;
         c->landing++;
         s->counters.late += !filling;
+        prove(s, slot, true);
     } else {
         c->hits++;
         s->counters.useful += slot->guess != MO_GUESS_NONE && !filling;
+        prove(s, slot, false);
     }
     slot->guess = MO_GUESS_NONE;
+    slot->reaches = 0;
 }
 
-/* What was guessed for this layer, and proved wrong before its reads began, need not be read: it would keep the disk from what is
- * guessed next. */
-static void withdraw_wrong(mo_store *s, int layer)
+static bool among(int32_t expert, const int32_t *experts, int count)
+{
+    while (count > 0 && experts[count - 1] != expert) {
+        count--;
+    }
+    return count > 0;
+}
+
+/* What was guessed for this layer, and is known to be wrong (or, by a guess that knows more, believed to be) before its reads have begun,
+ * need not be read: it would keep the disk from what is guessed next. */
+static void withdraw_wrong(mo_store *s, int layer, const int32_t *spared, int spared_count)
 {
     int kept = 0;
     for (int i = 0; i < s->guess_count; i++) {
         const int32_t brick = s->guesses[i];
+        const mo_brick_home *home = &s->bricks->home[brick];
         mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
         mo_read *const reads[MO_STORE_MATRICES] = {&slot->reads[0], &slot->reads[1], &slot->reads[2]};
-        if (s->bricks->home[brick].layer == layer && slot->guess == MO_GUESS_UNDER_WAY &&
+        const bool guess = slot->guess == MO_GUESS_UNDER_WAY, of_layer = slot->guess == MO_GUESS_LAYER;
+        if (home->layer == layer && (guess || of_layer) && !among(home->expert, spared, spared_count) &&
             mo_disk_withdraw(s->disk, reads, MO_STORE_MATRICES)) {
-            slot->guess = MO_GUESS_NONE;
             mo_store_unpin(s, brick);
             mo_store_drop(s, brick);
-            s->counters.withdrawn++;
+            s->counters.withdrawn += guess;
         } else {
             s->guesses[kept++] = brick;
         }
@@ -162,7 +182,7 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
             need->missing = true;
         }
     }
-    withdraw_wrong(s, layer);
+    withdraw_wrong(s, layer, NULL, 0);
 }
 
 void mo_store_release(mo_store *s, mo_need *need)
@@ -215,26 +235,65 @@ static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool
     }
 }
 
-void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int64_t max_bytes)
+/* The brick is, or becomes, a guess of this reach; one that somebody has needed is none. */
+static void note_reach(mo_store *s, int32_t brick, int reach)
+{
+    mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    const bool guess = slot->guess == MO_GUESS_UNDER_WAY || slot->guess == MO_GUESS_LANDED;
+    if (reach > 0 && guess && !(slot->reaches >> reach & 1)) {
+        slot->reaches |= (uint8_t)(1U << reach);
+        s->counters.reach[reach].made++;
+    }
+}
+
+/* Reads what is missing of them, as guesses of this kind, at most max_bytes. */
+static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count, uint8_t kind, int reach,
+                       int64_t max_bytes)
 {
     int32_t bricks[MO_STORE_AT_ONCE];
     int chosen = 0;
-    count = count < MO_STORE_AT_ONCE ? count : MO_STORE_AT_ONCE;
     mo_store_settle_guesses(s);
+    withdraw_wrong(s, layer, experts, count);
     hold(s, layer, experts, count, true);
     for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
-        if (brick < 0 || mo_store_slot_number(s, brick) >= 0 || s->elsewhere[brick] ||
-            s->bricks->home[brick].bytes > max_bytes || s->guess_count == s->guess_limit ||
+        if (brick < 0) {
+            continue;
+        }
+        const int64_t bytes = s->bricks->home[brick].bytes;
+        if (mo_store_slot_number(s, brick) >= 0) {
+            note_reach(s, brick, reach);
+            continue;
+        }
+        if (s->elsewhere[brick] || bytes > max_bytes || s->guess_count == s->guess_limit ||
             !mo_store_acquire(s, brick, MO_READ_GUESS)) {
             continue;
         }
         mo_store_pin(s, brick); /* which hold() takes back */
-        max_bytes -= s->bricks->home[brick].bytes;
-        mo_store_slot_of(s, brick)->guess = MO_GUESS_UNDER_WAY;
+        max_bytes -= bytes;
+        mo_store_slot_of(s, brick)->guess = kind;
+        note_reach(s, brick, reach);
         s->guesses[s->guess_count++] = brick;
         bricks[chosen++] = brick;
+        if (chosen == MO_STORE_AT_ONCE) {
+            mo_store_submit(s, bricks, chosen);
+            chosen = 0;
+        }
     }
     mo_store_submit(s, bricks, chosen);
     hold(s, layer, experts, count, false);
+}
+
+void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int reach, int64_t max_bytes)
+{
+    read_ahead(s, layer, experts, count, MO_GUESS_UNDER_WAY, reach, max_bytes);
+}
+
+void mo_store_guess_layer(mo_store *s, int layer)
+{
+    int32_t experts[MO_EXPERTS_MAX];
+    for (int e = 0; e < s->bricks->experts; e++) {
+        experts[e] = e;
+    }
+    read_ahead(s, layer, experts, s->bricks->experts, MO_GUESS_LAYER, 0, INT64_MAX);
 }

@@ -40,6 +40,7 @@ bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency)
         clear_views(s, c->brick[evicted]);
     }
     slot->guess = MO_GUESS_NONE;
+    slot->reaches = 0;
     for (int i = 0; i < MO_STORE_MATRICES; i++) {
         const mo_brick_part *part = &s->bricks->parts[home->first + i];
         mo_read *r = &slot->reads[i];
@@ -125,6 +126,17 @@ mo_status mo_store_read_failure(const mo_store *s, int32_t brick, const mo_store
     return MO_OK;
 }
 
+void mo_store_count_guess(mo_store *s, int32_t brick, const mo_store_slot_reads *slot)
+{
+    const uint64_t bytes = (uint64_t)s->bricks->home[brick].bytes;
+    if (slot->guess == MO_GUESS_UNDER_WAY) {
+        s->counters.guessed++;
+        s->counters.guessed_bytes += bytes;
+    } else if (slot->guess == MO_GUESS_LAYER) {
+        s->counters.phase[s->phase].bytes += bytes;
+    }
+}
+
 void mo_store_settle_guesses(mo_store *s)
 {
     int kept = 0;
@@ -138,13 +150,12 @@ void mo_store_settle_guesses(mo_store *s)
         const bool good = mo_store_slot_landed(slot);
         mo_store_unpin(s, brick);
         if (slot->guess != MO_GUESS_NONE) { /* nobody needs it yet */
-            const bool guessed = good && slot->guess == MO_GUESS_UNDER_WAY;
-            s->counters.guessed += guessed;
-            s->counters.guessed_bytes += guessed ? (uint64_t)s->bricks->home[brick].bytes : 0;
-            slot->guess = guessed ? MO_GUESS_LANDED : MO_GUESS_NONE;
-            if (!good) {
+            if (good) {
+                mo_store_count_guess(s, brick, slot);
+            } else {
                 mo_store_drop(s, brick);
             }
+            slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED : MO_GUESS_NONE;
         }
     }
     s->guess_count = kept;

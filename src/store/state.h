@@ -18,12 +18,14 @@ enum {
     MO_GUESS_NONE,
     MO_GUESS_UNDER_WAY,
     MO_GUESS_LANDED,
-    MO_GUESS_FILLING /* read ahead at the start: under way, but nobody's guess */
+    MO_GUESS_FILLING, /* read ahead at the start: under way, but nobody's guess */
+    MO_GUESS_LAYER /* under way with all of its layer, which the pass comes to next: counted as read for the pass */
 };
 
 typedef struct mo_store_slot_reads {
     mo_read reads[MO_STORE_MATRICES];
     uint8_t guess;
+    uint8_t reaches; /* of a guess that nobody has needed yet: bit r: one of reach r named it */
 } mo_store_slot_reads;
 
 typedef struct mo_store_class {
@@ -121,6 +123,9 @@ void mo_store_show(const mo_store *s, int32_t brick, int matrix, const mo_read *
 
 /* Bytes that came from disk for the first time: formats that can hold nonsense are checked once. */
 mo_status mo_store_check(mo_store *s, int32_t brick, mo_error *err);
+
+/* Counts what is under way as a guess, or with a layer, when it is needed or has landed. */
+void mo_store_count_guess(mo_store *s, int32_t brick, const mo_store_slot_reads *slot);
 
 /* Guesses that have landed may leave again; those that failed were none. */
 void mo_store_settle_guesses(mo_store *s);

@@ -64,9 +64,17 @@ void mo_store_forgo(mo_store *store, mo_need *need);
 /* The layer is done, or given up: nothing of it is pinned any more when this returns. */
 void mo_store_leave(mo_store *store);
 
-/* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes.
- * Those of them that are resident are not evicted for the others, and what a device has is not read. */
-void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int64_t max_bytes);
+/* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes. Those of
+ * them that are resident are not evicted for the others, what a device has is not read, and what was guessed for the layer
+ * before, is not among them and has not been begun is not read either. `reach`: by the stream so many layers before it, at
+ * most MO_REACH_MOST, and counted as such; 0: not by a router's guess. */
+enum { MO_REACH_MOST = 2 };
+void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int reach,
+                    int64_t max_bytes);
+
+/* The pass comes to `layer` next and will need nearly all of its experts: what is missing is read behind everything that
+ * somebody waits for, as far as there are slots, and counts as read for the pass. */
+void mo_store_guess_layer(mo_store *store, int layer);
 
 /* Is it in RAM? For instruments, and for leaving out what is missing. */
 bool mo_store_resident(const mo_store *store, int layer, int expert);
@@ -158,25 +166,25 @@ typedef struct mo_store_phase_counters {
     uint64_t wait_ns; /* nothing could be computed meanwhile */
 } mo_store_phase_counters;
 
+/* Guesses of routers: bricks that were to be read; of them needed; of those, too soon. */
+typedef struct mo_reach_counters {
+    uint64_t made, proven, late;
+} mo_reach_counters;
+
 typedef struct mo_store_counters {
     mo_store_phase_counters phase[MO_STORE_PHASES];
     uint64_t guessed, useful, late,
         wasted; /* bricks: read by guess; needed later; needed too soon; never needed */
     uint64_t guessed_bytes;
     uint64_t withdrawn; /* bricks: guessed, and known to be wrong before they were read; not counted above */
-    uint64_t ahead, ahead_bytes; /* bricks read ahead at the start */
-    uint64_t yielded, taken;     /* bricks given to the device, and taken back */
+    mo_reach_counters reach[MO_REACH_MOST + 1]; /* by how far they looked; [0] is unused */
+    uint64_t ahead, ahead_bytes;                /* bricks read ahead at the start */
+    uint64_t yielded, taken;                    /* bricks given to the device, and taken back */
     uint64_t evictions;
     mo_disk_counters disk;
 } mo_store_counters;
 
 mo_store_counters mo_store_count(const mo_store *store);
-
-/* All guesses, also those that were wrong before the disk had time for them: what prediction is judged by. */
-static inline uint64_t mo_store_guesses(const mo_store_counters *c)
-{
-    return c->guessed + c->withdrawn;
-}
 
 /* How many slots there are, and how many hold a brick. */
 void mo_store_slots(const mo_store *store, int32_t *slots, int32_t *filled, int64_t *bytes);

@@ -7,11 +7,11 @@
 #include "store/rows.h"
 #include "store/store.h"
 
-/* Does reading ahead pay? */
+/* Does reading ahead pay, and how far? */
 typedef struct mo_foresight {
     bool on;
-    uint64_t judged; /* guesses counted at the last judgement */
-    uint64_t proven; /* of them useful or late */
+    int reach, most;          /* layers ahead that are guessed for, and that may be */
+    mo_reach_counters judged; /* guesses of the furthest reach at the last judgement */
 } mo_foresight;
 
 typedef struct mo_tiers {
