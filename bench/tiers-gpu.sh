@@ -2,7 +2,7 @@
 # tiers-gpu.sh [BUILD] [DIRECTORY]: models of true shape, with fewer layers, whose experts (or layers) lie in the GPU's memory, in RAM
 # and on disk. A first start without a profile: how many slots in both are filled after a prompt of 512 tokens, and at what rate the
 # disk gave what that took, in GB/s while it was asked for something and in percent of what it gave `probe`; then decoding
-# against what the plan expects, and what a token takes from disk. Models are made in DIRECTORY, one at a time (some 20 GB), and
+# against what the plan expects, and what a token takes from disk, past the page cache, where the model would still lie. Models are made in DIRECTORY, one at a time (some 20 GB), and
 # removed. Rates are probed first, with the first model, into DIRECTORY. TIERS_ROWS narrows it down to rows of that
 # number; GPU_DEVICE=sim tries the script without a GPU; TIERS_KEEP=1 keeps the models.
 set -euo pipefail
@@ -55,11 +55,11 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
         made=$path
         [ -f "$XDG_CACHE_HOME/probed" ] || { "$moraine" probe "$path" --device "$device" >&2 && touch "$XDG_CACHE_HOME/probed"; }
     fi
-    options=(--device "$device" --vram "$vram" --ram "$ram" --ctx 2048 --batch 512 --io direct) # what was just written lies in the page cache
+    options=(--device "$device" --vram "$vram" --ram "$ram" --ctx 2048 --batch 512)
     plan=$("$moraine" plan "$path" "${options[@]}" --json 2>/dev/null) || { echo "$name $vram $ram: the plan refuses" >&2; continue; }
-    first=$("$moraine" bench "$path" "${options[@]}" --profile off --prefill 512 --decode 1 --rounds 1 --json 2>"$directory/tiers.log") ||
+    first=$("$moraine" bench "$path" "${options[@]}" --io direct --profile off --prefill 512 --decode 1 --rounds 1 --json 2>"$directory/tiers.log") ||
         { tail -1 "$directory/tiers.log" >&2; continue; }
-    then=$("$moraine" bench "$path" "${options[@]}" --profile off --prefill 512 --decode 64 --rounds 3 --json 2>"$directory/tiers.log") ||
+    then=$("$moraine" bench "$path" "${options[@]}" --io direct --profile off --prefill 512 --decode 64 --rounds 3 --json 2>"$directory/tiers.log") ||
         { tail -1 "$directory/tiers.log" >&2; continue; }
     expected=$(value tokens_per_second <<<"$plan")
     disk=$(value token.disk_bytes <<<"$plan")

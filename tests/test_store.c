@@ -443,7 +443,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     mo_store *store = r.tiers->store;
     const mo_foresight *f = &r.tiers->foresight;
     const int layer = r.tiers->bricks->home[0].layer;
-    const mo_feed feed = {.size = sizeof feed, .session = r.session, .tokens = o->tokens, .count = 1};
+    mo_feed feed = {.size = sizeof feed, .session = r.session, .tokens = o->tokens, .count = 1};
     assert_int_equal(f->reach, 1);
     for (int i = 0; i < GUESSES; i++) {
         mo_need need = {.expert = 2, .picks = 1};
@@ -476,6 +476,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
         mo_store_leave(store);
     }
     atomic_store(&g.closed, false);
+    feed.count = 2;
     check_status(mo_session_feed(&feed, &r.err), &r.err);
     assert_true(f->on);
     assert_int_equal(f->reach, 1);
