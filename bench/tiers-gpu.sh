@@ -68,11 +68,11 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
         -v read="$(value tiers.disk.bytes <<<"$first")" -v busy="$(value tiers.disk.busy_seconds <<<"$first")" \
         -v probed="$(value tiers.disk.probed_bytes_s <<<"$first")" \
         -v prompt="$(value prefill_tps <<<"$first")" -v speed="$(value decode_best_tps <<<"$then")" -v expected="$expected" \
-        -v bytes="$(value tiers.generation.disk_bytes <<<"$then")" -v passes="$(value tiers.generation.passes <<<"$then")" \
+        -v bytes="$(value tiers.generation.disk_bytes <<<"$then")" -v ahead="$(value tiers.read_ahead.bytes <<<"$then")" -v passes="$(value tiers.generation.passes <<<"$then")" \
         -v layer_bytes="$(value tiers.layers.bytes <<<"$then")" -v steps="$(value tiers.prompt.passes <<<"$then")" -v disk="$disk" \
         -v h="$(value device.hits <<<"$then")" -v a="$(value device.asked <<<"$then")" 'BEGIN {
         printf "%-28s %5s %5s | %6d of %5d   %6d of %5d %9.0f %6.2f (%3.0f %%) | %9.1f %9.1f %6.0f | %7.1f MB %7.1f MB %5.0f %%\n", name, vram, ram, vf, vs, rf, rs,
-            prompt, busy ? read / busy * 1e-9 : 0, busy && probed ? 100 * read / busy / probed : 0, speed, expected, expected ? 100 * speed / expected : 0, passes ? bytes / passes / 1e6 : layer_bytes / 1e6 / (192 + 3),
+            prompt, busy ? read / busy * 1e-9 : 0, busy && probed ? 100 * read / busy / probed : 0, speed, expected, expected ? 100 * speed / expected : 0, passes ? (bytes + ahead) / passes / 1e6 : layer_bytes / 1e6 / (192 + 3),
             disk / 1e6, a ? 100 * h / a : 0}'
 done
 [ -z "$made" ] || [ -n "${TIERS_KEEP:-}" ] || rm -f "$made"

@@ -484,6 +484,26 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     rig_close(&r);
 }
 
+/* What several tokens will need is guessed for all of them, and bits do not change. */
+static void guesses_are_for_several_tokens(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    const size_t floats = (size_t)ORACLE_TOKENS * (size_t)o->vocab;
+    float *rows[2] = {calloc(floats, sizeof(float)), calloc(floats, sizeof(float))};
+    for (int predict = 0; predict < 2; predict++) {
+        rig r;
+        rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
+        check_status(feed_with(&r, o, 2, rows[predict], &r.err), &r.err);
+        const mo_store_counters c = mo_store_count(r.tiers->store);
+        assert_true(predict ? c.reach[1].made > 0 && c.reach[1].proven > 0 : c.reach[1].made == 0);
+        rig_close(&r);
+    }
+    assert_memory_equal(rows[0], rows[1], floats * sizeof(float));
+    free(rows[0]);
+    free(rows[1]);
+}
+
 /* Of a prompt that needs nearly all experts of a layer the next layer's are read while that is computed, and each is read once. */
 static void prompts_read_the_next_layer_ahead(void **state)
 {
@@ -632,6 +652,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),
         cmocka_unit_test(nearer_guesses_correct_those_from_afar),
         cmocka_unit_test(prediction_looks_as_far_as_it_pays),
+        cmocka_unit_test(guesses_are_for_several_tokens),
         cmocka_unit_test(prompts_read_the_next_layer_ahead),
         cmocka_unit_test(warm_bricks_are_hits),
         cmocka_unit_test(exchanges_take_place),

@@ -257,7 +257,7 @@ static void print_table(const speeds *s)
     if (s->picks) {
         printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
     }
-    cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), s->decode_seconds);
+    cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), 1, s->decode_seconds);
     cli_device_print(&s->device, &s->tiers, &s->generating, (uint64_t)(s->rounds * s->decode),
                      s->decode_seconds);
     cli_lanes_print(&s->lanes);

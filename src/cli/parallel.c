@@ -237,7 +237,8 @@ void cli_parallel_print(mo_model *model, const cli_parallel *p)
            1e3 * p->first_last_s);
     printf("between tokens   %9.2f ms at the median, %.2f ms at 99 %%\n", 1e3 * p->step_p50_s,
            1e3 * p->step_p99_s);
-    cli_tiers_print(&tiers, generated, p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
+    cli_tiers_print(&tiers, generated, (int)p->sequences,
+                    p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
     cli_device_print(&device, &tiers, &p->generating, generated,
                      p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
     cli_allowance_print(&p->allowance, p->sequences, p->together_tps);

@@ -71,7 +71,7 @@ static void print_experts(const mo_tier_report *r)
     }
 }
 
-/* From disk, for one token: experts that were missing or guessed, and streamed layers. */
+/* From disk, for one pass: experts that were missing or guessed, and streamed layers. */
 static double bytes_per_pass(const mo_tier_report *r)
 {
     const double passes = (double)r->generation.passes;
@@ -80,7 +80,7 @@ static double bytes_per_pass(const mo_tier_report *r)
     return experts + (rounds > 0.0 ? (double)r->layer_bytes / rounds : 0.0);
 }
 
-void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds)
+void cli_tiers_print(const mo_tier_report *r, uint64_t generated, int together, double seconds)
 {
     char a[32], b[32];
     if (r->slots) {
@@ -97,7 +97,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, double seconds
                cli_bytes_text(r->disk_bytes, a), r->disk_reads,
                busy > 0.0 ? (double)r->disk_bytes * 1e-9 / busy : 0.0);
     }
-    const double per_token = bytes_per_pass(r);
+    const double per_token = bytes_per_pass(r) / together;
     if (r->disk_reads && generated && seconds > 0.0) {
         const double rate = per_token * (double)generated / seconds;
         printf("                 %s per token; %.2f GB/s over the time of generation",

@@ -8,9 +8,9 @@
 /* Takes the counters of `before` off those of `report`. */
 void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);
 
-/* A few lines on stdout; nothing when the whole model is in RAM. Bytes and waiting are given per generated
- * token; seconds is how long generating them took. */
-void cli_tiers_print(const mo_tier_report *report, uint64_t generated, double seconds);
+/* A few lines on stdout; nothing when the whole model is in RAM. Bytes are given per generated token, of which a pass
+ * computed so many together; seconds is how long generating them took. */
+void cli_tiers_print(const mo_tier_report *report, uint64_t generated, int together, double seconds);
 
 /* What RAM and a device's memory hold together. */
 typedef struct cli_tiers_sum {

@@ -468,11 +468,7 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
         if (first && !wait &&
             !forward
                  ->experts_only) { /* the layer's own reads are asked for: the disk may look ahead behind them */
-            if (forward->tokens == 1) {
-                mo_forward_guess(forward);
-            } else {
-                mo_forward_guess_all(forward, count);
-            }
+            mo_forward_guess(forward, count);
         }
         mo_forward_begin_round(forward);
         if (first && !forward->experts_only) {

@@ -147,10 +147,9 @@ void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t c
 void mo_forward_run_round(mo_forward *forward, bool last);
 
 /* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is now; where that comes
- * too late, for the layer behind it as well. Does nothing unless prediction is on and one token is computed. */
-void mo_forward_guess(mo_forward *forward);
-/* For several tokens, of which this layer needs so many experts: where that is nearly all, the next will, too. */
-void mo_forward_guess_all(const mo_forward *forward, int needed);
+ * too late, for the layer behind it as well. Where the step is of several tokens and this layer needs nearly all experts (`needed` of
+ * them), so will the next. Does nothing unless prediction is on. */
+void mo_forward_guess(mo_forward *forward, int needed);
 /* The same for other ranks that have experts on disk: they are told. */
 void mo_forward_guess_elsewhere(mo_forward *forward);
 /* In such a rank: is it of use to be told? And what was told. */

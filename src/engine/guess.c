@@ -2,6 +2,7 @@
  * will need, and, as the one lossy option, doing without what is missing. */
 #include <math.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/forward.h"
 #include "numeric/ops.h"
@@ -13,15 +14,21 @@
 enum { JUDGED_AT_ONCE = 256 };
 static const double right_share = 0.5;
 
-/* The share of right guesses that come too late, from which on it pays to look one layer further. */
-static const double late_share = 0.5;
+/* The share of right guesses that come too late, from which on it pays to look one layer further; and that of the time for which a disk
+ * may have been busy then: one that never rests brings nothing sooner. */
+static const double late_share = 0.5, busy_share = 0.9;
 
 /* Of a layer's experts, those that a prompt needs when it needs nearly all: seven of eight. */
 static const double nearly_all = 0.875;
 
-/* Bytes that guesses of one layer may read: what the disk can deliver while the next layer's mixer computes
- * is of this order. */
+/* Bytes that guesses of one layer may read, for however many tokens: what the disk can deliver while the next layer's mixer
+ * computes is of this order. More drive out what later layers need, while those of this layer, which will not be needed for longest,
+ * cannot leave yet. */
 static const int64_t guess_bytes = (int64_t)16 << 20;
+
+/* Tokens of a step whose choices are guessed, one after the other: several sequences that decode together. More of them are a prompt, which
+ * either needs nearly all experts or few times each. */
+enum { GUESSED_TOKENS = 16 };
 
 /* The first layer with experts behind number *index, which becomes its own. */
 static const mo_layer *next_routed(const mo_forward *forward, int *index)
@@ -35,12 +42,31 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
     return NULL;
 }
 
+/* Did the disk rest since the last judgement, and did most of what was right come too late? */
+static bool could_come_sooner(const mo_foresight *f, const mo_store_counters *c)
+{
+    const mo_reach_counters *now = &c->reach[f->reach];
+    const double proven = (double)(now->proven - f->judged.proven),
+                 late = (double)(now->late - f->judged.late);
+    const double busy = (double)(c->disk.busy_ns - f->busy_ns), time = (double)(mo_clock_ns() - f->judged_ns);
+    return late > late_share * proven && busy < busy_share * time;
+}
+
+static void begin_time(mo_foresight *f, const mo_store_counters *c)
+{
+    f->judged_ns = mo_clock_ns();
+    f->busy_ns = c->disk.busy_ns;
+}
+
 /* Looks less far when too many were wrong of those that looked furthest, in the end not at all; and further, as far as `most`, when
- * they are right but late. */
+ * they are right and could come sooner. */
 static bool pays(mo_tiers *tiers, int most)
 {
     mo_foresight *f = &tiers->foresight;
     const mo_store_counters c = mo_store_count(tiers->store);
+    if (f->judged_ns == 0) {
+        begin_time(f, &c);
+    }
     const mo_reach_counters *now = &c.reach[f->reach];
     const double made = (double)(now->made - f->judged.made);
     const double proven = (double)(now->proven - f->judged.proven);
@@ -57,40 +83,37 @@ static bool pays(mo_tiers *tiers, int most)
         mo_log(MO_LOG_INFO, "store",
                "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed",
                f->reach + 1, 100.0 * proven / made);
-    } else if ((double)(now->late - f->judged.late) > late_share * proven && f->reach < f->most &&
-               f->reach < most) {
+    } else if (f->reach < f->most && f->reach < most && could_come_sooner(f, &c)) {
         f->reach++;
     }
     f->judged = c.reach[f->reach];
+    begin_time(f, &c);
     return f->on;
 }
 
-/* What the router of `l` would read if its layer's mixer added nothing. */
-static void guess_input(const mo_forward *forward, const mo_layer *l, const mo_acts *in)
+/* What the router of `l` would read of token t if its layer's mixer added nothing. */
+static void guess_input(const mo_forward *forward, const mo_layer *l, int64_t t, const mo_acts *in)
 {
     const int64_t n = forward->spec->width;
+    const float *stream = forward->w->x + t * n;
     if (l->moe.router.input_scale) {
-        forward->k->rms_norm(in->x, forward->w->x, NULL, n, forward->spec->eps);
+        forward->k->rms_norm(in->x, stream, NULL, n, forward->spec->eps);
         forward->k->scale(in->x, 1.0f / sqrtf((float)n), n);
         forward->k->multiply(in->x, l->moe.router.input_scale, n);
     } else {
-        mo_forward_norm(forward, in->x, forward->w->x, l->moe_norm ? l->moe_norm : l->ffn_norm,
+        mo_forward_norm(forward, in->x, stream, l->moe_norm ? l->moe_norm : l->ffn_norm,
                         l->moe_norm ? NULL : l->ffn_norm_bias);
     }
     mo_forward_quantize(forward->k, in, 0);
 }
 
-/* What the first routed layer behind number *index would choose, which becomes its own; false: there is none, or nothing can be said. */
-static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
+/* The experts that the layer would choose for token t; false: nothing can be said. */
+static bool choose_for(mo_forward *forward, const mo_layer *l, int64_t t, int32_t *ids)
 {
-    const mo_layer *next = forward->tokens == 1 ? next_routed(forward, index) : NULL;
-    if (!next) {
-        return false;
-    }
     mo_workspace *w = forward->w;
-    const mo_moe *moe = &next->moe;
+    const mo_moe *moe = &l->moe;
     const mo_acts in = mo_acts_lay(w->guess_in, 1, forward->spec->width);
-    guess_input(forward, next, &in);
+    guess_input(forward, l, t, &in);
     mo_jobs_clear(&w->guess);
     mo_jobs_add(&w->guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
     const mo_phase phase = mo_jobs_phase(&w->guess);
@@ -104,30 +127,51 @@ static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
         forward->k->add(w->guess_scores, moe->router.select_bias, moe->experts);
     }
     mo_topk(w->guess_scores, moe->experts, moe->used, ids);
-    *count = moe->used;
     return true;
 }
 
-void mo_forward_guess(mo_forward *forward)
+/* What the first routed layer behind number *index would choose, each expert once; *index becomes its own. False: there is none, or nothing
+ * can be said. */
+static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
+{
+    const mo_layer *next = forward->tokens <= GUESSED_TOKENS ? next_routed(forward, index) : NULL;
+    bool named[MO_EXPERTS_MAX] = {false};
+    int32_t own[MO_EXPERTS_MAX];
+    *count = 0;
+    for (int64_t t = 0; next && t < forward->tokens; t++) {
+        if (!choose_for(forward, next, t, own)) {
+            return false;
+        }
+        for (int i = 0; i < next->moe.used; i++) {
+            if (!named[own[i]]) {
+                named[own[i]] = true;
+                ids[(*count)++] = own[i];
+            }
+        }
+    }
+    return next;
+}
+
+void mo_forward_guess(mo_forward *forward, int needed)
 {
     mo_tiers *tiers = forward->engine->tiers;
+    const bool all = forward->tokens > 1 && needed >= nearly_all * forward->layer->moe.experts;
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
-    if (!tiers->foresight.on || !pays(tiers, MO_REACH_MOST)) {
+    if (!tiers->foresight.on) {
+        return;
+    }
+    if (all) {
+        if (next_routed(forward, &index)) {
+            mo_store_guess_layer(tiers->store, index);
+        }
+        return;
+    }
+    if (!pays(tiers, MO_REACH_MOST)) {
         return;
     }
     for (int reach = 1; reach <= tiers->foresight.reach && choose(forward, &index, ids, &count); reach++) {
         mo_store_guess(tiers->store, index, ids, count, reach, guess_bytes);
-    }
-}
-
-void mo_forward_guess_all(const mo_forward *forward, int needed)
-{
-    const mo_tiers *tiers = forward->engine->tiers;
-    int index = forward->index;
-    if (tiers->foresight.on && needed >= nearly_all * forward->layer->moe.experts &&
-        next_routed(forward, &index)) {
-        mo_store_guess_layer(tiers->store, index);
     }
 }
 
@@ -136,7 +180,8 @@ void mo_forward_guess_elsewhere(mo_forward *forward)
     const mo_elsewhere *others = forward->engine->elsewhere;
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
-    if (others && others->listens(others->owner) && choose(forward, &index, ids, &count)) {
+    if (others && forward->tokens == 1 && others->listens(others->owner) &&
+        choose(forward, &index, ids, &count)) {
         others->guess(others->owner, index, ids, count);
     }
 }

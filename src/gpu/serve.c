@@ -374,7 +374,7 @@ static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
     }
     mo_forward_guess_elsewhere(forward);
     if (lanes->experts->store) {
-        mo_forward_guess(forward);
+        mo_forward_guess(forward, 0);
     }
 }
 

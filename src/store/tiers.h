@@ -12,6 +12,8 @@ typedef struct mo_foresight {
     bool on;
     int reach, most;          /* layers ahead that are guessed for, and that may be */
     mo_reach_counters judged; /* guesses of the furthest reach at the last judgement */
+    int64_t judged_ns;        /* since when the next one looks at the disk; 0: not yet */
+    uint64_t busy_ns;         /* how long that had been busy then */
 } mo_foresight;
 
 typedef struct mo_tiers {
