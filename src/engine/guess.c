@@ -42,52 +42,65 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
     return NULL;
 }
 
-/* Did the disk rest since the last judgement, and did most of what was right come too late? */
+/* Did the disk rest since the last judgement of the furthest guesses, and did most of what was right of them come too late? */
 static bool could_come_sooner(const mo_foresight *f, const mo_store_counters *c)
 {
-    const mo_reach_counters *now = &c->reach[f->reach];
-    const double proven = (double)(now->proven - f->judged.proven),
-                 late = (double)(now->late - f->judged.late);
+    const mo_reach_counters *now = &c->reach[f->reach], *then = &f->judged[f->reach];
+    const double proven = (double)(now->proven - then->proven), late = (double)(now->late - then->late);
     const double busy = (double)(c->disk.busy_ns - f->busy_ns), time = (double)(mo_clock_ns() - f->judged_ns);
     return late > late_share * proven && busy < busy_share * time;
 }
 
+/* The furthest guesses have been judged, or are to be from now on. */
 static void begin_time(mo_foresight *f, const mo_store_counters *c)
 {
     f->judged_ns = mo_clock_ns();
     f->busy_ns = c->disk.busy_ns;
+    f->judged[f->reach] = c->reach[f->reach];
 }
 
-/* Looks less far when too many were wrong of those that looked furthest, in the end not at all; and further, as far as `most`, when
- * they are right and could come sooner. */
+/* Guesses of this reach are wrong too often: it looks less far, in the end not at all. */
+static void shorten(mo_foresight *f, int reach, double share)
+{
+    if (reach == 1) {
+        f->on = false;
+        mo_log(MO_LOG_INFO, "store",
+               "prediction is off: only %.0f %% of the experts to be read ahead were needed", 100.0 * share);
+    } else {
+        f->reach = f->most = reach - 1;
+        mo_log(MO_LOG_INFO, "store",
+               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed", reach,
+               100.0 * share);
+    }
+}
+
+/* Each reach is judged by what it named: the furthest may find no slots, and name nothing, for as long as the nearer are wrong. Those
+ * that look furthest are followed by further ones, as far as `most`, when they are right and could come sooner. */
 static bool pays(mo_tiers *tiers, int most)
 {
     mo_foresight *f = &tiers->foresight;
     const mo_store_counters c = mo_store_count(tiers->store);
     if (f->judged_ns == 0) {
-        begin_time(f, &c);
+        f->judged_ns = mo_clock_ns();
+        f->busy_ns = c.disk.busy_ns;
     }
-    const mo_reach_counters *now = &c.reach[f->reach];
-    const double made = (double)(now->made - f->judged.made);
-    const double proven = (double)(now->proven - f->judged.proven);
-    if (made < JUDGED_AT_ONCE) {
-        return true;
+    for (int r = f->reach; r > 0; r--) {
+        const double made = (double)(c.reach[r].made - f->judged[r].made);
+        const double proven = (double)(c.reach[r].proven - f->judged[r].proven);
+        const bool furthest = r == f->reach;
+        if (made < JUDGED_AT_ONCE) {
+            continue;
+        }
+        if (proven < right_share * made) {
+            shorten(f, r, proven / made);
+        } else if (furthest && r < f->most && r < most && could_come_sooner(f, &c)) {
+            f->reach++;
+        }
+        f->judged[r] = c.reach[r];
+        if (furthest) {
+            begin_time(f, &c);
+        }
     }
-    if (proven < right_share * made && f->reach == 1) {
-        f->on = false;
-        mo_log(MO_LOG_INFO, "store",
-               "prediction is off: only %.0f %% of the experts to be read ahead were needed",
-               100.0 * proven / made);
-    } else if (proven < right_share * made) {
-        f->most = --f->reach;
-        mo_log(MO_LOG_INFO, "store",
-               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed",
-               f->reach + 1, 100.0 * proven / made);
-    } else if (f->reach < f->most && f->reach < most && could_come_sooner(f, &c)) {
-        f->reach++;
-    }
-    f->judged = c.reach[f->reach];
-    begin_time(f, &c);
     return f->on;
 }
 
@@ -158,16 +171,13 @@ void mo_forward_guess(mo_forward *forward, int needed)
     const bool all = forward->tokens > 1 && needed >= nearly_all * forward->layer->moe.experts;
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
-    if (!tiers->foresight.on) {
-        return;
-    }
     if (all) {
-        if (next_routed(forward, &index)) {
+        if (tiers->foresight.layers && next_routed(forward, &index)) {
             mo_store_guess_layer(tiers->store, index);
         }
         return;
     }
-    if (!pays(tiers, MO_REACH_MOST)) {
+    if (!tiers->foresight.on || !pays(tiers, MO_REACH_MOST)) {
         return;
     }
     for (int reach = 1; reach <= tiers->foresight.reach && choose(forward, &index, ids, &count); reach++) {

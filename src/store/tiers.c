@@ -31,7 +31,8 @@ mo_status mo_tiers_open(const mo_checkpoint *model, const mo_tiers_options *opti
     if (!t) {
         return mo_fail(err, MO_ENOMEM, "no memory for the tiers; free some and try again");
     }
-    t->foresight = (mo_foresight){.on = options->predict, .reach = 1, .most = MO_REACH_MOST};
+    t->foresight =
+        (mo_foresight){.on = options->predict, .layers = options->predict, .reach = 1, .most = MO_REACH_MOST};
     t->skip_missing = options->skip_missing;
     const mo_status status = open_parts(t, model, options, err);
     if (status != MO_OK) {

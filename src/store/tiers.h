@@ -9,11 +9,12 @@
 
 /* Does reading ahead pay, and how far? */
 typedef struct mo_foresight {
-    bool on;
-    int reach, most;          /* layers ahead that are guessed for, and that may be */
-    mo_reach_counters judged; /* guesses of the furthest reach at the last judgement */
-    int64_t judged_ns;        /* since when the next one looks at the disk; 0: not yet */
-    uint64_t busy_ns;         /* how long that had been busy then */
+    bool on;         /* by routers: until too many guesses were wrong */
+    bool layers;     /* whole layers, which is no guess of a router, and not judged by those */
+    int reach, most; /* layers ahead that are guessed for, and that may be */
+    mo_reach_counters judged[MO_REACH_MOST + 1]; /* guesses of each reach when it was judged last */
+    int64_t judged_ns; /* since when the next judgement of the furthest looks at the disk; 0: not yet */
+    uint64_t busy_ns;  /* how long that had been busy then */
 } mo_foresight;
 
 typedef struct mo_tiers {
