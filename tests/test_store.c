@@ -504,16 +504,97 @@ static void guesses_are_for_several_tokens(void **state)
     free(rows[1]);
 }
 
+/* Far guesses find no slots, and name nothing: that those for the next layer are wrong is seen all the same. */
+static void each_reach_is_judged(void **state)
+{
+    (void)state;
+    enum { GUESSES = 300 };
+    gate g = {.closed = true};
+    rig r;
+    const oracle *o = find("qwen3moe-nvfp4");
+    rig_open(&r, o->path,
+             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    r.tiers->foresight.reach = 2;
+    mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
+    while (atomic_load(&g.held) == 0) {
+        usleep(100);
+    }
+    for (int i = 0; i < GUESSES; i++) {
+        mo_need none;
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 1, INT64_MAX);
+        mo_store_want(store, layer, &none, 0);
+        mo_store_leave(store);
+    }
+    atomic_store(&g.closed, false);
+    const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
+    check_status(mo_session_feed(&f, &r.err), &r.err);
+    assert_false(r.tiers->foresight.on);
+    rig_close(&r);
+}
+
+/* The layer needs its first `count` experts, and has them. */
+static void need_first(rig *r, int layer, int32_t count)
+{
+    mo_need needs[MO_EXPERTS_MAX];
+    for (int32_t i = 0; i < count; i++) {
+        needs[i] = (mo_need){.expert = i, .picks = 1};
+    }
+    mo_store_pass(r->tiers->store, MO_STORE_GENERATION);
+    mo_store_want(r->tiers->store, layer, needs, count);
+    for (int32_t i = 0; i < count; i++) {
+        while (!needs[i].down) {
+            check_status(mo_store_look(r->tiers->store, true, &r->err), &r->err);
+        }
+    }
+    mo_store_leave(r->tiers->store);
+}
+
+/* What the next layer will need stays, however many slots are wanted for the layer behind it. */
+static void far_guesses_spare_what_near_ones_name(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, find("qwen3moe-nvfp4")->path, &(setting){.percent = 25, .policy = "lru"});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    const int32_t slots = mo_store_class_slots(store, 0), experts = r.tiers->bricks->experts;
+    const int32_t count = slots < experts ? slots : experts;
+    int32_t ids[MO_EXPERTS_MAX];
+    assert_int_equal(r.tiers->bricks->class_count, 1);
+    for (int32_t i = 0; i < count; i++) {
+        ids[i] = i;
+    }
+    for (int named = 0; named < 2; named++) {
+        int32_t there = 0;
+        need_first(&r, layer, count);
+        if (named) {
+            mo_store_guess(store, layer, ids, count, 1, INT64_MAX);
+        }
+        for (int32_t i = 0; i < slots; i++) { /* one after the other: guesses are fewer than slots */
+            mo_store_guess(store, layer + 1, &(int32_t){i % experts}, 1, 2, INT64_MAX);
+            mo_store_settle(store);
+        }
+        for (int32_t i = 0; i < count; i++) {
+            there += mo_store_has(store, layer, i);
+        }
+        assert_true(named ? there == count : there < count);
+    }
+    rig_close(&r);
+}
+
 /* Of a prompt that needs nearly all experts of a layer the next layer's are read while that is computed, and each is read once. */
 static void prompts_read_the_next_layer_ahead(void **state)
 {
     (void)state;
     const oracle *o = find("qwen3moe-nvfp4");
-    mo_store_phase_counters c[2];
-    for (int predict = 0; predict < 2; predict++) {
+    mo_store_phase_counters c[3];
+    for (int predict = 0; predict < 3; predict++) { /* 2: routers' guesses have proved wrong */
         rig r;
         rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
         const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 32};
+        r.tiers->foresight.on = predict == 1;
         check_status(mo_session_feed(&f, &r.err), &r.err);
         mo_store_settle(r.tiers->store);
         const mo_store_counters all = mo_store_count(r.tiers->store);
@@ -523,8 +604,28 @@ static void prompts_read_the_next_layer_ahead(void **state)
         rig_close(&r);
     }
     assert_int_equal(c[0].hits + c[0].landing, 0);
-    assert_true(c[1].hits + c[1].landing > 0);
+    assert_true(c[1].hits + c[1].landing > 0 && c[2].hits + c[2].landing > 0);
     assert_int_equal(c[0].bytes, c[1].bytes);
+    assert_int_equal(c[0].bytes, c[2].bytes);
+}
+
+/* Whole layers that are read ahead change no bit, under any ceiling and policy. */
+static void layers_ahead_change_no_bit(void **state)
+{
+    static const int percents[] = {90, 60, 40, 20, 0};
+    (void)state;
+    for (int m = 0; m < model_count; m += MODEL_STEP) {
+        const oracle *o = &models[m];
+        float *want = logits_of(o, &(setting){.percent = -1});
+        for (int i = 0; i < 5; i++) {
+            compare(o, want,
+                    &(setting){.percent = percents[i],
+                               .policy = mo_policy_at((m + i) % 4) ? mo_policy_at((m + i) % 4)->name : NULL,
+                               .predict = true,
+                               .readers = 1 + i % 3});
+        }
+        free(want);
+    }
 }
 
 /* Feeds again after the failure: the session must go on as if nothing had happened. With `untold` the failing feed has
@@ -576,6 +677,29 @@ static void every_read_fails_once(void **state)
     free(want);
 }
 
+/* The same of reads that are ahead with all of a layer, which find slots where more of it than that are in RAM. */
+static void every_read_of_a_layer_ahead_fails_once(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *want = logits_of(o, &(setting){.percent = -1});
+    for (int number = 0, total = 1; number < total; number += READ_STEP + number / 24) {
+        trouble t = {.fail_at = number};
+        fail_once(o, want,
+                  &(setting){.percent = 60,
+                             .policy = "lru",
+                             .readers = 2,
+                             .step = 32,
+                             .predict = true,
+                             .fault = disturb,
+                             .fault_user = &t},
+                  &t, false);
+        const int reads = atomic_load(&t.reads);
+        total = reads > total ? reads : total;
+    }
+    free(want);
+}
+
 /* ---- What is left out ------------------------------------------------------------------------- */
 
 static void skipping_is_counted(void **state)
@@ -591,6 +715,35 @@ static void skipping_is_counted(void **state)
         assert_true(rows[i] == rows[i]);
     }
     free(rows);
+    rig_close(&r);
+}
+
+static mo_status hold_and_fail(void *user, const mo_read *read, int64_t offset, int64_t *bytes)
+{
+    hold(user, read, offset, bytes);
+    return MO_EIO;
+}
+
+/* An expert on its way is done without; then its reads fail. Whoever needs it next has it read again. */
+static void what_is_done_without_may_fail(void **state)
+{
+    (void)state;
+    gate g = {.closed = true};
+    rig r;
+    rig_open(&r, find("qwen3moe-nvfp4")->path,
+             &(setting){.percent = 90, .readers = 1, .fault = hold_and_fail, .fault_user = &g});
+    mo_store *store = r.tiers->store;
+    const int layer = r.tiers->bricks->home[0].layer;
+    mo_need need = {.expert = 1, .picks = 1};
+    mo_store_guess(store, layer, (const int32_t[]){1}, 1, 1, INT64_MAX);
+    mo_store_pass(store, MO_STORE_GENERATION);
+    mo_store_want(store, layer, &need, 1);
+    assert_true(need.missing);
+    mo_store_forgo(store, &need);
+    mo_store_leave(store);
+    atomic_store(&g.closed, false);
+    mo_store_settle(store);
+    assert_false(mo_store_has(store, layer, 1));
     rig_close(&r);
 }
 
@@ -653,7 +806,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(nearer_guesses_correct_those_from_afar),
         cmocka_unit_test(prediction_looks_as_far_as_it_pays),
         cmocka_unit_test(guesses_are_for_several_tokens),
+        cmocka_unit_test(each_reach_is_judged),
+        cmocka_unit_test(far_guesses_spare_what_near_ones_name),
         cmocka_unit_test(prompts_read_the_next_layer_ahead),
+        cmocka_unit_test(layers_ahead_change_no_bit),
+        cmocka_unit_test(every_read_of_a_layer_ahead_fails_once),
+        cmocka_unit_test(what_is_done_without_may_fail),
         cmocka_unit_test(warm_bricks_are_hits),
         cmocka_unit_test(exchanges_take_place),
     };

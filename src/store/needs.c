@@ -1,4 +1,6 @@
 /* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "store/state.h"
 
@@ -194,6 +196,8 @@ void mo_store_release(mo_store *s, mo_need *need)
 void mo_store_forgo(mo_store *s, mo_need *need)
 {
     if (need->state == NEED_BYTES) { /* a guess that is under way */
+        /* Nobody's any more: if it fails it is forgotten. */
+        mo_store_slot_of(s, need->brick)->guess = MO_GUESS_FILLING;
         mo_store_unpin(s, need->brick);
     }
     need->state = NEED_NOTHING;
@@ -251,10 +255,14 @@ static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count
                        int64_t max_bytes)
 {
     int32_t bricks[MO_STORE_AT_ONCE];
+    const bool far = reach > 1 && s->near_layer != layer;
     int chosen = 0;
     mo_store_settle_guesses(s);
     withdraw_wrong(s, layer, experts, count);
     hold(s, layer, experts, count, true);
+    if (far) { /* what is needed sooner does not leave for it */
+        hold(s, s->near_layer, s->near, s->near_count, true);
+    }
     for (int i = 0; i < count; i++) {
         const int32_t brick = mo_bricks_of(s->bricks, layer, experts[i]);
         if (brick < 0) {
@@ -282,6 +290,13 @@ static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count
     }
     mo_store_submit(s, bricks, chosen);
     hold(s, layer, experts, count, false);
+    if (far) {
+        hold(s, s->near_layer, s->near, s->near_count, false);
+    } else if (reach == 1) {
+        memcpy(s->near, experts, sizeof *experts * (size_t)count);
+        s->near_layer = layer;
+        s->near_count = count;
+    }
 }
 
 void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int reach, int64_t max_bytes)

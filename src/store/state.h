@@ -18,7 +18,7 @@ enum {
     MO_GUESS_NONE,
     MO_GUESS_UNDER_WAY,
     MO_GUESS_LANDED,
-    MO_GUESS_FILLING, /* read ahead at the start: under way, but nobody's guess */
+    MO_GUESS_FILLING, /* under way, but nobody's guess: read ahead at the start, or done without */
     MO_GUESS_LAYER /* under way with all of its layer, which the pass comes to next: counted as read for the pass */
 };
 
@@ -57,6 +57,8 @@ struct mo_store {
     int need_count;
     int32_t *guesses; /* bricks whose guessed reads are under way */
     int guess_count, guess_limit;
+    int32_t near[MO_EXPERTS_MAX]; /* experts that the last guess of reach 1 named, and their layer */
+    int near_layer, near_count;
     mo_store_counters counters;
 };
 
