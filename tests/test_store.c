@@ -603,8 +603,9 @@ static void prompts_read_the_next_layer_ahead(void **state)
         assert_int_equal(all.phase[MO_STORE_PROMPT].bytes, all.disk.bytes);
         rig_close(&r);
     }
-    assert_int_equal(c[0].hits + c[0].landing, 0);
-    assert_true(c[1].hits + c[1].landing > 0 && c[2].hits + c[2].landing > 0);
+    assert_int_equal(c[0].landing, 0);
+    assert_true(c[1].landing > 0 && c[2].landing > 0);
+    assert_int_equal(c[0].hits + c[1].hits + c[2].hits, 0); /* what the pass reads for itself was not there */
     assert_int_equal(c[0].bytes, c[1].bytes);
     assert_int_equal(c[0].bytes, c[2].bytes);
 }

@@ -115,19 +115,21 @@ static void meet(mo_store *s, mo_need *need)
     mo_store_phase_counters *c = &s->counters.phase[s->phase];
     mo_store_pin(s, need->brick);
     need->state = NEED_BYTES;
-    const bool filling = slot->guess == MO_GUESS_FILLING || slot->guess == MO_GUESS_LAYER;
+    const bool with_layer = slot->guess == MO_GUESS_LAYER || slot->guess == MO_GUESS_LAYER_LANDED;
+    const bool nobodys = with_layer || slot->guess == MO_GUESS_FILLING;
     mo_store_count_guess(s, need->brick, slot);
-    if ((slot->guess == MO_GUESS_UNDER_WAY || filling) && !mo_store_slot_ended(slot)) {
+    if (slot->guess != MO_GUESS_NONE && !mo_store_slot_ended(slot)) {
         for (int i = 0; i < MO_STORE_MATRICES; i++) {
             mo_disk_hasten(s->disk, &slot->reads[i]);
         }
         need->missing = true;
         c->landing++;
-        s->counters.late += !filling;
+        s->counters.late += !nobodys;
         prove(s, slot, true);
     } else {
-        c->hits++;
-        s->counters.useful += slot->guess != MO_GUESS_NONE && !filling;
+        c->hits += !with_layer; /* the pass has read it for itself */
+        c->landing += with_layer;
+        s->counters.useful += slot->guess != MO_GUESS_NONE && !nobodys;
         prove(s, slot, false);
     }
     slot->guess = MO_GUESS_NONE;

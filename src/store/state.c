@@ -155,7 +155,9 @@ void mo_store_settle_guesses(mo_store *s)
             } else {
                 mo_store_drop(s, brick);
             }
-            slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED : MO_GUESS_NONE;
+            slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED
+                          : good && slot->guess == MO_GUESS_LAYER   ? MO_GUESS_LAYER_LANDED
+                                                                    : MO_GUESS_NONE;
         }
     }
     s->guess_count = kept;

@@ -19,7 +19,8 @@ enum {
     MO_GUESS_UNDER_WAY,
     MO_GUESS_LANDED,
     MO_GUESS_FILLING, /* under way, but nobody's guess: read ahead at the start, or done without */
-    MO_GUESS_LAYER /* under way with all of its layer, which the pass comes to next: counted as read for the pass */
+    MO_GUESS_LAYER, /* under way with all of its layer, which the pass comes to next: counted as read for the pass */
+    MO_GUESS_LAYER_LANDED
 };
 
 typedef struct mo_store_slot_reads {

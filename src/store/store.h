@@ -161,7 +161,7 @@ typedef struct mo_store_phase_counters {
     uint64_t passes;
     uint64_t asked;   /* bricks that passes needed */
     uint64_t hits;    /* of them in RAM */
-    uint64_t landing; /* of the others already under way by a guess */
+    uint64_t landing; /* of the others already under way by a guess, or read ahead with their layer */
     uint64_t bytes;   /* read because of them */
     uint64_t wait_ns; /* nothing could be computed meanwhile */
 } mo_store_phase_counters;
