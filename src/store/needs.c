@@ -1,4 +1,5 @@
 /* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -246,7 +247,8 @@ static void note_reach(mo_store *s, int32_t brick, int reach)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
     const bool guess = slot->guess == MO_GUESS_UNDER_WAY || slot->guess == MO_GUESS_LANDED;
-    if (reach > 0 && guess && !(slot->reaches >> reach & 1)) {
+    assert(reach >= 0 && reach <= MO_REACH_MOST);
+    if (reach > 0 && reach <= MO_REACH_MOST && guess && !(slot->reaches >> reach & 1)) {
         slot->reaches |= (uint8_t)(1U << reach);
         s->counters.reach[reach].made++;
     }
