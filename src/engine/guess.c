@@ -26,8 +26,8 @@ static const double nearly_all = 0.875;
  * cannot leave yet. */
 static const int64_t guess_bytes = (int64_t)16 << 20;
 
-/* Tokens of a step whose choices are guessed, one after the other: several sequences that decode together. More of them are a prompt, which
- * either needs nearly all experts or few times each. */
+/* Tokens of a step whose choices are guessed, one after the other: several sequences that decode together. Larger steps are prompts, which
+ * soon need nearly all experts. */
 enum { GUESSED_TOKENS = 16 };
 
 /* The first layer with experts behind number *index, which becomes its own. */
@@ -51,12 +51,11 @@ static bool could_come_sooner(const mo_foresight *f, const mo_store_counters *c)
     return late > late_share * proven && busy < busy_share * time;
 }
 
-/* The furthest guesses have been judged, or are to be from now on. */
+/* The furthest guesses are judged by how busy the disk is from now on. */
 static void begin_time(mo_foresight *f, const mo_store_counters *c)
 {
     f->judged_ns = mo_clock_ns();
     f->busy_ns = c->disk.busy_ns;
-    f->judged[f->reach] = c->reach[f->reach];
 }
 
 /* Guesses of this reach are wrong too often: it looks less far, in the end not at all. */
@@ -81,8 +80,7 @@ static bool pays(mo_tiers *tiers, int most)
     mo_foresight *f = &tiers->foresight;
     const mo_store_counters c = mo_store_count(tiers->store);
     if (f->judged_ns == 0) {
-        f->judged_ns = mo_clock_ns();
-        f->busy_ns = c.disk.busy_ns;
+        begin_time(f, &c);
     }
     for (int r = f->reach; r > 0; r--) {
         const double made = (double)(c.reach[r].made - f->judged[r].made);
