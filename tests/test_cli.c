@@ -378,6 +378,17 @@ static void test_tokenize(void **state)
     expect_failure("tokenize " TINY, 2, "a text file is missing");
 }
 
+/* A number of bytes as it is printed, such as 1.40 GiB. */
+static double bytes_at(const char *text)
+{
+    char *unit;
+    const double number = strtod(text, &unit);
+    return number * (strncmp(unit, " GiB", 4) == 0   ? 1 << 30
+                     : strncmp(unit, " MiB", 4) == 0 ? 1 << 20
+                     : strncmp(unit, " KiB", 4) == 0 ? 1 << 10
+                                                     : 1);
+}
+
 static void test_bench(void **state)
 {
     (void)state;
@@ -433,6 +444,14 @@ static void test_bench(void **state)
         assert_true(json_real_value(json_object_get(wires, "bytes_per_step")) > missing);
         json_decref(root);
     }
+    /* What one of four tokens of a step reads, not all of them: together no more than the disk gave. */
+    assert_int_equal(run("bench " MO_TEST_MODEL
+                         " --parallel 4 --prefill 8 --decode 16 --rounds 2 --device none --ram 32M --ctx 64"),
+                     0);
+    const char *disk = strstr(output, "\ndisk "), *token = disk ? strchr(disk + 1, '\n') : NULL;
+    assert_true(token && strstr(token, " per token"));
+    assert_true(bytes_at(token) > 0.0 &&
+                4 * 16 * 2 * bytes_at(token) <= 1.01 * bytes_at(strstr(disk, ": ") + 1));
     assert_int_equal(run("bench " TINY " --parallel 2 --prefill 8 --decode 2 --rounds 1 --json"), 0);
     assert_non_null(strstr(output, "\"wires\": null"));
     expect_failure("bench " TINY " --parallel 2 --prefill 0", 2, "--prefill 1 or more");

@@ -314,23 +314,46 @@ static mo_status hold(void *user, const mo_read *read, int64_t offset, int64_t *
     return MO_OK;
 }
 
+/* A store with one reader, which stands still before every read as long as the gate is closed. */
+static void open_gated(rig *r, gate *g, bool predict)
+{
+    rig_open(r, find("qwen3moe-nvfp4")->path,
+             &(setting){.percent = 90, .readers = 1, .predict = predict, .fault = hold, .fault_user = g});
+}
+
+/* Until a read is under way. */
+static void await_held(gate *g)
+{
+    while (atomic_load(&g->held) == 0) {
+        usleep(100);
+    }
+}
+
+/* Guesses that the layer, which needs nothing, proves wrong before they are read. */
+static void guess_in_vain(mo_store *store, int layer, int reach, int count)
+{
+    for (int i = 0; i < count; i++) {
+        mo_need none;
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, reach, INT64_MAX);
+        mo_store_want(store, layer, &none, 0);
+        mo_store_leave(store);
+    }
+}
+
 /* Of three guesses one is under way, one comes true and one is wrong when the layer says what it needs. */
 static void wrong_guesses_are_not_read(void **state)
 {
     (void)state;
     gate g = {.closed = true};
     rig r;
-    rig_open(&r, find("qwen3moe-nvfp4")->path,
-             &(setting){.percent = 90, .readers = 1, .fault = hold, .fault_user = &g});
+    open_gated(&r, &g, false);
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
     mo_need need = {.expert = 1, .picks = 1};
     mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 1, INT64_MAX);
     assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1) &&
                 mo_store_has(store, layer, 2));
-    while (atomic_load(&g.held) == 0) {
-        usleep(100);
-    }
+    await_held(&g);
     mo_store_pass(store, MO_STORE_GENERATION);
     mo_store_want(store, layer, &need, 1);
     assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1));
@@ -357,21 +380,12 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
     gate g = {.closed = true};
     rig r;
     const oracle *o = find("qwen3moe-nvfp4");
-    rig_open(&r, o->path,
-             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
     mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
-    while (atomic_load(&g.held) == 0) {
-        usleep(100);
-    }
-    for (int i = 0; i < GUESSES; i++) {
-        mo_need none;
-        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 1, INT64_MAX);
-        mo_store_pass(store, MO_STORE_GENERATION);
-        mo_store_want(store, layer, &none, 0);
-        mo_store_leave(store);
-    }
+    await_held(&g);
+    guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     assert_int_equal(mo_store_count(store).withdrawn, GUESSES);
     assert_true(r.tiers->foresight.on);
@@ -388,15 +402,12 @@ static void nearer_guesses_correct_those_from_afar(void **state)
     (void)state;
     gate g = {.closed = true};
     rig r;
-    rig_open(&r, find("qwen3moe-nvfp4")->path,
-             &(setting){.percent = 90, .readers = 1, .fault = hold, .fault_user = &g});
+    open_gated(&r, &g, false);
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
     mo_need needs[2] = {{.expert = 0, .picks = 1}, {.expert = 2, .picks = 1}};
     mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 2, INT64_MAX);
-    while (atomic_load(&g.held) == 0) { /* the first is under way */
-        usleep(100);
-    }
+    await_held(&g);
     mo_store_guess(store, layer, (const int32_t[]){2, 3}, 2, 1, INT64_MAX);
     assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 2) &&
                 mo_store_has(store, layer, 3));
@@ -438,8 +449,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     gate g = {.closed = true};
     rig r;
     const oracle *o = find("qwen3moe-nvfp4");
-    rig_open(&r, o->path,
-             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
     const mo_foresight *f = &r.tiers->foresight;
     const int layer = r.tiers->bricks->home[0].layer;
@@ -465,16 +475,9 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     atomic_store(&g.held, 0);
     lose(store, layer, 0);
     mo_store_guess(store, layer, (const int32_t[]){0}, 1, 2, INT64_MAX);
-    while (atomic_load(&g.held) == 0) {
-        usleep(100);
-    }
-    for (int i = 0; i < GUESSES; i++) {
-        mo_need none;
-        lose(store, layer, 2);
-        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 2, INT64_MAX);
-        mo_store_want(store, layer, &none, 0);
-        mo_store_leave(store);
-    }
+    await_held(&g);
+    lose(store, layer, 2);
+    guess_in_vain(store, layer, 2, GUESSES);
     atomic_store(&g.closed, false);
     feed.count = 2;
     check_status(mo_session_feed(&feed, &r.err), &r.err);
@@ -512,21 +515,13 @@ static void each_reach_is_judged(void **state)
     gate g = {.closed = true};
     rig r;
     const oracle *o = find("qwen3moe-nvfp4");
-    rig_open(&r, o->path,
-             &(setting){.percent = 90, .readers = 1, .predict = true, .fault = hold, .fault_user = &g});
+    open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
     const int layer = r.tiers->bricks->home[0].layer;
     r.tiers->foresight.reach = 2;
     mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
-    while (atomic_load(&g.held) == 0) {
-        usleep(100);
-    }
-    for (int i = 0; i < GUESSES; i++) {
-        mo_need none;
-        mo_store_guess(store, layer, (const int32_t[]){2}, 1, 1, INT64_MAX);
-        mo_store_want(store, layer, &none, 0);
-        mo_store_leave(store);
-    }
+    await_held(&g);
+    guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
     check_status(mo_session_feed(&f, &r.err), &r.err);
