@@ -54,6 +54,11 @@ MO_API const char *mo_status_text(mo_status status);
 /* Frees what a function gave to its caller. NULL is allowed. */
 MO_API void mo_free(void *memory);
 
+/* Work of the calling thread that has no session to cancel (tokenizing, rendering a template, compiling a grammar) asks fn
+ * every few thousand steps whether to stop, and ends with MO_ECANCELLED when it returns true. NULL: none (the default). */
+typedef bool (*mo_interrupt_fn)(void *user);
+MO_API void mo_interrupt_set(mo_interrupt_fn fn, void *user);
+
 /* ---- Version ---------------------------------------------------------------------------------- */
 
 #define MORAINE_VERSION_MAJOR 0
@@ -478,6 +483,10 @@ typedef enum mo_token_flags {
 MO_API mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                              size_t *count, mo_error *err);
 
+/* The first `most` tokens of the text: the rest is not tokenized. 0: all. */
+MO_API mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t length, int flags,
+                                   size_t most, int32_t **ids, size_t *count, mo_error *err);
+
 /* The bytes that a token stands for, perhaps part of a character; a special token's are its name. They belong to the
  * model and are not terminated. Empty for an id out of range, or without a vocabulary. */
 MO_API mo_text mo_token_bytes(const mo_model *model, int32_t token);
@@ -562,6 +571,8 @@ typedef struct mo_chat_options {
     /* A template to use instead of the model's own; NULL: that. How its answers are read is the model's matter: see
      * mo_model_options.chat_template. */
     const char *chat_template;
+    /* Only so many of the first tokens are made; 0: all. */
+    size_t tokens_most;
 } mo_chat_options;
 
 MO_API void mo_chat_options_init(mo_chat_options *options, size_t size);

@@ -21,7 +21,7 @@ import threading
 import time
 
 import test_server
-from test_server import FOLDER, PEBBLE, SLOW, Server, generation, path, until
+from test_server import FOLDER, PEBBLE, SLOW, Server, generation, path, raw_post, until
 
 
 def spoken(server, body, where="/completion"):
@@ -197,7 +197,59 @@ def an_adapter_that_overflows_is_the_fault_of_who_asked_for_it():
         assert answers[0][0] == answers[2][0] == expected and answers[1][1]["error"]["param"] == "lora", answers  # alone or beside it
 
 
-TESTS = [a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,
+def a_query_with_many_parameters_does_not_keep_the_server():
+    for count in (100, 600, 3000):
+        with Server("--grace", "1") as s:
+            code, _, _ = s.ask("GET", "/health?" + "&".join("a=%d" % i for i in range(count)))
+            assert code == 400, code
+            assert s.get("/health") == {"status": "ok"}
+            began = time.monotonic()
+            s.stop()
+            assert time.monotonic() - began < 5 * SLOW
+
+
+def memory(server, field):
+    with open("/proc/%d/status" % server.process.pid) as file:
+        return int(re.search(field + r":\s+(\d+) kB", file.read()).group(1)) << 10
+
+
+def long_texts_are_tokenized_in_little_memory():
+    size = 24 << 20
+    with Server("--ram", "600M") as s:
+        before = memory(s, "VmRSS")
+        codes = []
+        threads = [threading.Thread(target=lambda c=c: codes.append(s.ask("POST", "/tokenize", {"content": c * size}, timeout=120)[0]))
+                   for c in (" ", "\n")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(codes) in ([200, 200], [200, 429]), codes
+        taken = memory(s, "VmHWM") - before
+        assert taken < 10 * 2 * size, taken  # bodies, their values, and what is made of them
+        for where, body in (("/completion", {"prompt": " " * size}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a b " * (size // 4)}]})):
+            code, text, _ = s.ask("POST", where, body, timeout=120)
+            assert code == 400 and "exceeds the available context size" in text, (where, code, text[:300])
+        s.stop()
+
+
+def what_nobody_waits_for_is_not_tokenized_or_rendered():
+    words = "".join(random.Random(1).choice("abcdefghij klmn") for _ in range(1 << 20)) * 16
+    loop = "{% for i in range(99999) %}{% for k in range(99999) %}{{ 'x' }}{% endfor %}{% endfor %}"
+    for where, body, more in (("/tokenize", {"content": words}, ()),
+                              ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, ("--chat-template", loop))):
+        with Server("--grace", "1", *more) as s:
+            clients = [raw_post(s, where, body) for _ in range(4)]
+            assert until(lambda: s.get("/v1/moraine/status")["http"]["busy"] > 0), s.log()
+            for client in clients:
+                client.close()
+            began = time.monotonic()
+            s.stop()
+            assert time.monotonic() - began < 5 * SLOW, (where, time.monotonic() - began)
+
+
+TESTS = [a_query_with_many_parameters_does_not_keep_the_server, long_texts_are_tokenized_in_little_memory,
+         what_nobody_waits_for_is_not_tokenized_or_rendered, a_lost_device_changes_no_answer, a_model_file_that_is_cut_short_fails_requests_until_it_is_whole, a_model_file_that_vanishes_is_read_on,
          a_full_disk_costs_only_what_would_have_been_kept, killed_at_any_moment_it_finds_what_it_said_was_kept,
          what_others_are_writing_is_left_alone, an_adapter_that_overflows_is_the_fault_of_who_asked_for_it]
 

@@ -1103,6 +1103,98 @@ static void rubbish_breaks_nothing(void **state)
     }
 }
 
+/* ---- Limits ---- */
+
+/* Every request is over: no connection, body or request is counted any more. */
+static void await_nothing(void)
+{
+    srv_http_report r;
+    const double end = now() + 10;
+    do {
+        usleep(2000);
+        srv_http_describe(http, &r);
+    } while ((r.connections || r.busy || r.body_bytes) && now() < end);
+    assert_int_equal(r.connections, 0);
+    assert_int_equal(r.busy, 0);
+    assert_int_equal(r.body_bytes, 0);
+    assert_true(srv_http_drain(http, 10));
+}
+
+static const char whole_request[] =
+    "POST /v1/echo?q=a&b=%20c HTTP/1.1\r\nHost: localhost\r\nX-Field: some value\r\n"
+    "Content-Length: 12\r\n\r\n{\"a\": [1,2]}";
+
+static void requests_cut_off_after_every_byte_are_over(void **state)
+{
+    (void)state;
+    for (size_t length = 0; length < sizeof whole_request; length++) {
+        const int fd = dial();
+        send_bytes(fd, whole_request, length);
+        if (length % 2) {
+            shutdown(fd, SHUT_WR);
+            receive(fd, "\r\n\r\n", 0.01);
+        }
+        close(fd);
+    }
+    await_nothing();
+    check_answer(ask_more("GET /health", "", NULL), 200, NULL);
+}
+
+/* A request with `count` times `part` between two texts. */
+static size_t repeat(char *to, size_t size, const char *before, const char *part, size_t count,
+                     const char *after)
+{
+    size_t used = (size_t)snprintf(to, size, "%s", before);
+    for (size_t i = 0; i < count; i++) {
+        used += (size_t)snprintf(to + used, size - used, "%s", part);
+        assert_true(used + 1 < size);
+    }
+    return used + (size_t)snprintf(to + used, size - used, "%s", after);
+}
+
+/* With each limit exceeded a little and by much: 32 parameters, 32 KiB of header. Queries get an answer. */
+static void limits_that_are_exceeded_leave_nothing(void **state)
+{
+    static char request[1 << 19];
+    static const size_t counts[] = {1, 30, 33, 100, 300, 500, 600, 1000, 2000, 6000, 20000};
+    static const struct {
+        const char *before, *part, *after;
+        bool query;
+    } kinds[] = {
+        {"GET /health?", "a=1&", " HTTP/1.1\r\nHost: localhost\r\n\r\n", true},
+        {"GET /health?", "&", " HTTP/1.1\r\nHost: localhost\r\n\r\n", true},
+        {"GET /health?a=", "b", " HTTP/1.1\r\nHost: localhost\r\n\r\n", true},
+        {"GET /health", "/a", " HTTP/1.1\r\nHost: localhost\r\n\r\n", false},
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\n", "A: b\r\n", "\r\n", false},
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\nA: ", "b", "\r\n\r\n", false},
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\nCookie: ", "a=b; ", "\r\n\r\n", false},
+        {"GET /health HTTP/1.1\r\nHost: localhost\r\n", "Host: localhost\r\n", "\r\n", false},
+        {"", "G", " /health HTTP/1.1\r\nHost: localhost\r\n\r\n", false},
+        {"GET /health HTTP/", "1", ".1\r\nHost: localhost\r\n\r\n", false},
+        {"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\na\r\n",
+         "0\r\n\r\n", false},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            const size_t length =
+                repeat(request, sizeof request, kinds[k].before, kinds[k].part, counts[i], kinds[k].after);
+            const int fd = dial();
+            send_bytes(fd, request, length);
+            const char *answer = receive(fd, "\r\n\r\n", 5);
+            if (kinds[k].query && length < (16 << 10)) {
+                check_answer(answer, counts[i] > 32 && strcmp(kinds[k].part, "a=1&") == 0 ? 400 : 200, NULL);
+            }
+            close(fd);
+        }
+    }
+    await_nothing();
+    const double begin = now();
+    stop(NULL);
+    assert_true(now() - begin < 5);
+    start(NULL);
+}
+
 /* ---- The page ---- */
 
 static void only_the_page(srv_http_options *o)
@@ -1190,6 +1282,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(who_sends_slowly_does_not_hold_up_the_end),
         UNIT(closing_does_not_wait_for_clients),
         UNIT(closing_does_not_wait_for_clients_that_read_nothing),
+        UNIT(requests_cut_off_after_every_byte_are_over),
+        UNIT(limits_that_are_exceeded_leave_nothing),
         UNIT(rubbish_breaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "failing_memory.h"
 #include "random.h"
 #include "text/compose.h"
+#include "text/merge.h"
 #include "text/split.h"
 #include "text/stream.h"
 #include "toyvocab.h"
@@ -1026,6 +1027,185 @@ static void put_merges_as_numbers(mo_gguf_writer *w)
     mo_gguf_put_array(w, "tokenizer.ggml.merges", MO_VALUE_I32, numbers, 2);
 }
 
+/* ---- Windows ---- */
+
+/* Symbols 0 to count - 1, the first few of them letters; a pair merges into a later one, or not at all. */
+typedef struct merges {
+    uint64_t seed;
+    uint32_t letters, count;
+    unsigned chance; /* of a pair to merge, of 256 */
+} merges;
+
+static mo_pair random_pair(const void *rules, const uint8_t *text, const mo_symbol *left,
+                           const mo_symbol *right)
+{
+    const merges *m = rules;
+    uint64_t state = m->seed ^ ((uint64_t)left->id << 32 | right->id);
+    const uint64_t r = random_next(&state);
+    const uint32_t larger = left->id > right->id ? left->id : right->id;
+    (void)text;
+    if ((r & 255) >= m->chance || larger + 1 >= m->count) {
+        return (mo_pair){MO_SYMBOL_NONE, MO_SYMBOL_NONE};
+    }
+    return (mo_pair){(uint32_t)(r >> 8) % (2 * m->count),
+                     larger + 1 + (uint32_t)(r >> 40) % (m->count - larger - 1)};
+}
+
+static mo_symbol letter(const void *rules, const uint8_t *text, size_t at, size_t length)
+{
+    const merges *m = rules;
+    (void)length;
+    return (mo_symbol){text[at] % m->letters, (uint32_t)at, 1};
+}
+
+typedef struct merged {
+    mo_symbol symbols[4096];
+    size_t count, calls;
+} merged;
+
+static mo_status keep(void *user, const uint8_t *text, const mo_symbol *symbols, size_t count, mo_error *err)
+{
+    merged *m = user;
+    (void)text;
+    (void)err;
+    if (!symbols) {
+        m->count = 0;
+        return MO_OK;
+    }
+    memcpy(m->symbols + m->count, symbols, count * sizeof *symbols);
+    m->count += count;
+    m->calls++;
+    return MO_OK;
+}
+
+/* Whatever the rules: runs, letters at random, few and many rules, windows from 4 symbols on. */
+static void windows_give_the_symbols_of_the_whole(void **state)
+{
+    enum { LENGTH = 2000 };
+    static uint8_t text[LENGTH];
+    static merged whole, parts;
+    uint64_t seed = 5;
+    size_t windows = 0;
+    (void)state;
+    for (int i = 0; i < 1500; i++) {
+        const merges m = {random_next(&seed), 1 + (uint32_t)random_below(&seed, 4),
+                          6 + (uint32_t)random_below(&seed, 60), 8u << random_below(&seed, 6)};
+        const mo_merge_rules rules = {&m, random_pair, letter};
+        const size_t length = 1 + (size_t)random_below(&seed, LENGTH);
+        for (size_t k = 0; k < length; k++) {
+            text[k] = k > 0 && random_below(&seed, 4) ? text[k - 1] : (uint8_t)random_next(&seed);
+        }
+        mo_merge_windows one = {.window = LENGTH}, many = {.window = 4u << random_below(&seed, 7)};
+        mo_error err;
+        whole.count = parts.count = parts.calls = 0;
+        assert_int_equal(mo_merge_text(&one, &rules, text, length, keep, &whole, &err), MO_OK);
+        assert_int_equal(mo_merge_text(&many, &rules, text, length, keep, &parts, &err), MO_OK);
+        assert_int_equal(parts.count, whole.count);
+        assert_memory_equal(parts.symbols, whole.symbols, whole.count * sizeof *whole.symbols);
+        windows += parts.calls;
+        mo_merge_windows_free(&one);
+        mo_merge_windows_free(&many);
+    }
+    assert_true(windows > 6000); /* it was more than one each */
+}
+
+static mo_tokenizer *open_named(const char *name)
+{
+    toy v;
+    if (strcmp(name, "pieces") != 0) {
+        return open_file(name);
+    }
+    make_spm(&v, true);
+    return open_toy(&v);
+}
+
+/* Memory beyond the tokens does not grow with a run of one character, which is one piece. */
+static void long_runs_take_little_memory(void **state)
+{
+    enum { LENGTH = 8 << 20 };
+    static const char *const names[] = {"synth-qwen2", "synth-gpt-4o", "synth-gemma4", "pieces"};
+    char *text = malloc(LENGTH);
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (const char *c = " \na"; *c; c++) {
+            mo_tokenizer *t = open_named(names[i]);
+            int32_t *ids = NULL;
+            size_t count = 0;
+            mo_error err;
+            memset(text, *c, LENGTH);
+            largest_request = 0;
+            assert_int_equal(mo_tokenizer_encode(t, text, LENGTH, 0, &ids, &count, &err), MO_OK);
+            if (largest_request >
+                8 * (size_t)LENGTH) { /* the ids of letters that are tokens each */
+                fail_msg("%s, %d: %zu bytes at once", names[i], *c, largest_request);
+            }
+            free(ids);
+            mo_tokenizer_destroy(t);
+        }
+    }
+    free(text);
+}
+
+static bool asked_twice(void *user)
+{
+    return ++*(int *)user == 2;
+}
+
+static void tokenizing_can_be_interrupted(void **state)
+{
+    enum { LENGTH = 4 << 20 };
+    static const char *const names[] = {"synth-qwen2", "synth-gemma4", "pieces"};
+    char *text = malloc(LENGTH);
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int words = 0; words < 2; words++) {
+            mo_tokenizer *t = open_named(names[i]);
+            int32_t *ids = NULL;
+            size_t count = 0;
+            mo_error err;
+            int asked = 0;
+            memset(text, ' ', LENGTH);
+            for (size_t k = 0; words && k < LENGTH; k += 4) {
+                text[k] = 'a';
+            }
+            mo_interrupt_set(asked_twice, &asked);
+            assert_int_equal(mo_tokenizer_encode(t, text, LENGTH, 0, &ids, &count, &err), MO_ECANCELLED);
+            mo_interrupt_set(NULL, NULL);
+            assert_int_equal(asked, 2);
+            assert_null(ids);
+            mo_tokenizer_destroy(t);
+        }
+    }
+    free(text);
+}
+
+static void first_tokens_are_those_of_the_whole(void **state)
+{
+    static const char text[] = "The <|im_start|>quick  brown fox\n\n\njumps over 1234 lazy dogs.";
+    static const char *const names[] = {"synth-qwen2", "synth-gemma4", "pieces"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mo_tokenizer *t = open_named(names[i]);
+        int32_t *all, *first;
+        size_t count, made;
+        mo_error err;
+        assert_int_equal(mo_tokenizer_encode(t, text, sizeof text - 1, MO_TOKENIZE_CHAT, &all, &count, &err),
+                         MO_OK);
+        for (size_t most = 1; most <= count + 2; most++) {
+            assert_int_equal(mo_tokenizer_encode_marked(t, text, sizeof text - 1, MO_TOKENIZE_CHAT, NULL,
+                                                        most, &first, &made, &err),
+                             MO_OK);
+            assert_int_equal(made, most < count ? most : count);
+            assert_memory_equal(first, all, made * sizeof *all);
+            free(first);
+        }
+        free(all);
+        mo_tokenizer_destroy(t);
+    }
+}
+
 static void faults_have_their_sentence(void **state)
 {
     static toy v, good;
@@ -1173,6 +1353,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(streams_never_break_characters),
         cmocka_unit_test(prefixes_of_characters_wait),
         cmocka_unit_test(threads_share_a_tokenizer),
+        cmocka_unit_test(windows_give_the_symbols_of_the_whole),
+        cmocka_unit_test(long_runs_take_little_memory),
+        cmocka_unit_test(tokenizing_can_be_interrupted),
+        cmocka_unit_test(first_tokens_are_those_of_the_whole),
         cmocka_unit_test(faults_have_their_sentence),
         cmocka_unit_test(oddities_are_accepted),
         cmocka_unit_test(memory_may_run_out),

@@ -274,7 +274,8 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
     status = render(model, json, length, &o, &p->rendered, err);
     if (status == MO_OK && model->tokenizer) {
         status = mo_tokenizer_encode_marked(model->tokenizer, p->rendered.text, p->rendered.length,
-                                            MO_TOKENIZE_CHAT, p->rendered.input, &p->tokens, &p->count, err);
+                                            MO_TOKENIZE_CHAT, p->rendered.input, o.tokens_most, &p->tokens,
+                                            &p->count, err);
     }
     if (status != MO_OK) {
         mo_prompt_close(p);

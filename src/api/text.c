@@ -26,14 +26,20 @@ static mo_status need_tokenizer(const mo_model *model, mo_error *err)
     return model->tokenizer ? MO_OK : mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
 }
 
-mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
-                      size_t *count, mo_error *err)
+mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t length, int flags, size_t most,
+                            int32_t **ids, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
     const mo_status status = need_tokenizer(model, err);
-    return status != MO_OK
-               ? status
-               : mo_tokenizer_encode(model->tokenizer, text, length, tokenizer_flags(flags), ids, count, err);
+    return status != MO_OK ? status
+                           : mo_tokenizer_encode_marked(model->tokenizer, text, length,
+                                                        tokenizer_flags(flags), NULL, most, ids, count, err);
+}
+
+mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
+                      size_t *count, mo_error *err)
+{
+    return mo_tokenize_first(model, text, length, flags, 0, ids, count, err);
 }
 
 mo_status mo_tokenize_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,

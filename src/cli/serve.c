@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <strings.h>
 #include <sys/resource.h>
 
@@ -467,6 +468,10 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         status = srv_serving_run(serving, &err);
     }
     srv_serving_close(serving);
+    if (status == MO_ECANCELLED) { /* a thread still runs, and uses what exit() would take down */
+        cli_say_error("serve", &err);
+        _exit(CLI_FAILED);
+    }
     if (status != MO_OK) {
         cli_say_error("serve", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;

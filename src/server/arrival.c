@@ -68,11 +68,30 @@ static void on_finished(void *user, srv_request *q)
     pthread_mutex_unlock(&h->mutex);
 }
 
-int srv_arrival_number(struct MHD_Connection *connection)
+static srv_client *client_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info && info->socket_context ? (int)(intptr_t)info->socket_context - 1 : -1;
+    return info ? info->socket_context : NULL;
+}
+
+int srv_arrival_number(struct MHD_Connection *connection)
+{
+    const srv_client *client = client_of(connection);
+    return client ? client->number : -1;
+}
+
+/* The connection's request is over, if it has one. */
+static void end_arrival(srv_http *h, srv_client *client, bool whole)
+{
+    srv_arrival *a = client->arrival;
+    if (a) {
+        client->arrival = NULL;
+        atomic_fetch_sub(&h->bodies, (int64_t)a->body_kept);
+        srv_connections_idle(h->connections, client->number);
+        srv_exchange_drop(a->q, whole);
+        free(a);
+    }
 }
 
 /* Tells the addresses of clients apart; 0: a unix socket's have none. */
@@ -97,19 +116,35 @@ static uint64_t address_number(struct MHD_Connection *connection)
     return length ? number | 1 : 0;
 }
 
+static srv_client *open_client(srv_http *h, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    srv_client *client = info ? calloc(1, sizeof *client) : NULL;
+    if (client) {
+        client->number = srv_connections_add(h->connections, info->connect_fd, address_number(connection));
+    }
+    if (client && client->number < 0) {
+        free(client);
+        client = NULL;
+    }
+    return client;
+}
+
 void srv_arrival_on_connection(void *user, struct MHD_Connection *connection, void **context,
                                enum MHD_ConnectionNotificationCode code)
 {
     srv_http *h = user;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        const int number =
-            info ? srv_connections_add(h->connections, info->connect_fd, address_number(connection)) : -1;
-        *context = (void *)(intptr_t)(number + 1); /* 0: it has none */
-    } else if (*context) {
-        srv_connections_remove(h->connections, (int)(intptr_t)*context - 1);
-        *context = NULL;
+        *context = open_client(h, connection); /* NULL: its requests are refused */
+        return;
+    }
+    srv_client *client = *context;
+    *context = NULL;
+    if (client) {
+        end_arrival(h, client, false);
+        srv_connections_remove(h->connections, client->number);
+        free(client);
     }
 }
 
@@ -120,39 +155,47 @@ static bool ends_target(const char *target)
     return MHD_VERSION >= 0x01000000 || strncmp(target + strlen(target) + 1, "HTTP/", 5) == 0;
 }
 
+/* Queries are parsed by target.c. libmicrohttpd would parse them too, as soon as this callback returns, and runs out of the
+ * header's memory with a few hundred parameters: so the query is cut from its buffer. */
+static void hide_query(const char *target)
+{
+    const char *query = strchr(target, '?');
+    if (query) {
+        ((char *)query)[1] = '\0';
+    }
+}
+
 /* The request line has come: the earliest moment of a request. */
 void *srv_arrival_on_target(void *user, const char *target, struct MHD_Connection *connection)
 {
     srv_http *h = user;
     const srv_exchange_host host = {.user = h, .wake = on_wake, .finished = on_finished};
-    const int number = srv_arrival_number(connection);
-    srv_arrival *a = calloc(1, sizeof *a);
-    if (!a || number < 0 || !(a->q = srv_exchange_open(&host, connection, target))) {
+    srv_client *client = client_of(connection);
+    srv_arrival *a = client ? calloc(1, sizeof *a) : NULL;
+    if (!a || !(a->q = srv_exchange_open(&host, connection, target))) {
         free(a);
         return NULL;
     }
     a->http = h;
     a->torn = !ends_target(target);
+    hide_query(target);
+    end_arrival(h, client, false);
+    client->arrival = a;
     pthread_mutex_lock(&h->mutex);
     h->open++;
     pthread_mutex_unlock(&h->mutex);
-    srv_connections_header(h->connections, number);
+    srv_connections_header(h->connections, client->number);
     return a;
 }
 
 void srv_arrival_on_completed(void *user, struct MHD_Connection *connection, void **context,
                               enum MHD_RequestTerminationCode code)
 {
-    srv_http *h = user;
-    srv_arrival *a = *context;
-    if (!a) {
-        return;
+    srv_client *client = client_of(connection);
+    if (*context && client) {
+        *context = NULL;
+        end_arrival(user, client, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     }
-    *context = NULL;
-    atomic_fetch_sub(&h->bodies, (int64_t)a->body_kept);
-    srv_connections_idle(h->connections, srv_arrival_number(connection));
-    srv_exchange_drop(a->q, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-    free(a);
 }
 
 void srv_arrival_refuse(srv_arrival *a, srv_fault_kind kind, const char *format, ...)

@@ -174,6 +174,24 @@ void srv_body_release(int64_t held)
     atomic_fetch_sub(&held_by_all, held);
 }
 
+static _Atomic size_t text_held;
+
+bool srv_text_hold(size_t bytes, srv_fault *fault)
+{
+    const size_t others = atomic_fetch_add(&text_held, bytes);
+    if (others == 0 || others + bytes <= SRV_TEXT_HELD || bytes <= SRV_TEXT_SMALL) {
+        return true;
+    }
+    srv_text_release(bytes);
+    return srv_fault_set(fault, SRV_FAULT_QUEUE, NULL,
+                         "other requests with long texts are being tokenized; try again later");
+}
+
+void srv_text_release(size_t bytes)
+{
+    atomic_fetch_sub(&text_held, bytes);
+}
+
 bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault)
 {
     static const char mark[] = "\xef\xbb\xbf";

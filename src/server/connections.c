@@ -14,7 +14,9 @@
 
 #include "server/exchange.h"
 
-enum { TICK_MS = 250, EVENTS = 64 };
+/* LEFT_MS: what a client had sent before it left is read for so long; libmicrohttpd may not see the end of a request that was cut
+ * off. */
+enum { TICK_MS = 250, EVENTS = 64, LEFT_MS = 1000 };
 
 #define STOP_EVENT UINT64_MAX
 
@@ -25,6 +27,7 @@ typedef struct connection {
     int64_t begun_ns;    /* of what it does now */
     uint64_t address;    /* whose it is */
     bool shut;           /* it is about to go */
+    bool left;           /* the client sends no more */
     bool sending;        /* a request has begun to come, and is not all there */
     srv_request *q;      /* its client is watched; NULL: it is not asked to wait */
 } connection;
@@ -58,14 +61,41 @@ static uint64_t tag(const srv_connections *c, int number)
     return (uint64_t)c->list[number].generation << 32 | (uint32_t)number;
 }
 
-/* The request that an event is about, held; NULL: it is over. */
+/* With the mutex held: who sends while the server ends has less time, and who has left has little. */
+static void hurry(const srv_connections *c, connection *one)
+{
+    const int64_t soon = now_ns() + LEFT_MS * (int64_t)1000000;
+    if (c->hurry_ns && one->sending && one->deadline_ns > c->hurry_ns) {
+        one->deadline_ns = c->hurry_ns;
+    }
+    if (one->left && one->deadline_ns > soon) {
+        one->deadline_ns = soon;
+    }
+}
+
+/* With the mutex held: an event comes when the client leaves. */
+static void listen_to(srv_connections *c, int number, int operation)
+{
+    /* A client that shuts down its sending side counts as gone: none of those that are known does so and goes on reading. */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = tag(c, number)};
+    epoll_ctl(c->epoll, operation, c->list[number].fd, &event);
+}
+
+/* A client has left: its request, held. NULL: it has none that is answered; then it has little time left. */
 static srv_request *find(srv_connections *c, uint64_t event)
 {
     srv_request *q = NULL;
     const uint32_t number = (uint32_t)event;
     pthread_mutex_lock(&c->mutex);
-    if (number < (uint32_t)c->o.limit && tag(c, (int)number) == event && (q = c->list[number].q)) {
-        srv_exchange_hold(q);
+    if (number < (uint32_t)c->o.limit && tag(c, (int)number) == event) {
+        connection *one = &c->list[number];
+        one->left = true;
+        q = one->q;
+        if (q) {
+            srv_exchange_hold(q);
+        } else {
+            hurry(c, one);
+        }
     }
     pthread_mutex_unlock(&c->mutex);
     return q;
@@ -241,8 +271,9 @@ int srv_connections_add(srv_connections *c, int fd, uint64_t address)
         one->begun_ns = now_ns();
         one->deadline_ns = after(c->o.header_s);
         one->address = address;
-        one->shut = one->sending = false;
+        one->shut = one->sending = one->left = false;
         one->q = NULL;
+        listen_to(c, number, EPOLL_CTL_ADD);
         c->count++;
     } else {
         shutdown(fd, SHUT_RDWR);
@@ -255,34 +286,28 @@ void srv_connections_remove(srv_connections *c, int number)
 {
     pthread_mutex_lock(&c->mutex);
     c->busy -= c->list[number].q != NULL;
+    epoll_ctl(c->epoll, EPOLL_CTL_DEL, c->list[number].fd, NULL);
     c->list[number].fd = -1;
     c->list[number].q = NULL;
     c->count--;
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* With the mutex held: who sends while the server ends has less time. */
-static void hurry(const srv_connections *c, connection *one)
-{
-    if (c->hurry_ns && one->sending && one->deadline_ns > c->hurry_ns) {
-        one->deadline_ns = c->hurry_ns;
-    }
-}
-
+/* With the mutex held. */
 static void expect(srv_connections *c, int number, double seconds, bool sending)
 {
-    pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
     one->begun_ns = now_ns();
     one->deadline_ns = after(seconds);
     one->sending = sending;
     hurry(c, one);
-    pthread_mutex_unlock(&c->mutex);
 }
 
 void srv_connections_header(srv_connections *c, int number)
 {
+    pthread_mutex_lock(&c->mutex);
     expect(c, number, c->o.header_s, true);
+    pthread_mutex_unlock(&c->mutex);
 }
 
 void srv_connections_hurry(srv_connections *c, double seconds)
@@ -320,9 +345,7 @@ void srv_connections_watch(srv_connections *c, int number, srv_request *q)
     one->q = q;
     one->generation++;
     c->busy++;
-    /* A client that shuts down its sending side counts as gone: none of those that are known does so and goes on reading. */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = tag(c, number)};
-    epoll_ctl(c->epoll, EPOLL_CTL_ADD, one->fd, &event);
+    listen_to(c, number, EPOLL_CTL_MOD);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -331,13 +354,13 @@ void srv_connections_idle(srv_connections *c, int number)
     pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
     if (one->q) {
-        epoll_ctl(c->epoll, EPOLL_CTL_DEL, one->fd, NULL);
         c->busy--;
         one->q = NULL;
         one->generation++;
     }
-    pthread_mutex_unlock(&c->mutex);
     expect(c, number, c->o.idle_s, false);
+    listen_to(c, number, EPOLL_CTL_MOD);
+    pthread_mutex_unlock(&c->mutex);
 }
 
 int srv_connections_count(srv_connections *c, int *busy)

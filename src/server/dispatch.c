@@ -75,11 +75,21 @@ typedef struct handling {
     srv_server *server;
 } handling;
 
+static bool is_gone(void *user)
+{
+    return srv_request_gone(user);
+}
+
+/* Tokenizing and rendering end when the client leaves or the server stops. */
 static void handle_elsewhere(void *user, void *item)
 {
     const handling h = *(handling *)user;
     free(user);
+    srv_exchange_hold(item);
+    mo_interrupt_set(is_gone, item);
     h.route->handler(h.server, item);
+    mo_interrupt_set(NULL, NULL);
+    srv_exchange_release(item);
 }
 
 /* Everything has come. */

@@ -91,21 +91,32 @@ bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param)
     case MO_EFORMAT:
     case MO_ENOSPC: /* of a grammar: a bound that it is over */
     case MO_EUNSUPPORTED: kind = SRV_FAULT_REQUEST; break;
+    case MO_ECANCELLED: kind = SRV_FAULT_UNAVAILABLE; break; /* the client has left, or the server stops */
     default: break;
     }
     srv_fault_words(err, NULL, text, sizeof text);
     return srv_fault_set(fault, kind, kind == SRV_FAULT_REQUEST ? param : NULL, "%s", text);
 }
 
-bool srv_fault_context(srv_fault *fault, int64_t prompt_tokens, int64_t context)
+static bool exceed_context(srv_fault *fault, const char *more, int64_t prompt_tokens, int64_t context)
 {
     srv_fault_set(fault, SRV_FAULT_CONTEXT, NULL,
-                  "the request (%" PRId64 " tokens) exceeds the available context size (%" PRId64
+                  "the request (%s%" PRId64 " tokens) exceeds the available context size (%" PRId64
                   " tokens); shorten the conversation, or start the server with a larger context",
-                  prompt_tokens, context);
+                  more, prompt_tokens, context);
     fault->prompt_tokens = prompt_tokens;
     fault->context = context;
     return false;
+}
+
+bool srv_fault_context(srv_fault *fault, int64_t prompt_tokens, int64_t context)
+{
+    return exceed_context(fault, "", prompt_tokens, context);
+}
+
+bool srv_fault_context_more(srv_fault *fault, int64_t prompt_tokens, int64_t context)
+{
+    return exceed_context(fault, "more than ", prompt_tokens, context);
 }
 
 int srv_fault_http(srv_fault_kind kind, srv_shape shape)

@@ -188,10 +188,19 @@ static bool note(srv_generation *g, const char *lines)
 
 /* ---- Prompts ---- */
 
+/* Tokens that are made of a prompt. Of one that cannot fit the rest is not tokenized; most refusals can still say how many it
+ * has. */
+static size_t tokens_most(const srv_generation *g)
+{
+    return 4 * (size_t)srv_model_context(g->held) + 4096;
+}
+
 static bool check_length(srv_generation *g, size_t count)
 {
     const int64_t context = srv_model_context(g->held);
-    return (int64_t)count < context || srv_fault_context(&g->fault, (int64_t)count, context);
+    return (int64_t)count < context ||
+           (count < tokens_most(g) ? srv_fault_context(&g->fault, (int64_t)count, context)
+                                   : srv_fault_context_more(&g->fault, (int64_t)tokens_most(g) - 1, context));
 }
 
 bool srv_generation_render(srv_generation *g, srv_rendering *out)
@@ -203,8 +212,14 @@ bool srv_generation_render(srv_generation *g, srv_rendering *out)
             return no_memory(g);
         }
     }
-    return srv_rendering_make(srv_model_mo(g->held), &g->conversation, &g->tools, &g->parameters, kwargs, out,
-                              &g->fault);
+    const size_t bytes = srv_request_body(g->request).length;
+    if (!srv_text_hold(bytes, &g->fault)) {
+        return false;
+    }
+    const bool good = srv_rendering_make(srv_model_mo(g->held), &g->conversation, &g->tools, &g->parameters,
+                                         kwargs, out, &g->fault);
+    srv_text_release(bytes);
+    return good;
 }
 
 /* Answers that come back as text are taken as the tokens they were. */
@@ -230,7 +245,7 @@ static void recall(srv_generation *g, srv_rendering *rendered)
 
 bool srv_generation_chat(srv_generation *g)
 {
-    srv_rendering r = {0};
+    srv_rendering r = {.tokens.most = tokens_most(g)};
     bool good = srv_generation_render(g, &r);
     if (good) {
         recall(g, &r);
@@ -261,8 +276,16 @@ bool srv_generation_text(srv_generation *g, const srv_place *prompt)
     if (!prompt->value) {
         return srv_missing(prompt);
     }
+    const size_t bytes = srv_request_body(g->request).length;
+    if (!srv_text_hold(bytes, &g->fault)) {
+        return false;
+    }
+    for (size_t i = 0; i < SRV_PROMPTS_MAX; i++) {
+        g->prompts[i].most = tokens_most(g);
+    }
     bool good = srv_prompts_read(prompt, srv_model_mo(g->held), g->prompts, SRV_PROMPTS_MAX, &g->prompt_count,
                                  &g->several);
+    srv_text_release(bytes);
     for (size_t i = 0; i < g->prompt_count && good; i++) {
         good = check_length(g, g->prompts[i].count);
     }

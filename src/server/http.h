@@ -38,8 +38,9 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
 void srv_http_quiesce(srv_http *http);
 /* Waits until nobody waits for an answer, or so many seconds. True: nobody does. */
 bool srv_http_drain(srv_http *http, double seconds);
-/* Every client that still waits counts as gone. Waits for the handlers; no request is left when it returns. */
-void srv_http_close(srv_http *http);
+/* Every client that still waits counts as gone. Waits for the handlers, but not without limit. True: no request is left and
+ * everything is freed. False: a handler did not end within seconds; what it uses is still there, and the process should end. */
+bool srv_http_close(srv_http *http);
 
 typedef struct srv_http_report {
     int connections, busy;

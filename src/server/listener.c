@@ -9,7 +9,14 @@
 
 #include "server/log.h"
 
-enum { WORKERS = 64, CLERKS = 8, SILENT_SECONDS = 120, BODY_BYTES_S = 8 << 10, HURRY_SECONDS = 2 };
+enum {
+    WORKERS = 64,
+    CLERKS = 8,
+    SILENT_SECONDS = 120,
+    BODY_BYTES_S = 8 << 10,
+    HURRY_SECONDS = 2,
+    END_SECONDS = 10
+};
 
 static void on_error(void *user, const char *format, va_list args)
 {
@@ -130,8 +137,7 @@ static bool wait_for_requests(srv_http *h, double seconds)
     pthread_mutex_lock(&h->mutex);
     int code = 0;
     while (h->open > 0 && code == 0) {
-        code = seconds < 0 ? pthread_cond_wait(&h->ended, &h->mutex)
-                           : pthread_cond_timedwait(&h->ended, &h->mutex, &until);
+        code = pthread_cond_timedwait(&h->ended, &h->mutex, &until);
     }
     const bool none = h->open == 0;
     pthread_mutex_unlock(&h->mutex);
@@ -143,16 +149,16 @@ bool srv_http_drain(srv_http *h, double seconds)
     return wait_for_requests(h, seconds);
 }
 
-void srv_http_close(srv_http *h)
+bool srv_http_close(srv_http *h)
 {
     if (!h) {
-        return;
+        return true;
     }
     srv_http_quiesce(h);
     if (h->connections && h->workers) {
         srv_connections_abandon(h->connections, false);
         /* Those that arrived meanwhile, and slow senders, which have no handler; after a second also those that read nothing. */
-        for (int i = 0; !wait_for_requests(h, 0.1); i++) {
+        for (int i = 0; i < 10 * END_SECONDS && !wait_for_requests(h, 0.1); i++) {
             int busy;
             srv_connections_abandon(h->connections, i >= 10);
             srv_connections_count(h->connections, &busy);
@@ -166,8 +172,8 @@ void srv_http_close(srv_http *h)
             MHD_stop_daemon(h->daemons[i]);
         }
     }
-    if (h->workers) {
-        wait_for_requests(h, -1);
+    if (h->workers && !wait_for_requests(h, END_SECONDS)) {
+        return false; /* a handler does not end: what it uses stays */
     }
     srv_workers_close(h->workers);
     srv_workers_close(h->clerks);
@@ -175,6 +181,7 @@ void srv_http_close(srv_http *h)
     pthread_cond_destroy(&h->ended);
     pthread_mutex_destroy(&h->mutex);
     free(h);
+    return true;
 }
 
 void srv_http_describe(srv_http *h, srv_http_report *out)

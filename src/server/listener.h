@@ -28,8 +28,17 @@ struct srv_http {
     _Atomic uint64_t requests, refused, abandoned, status[6], bytes_in, bytes_out;
 };
 
+typedef struct srv_arrival srv_arrival;
+
+/* A connection, as libmicrohttpd keeps it for us. It owns its request until that is complete: where libmicrohttpd drops a
+ * request without a word (its memory for the header is used up), the connection's end is the end of the request too. */
+typedef struct srv_client {
+    int number; /* among srv_connections */
+    srv_arrival *arrival;
+} srv_client;
+
 /* What a connection's request is to the listener; the request itself belongs to exchange_state.c. */
-typedef struct srv_arrival {
+struct srv_arrival {
     srv_http *http;
     srv_request *q;
     const srv_route *route;
@@ -42,7 +51,7 @@ typedef struct srv_arrival {
     bool local;       /* by a unix socket */
     char origin[256]; /* may read the answer; "": none */
     uint64_t body_seen, body_kept;
-} srv_arrival;
+};
 
 /* ---- arrival.c: connections and their requests come and go. Callbacks of libmicrohttpd; user: the srv_http ---- */
 

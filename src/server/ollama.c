@@ -411,7 +411,7 @@ static bool put_earlier(srv_generation *g, const srv_place *root)
     }
     memcpy(all + earlier.count, g->prompts[0].ids, g->prompts[0].count * sizeof *all);
     free(g->prompts[0].ids);
-    g->prompts[0] = (srv_tokens){all, earlier.count + g->prompts[0].count};
+    g->prompts[0] = (srv_tokens){.ids = all, .count = earlier.count + g->prompts[0].count};
     const int64_t window = srv_model_context(g->held);
     return (int64_t)g->prompts[0].count < window ||
            srv_fault_context(&g->fault, (int64_t)g->prompts[0].count, window);

@@ -22,7 +22,7 @@ bool srv_tokens_append_text(srv_tokens *t, const srv_place *at, const mo_model *
     int32_t *ids = NULL;
     size_t count = 0;
     mo_error err;
-    if (mo_tokenize(model, text.data, text.length, flags, &ids, &count, &err) != MO_OK) {
+    if (mo_tokenize_first(model, text.data, text.length, flags, t->most, &ids, &count, &err) != MO_OK) {
         char path[sizeof at->fault->param];
         srv_place_path(at, path, sizeof path);
         return srv_fault_status(at->fault, &err, path);

@@ -7,6 +7,7 @@
 typedef struct srv_tokens {
     int32_t *ids; /* free() */
     size_t count;
+    size_t most; /* given: only so many are made; 0: all */
 } srv_tokens;
 
 /* At most `most` prompts; *count says how many there are. *several: it was a list of prompts, even of one. False: something
@@ -14,7 +15,7 @@ typedef struct srv_tokens {
 bool srv_prompts_read(const srv_place *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
                       bool *several);
 
-/* Appends tokens of a text to others. */
+/* Appends tokens of a text to others, t->most of each text at the most. */
 bool srv_tokens_append_text(srv_tokens *t, const srv_place *at, const mo_model *model, mo_text text,
                             int flags);
 

@@ -262,7 +262,7 @@ static bool put_together(const srv_recall *r, const int32_t *known, size_t count
             memcpy(all, known, count * sizeof *all);
             memcpy(all + count, whole.tokens.ids + from, rest * sizeof *all);
             free(rendered->tokens.ids);
-            rendered->tokens = (srv_tokens){all, count + rest};
+            rendered->tokens = (srv_tokens){.ids = all, .count = count + rest};
         }
     }
     srv_rendering_free(&turn);

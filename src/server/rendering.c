@@ -255,6 +255,7 @@ bool srv_rendering_make(const mo_model *model, const srv_conversation *conversat
                                                    : MO_THINKING_DEFAULT;
     o.effort = effort_of(model, parameters->effort);
     o.no_prompt = conversation->whole;
+    o.tokens_most = out->tokens.most;
     mo_error err;
     mo_prompt *prompt = NULL;
     const mo_status status = mo_prompt_open(model, json, strlen(json), &o, &prompt, &err);

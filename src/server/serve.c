@@ -32,6 +32,7 @@ struct srv_serving {
     char *tls_key, *tls_certificate;
     sigset_t signals, before;
     bool blocked;
+    bool stuck; /* a handler did not end: nothing may be freed */
 };
 
 #define ROUTES                                                                                               \
@@ -184,7 +185,9 @@ void srv_serving_close(srv_serving *s)
     if (s->server.events) {
         srv_events_end(s->server.events);
     }
-    srv_http_close(s->server.http);
+    if (s->stuck || !srv_http_close(s->server.http)) {
+        return;
+    }
     srv_events_close(s->server.events);
     srv_models_close(s->server.models);
     srv_running_close(s->server.running);
@@ -295,7 +298,7 @@ static void wind_down(srv_serving *s, int number)
         srv_running_end(s->server.running);
         srv_http_drain(s->server.http, LAST_WORDS_S);
     }
-    srv_http_close(s->server.http);
+    s->stuck = !srv_http_close(s->server.http);
     s->server.http = NULL;
     srv_models_stop(s->server.models, 5);
 }
@@ -330,6 +333,9 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
             srv_models_stop(s->server.models, 0);
         }
         wind_down(s, number);
+    }
+    if (s->stuck) {
+        return fail(err, MO_ECANCELLED, "a request did not end in time; the process ends without it", NULL);
     }
     pthread_join(loader, NULL);
     if (failed) {

@@ -33,7 +33,8 @@ typedef struct srv_serving srv_serving;
 /* Listens at once; the models are loaded by srv_serving_run(). Texts and tables outlive it. */
 mo_status srv_serving_open(const srv_server_options *options, srv_serving **out, mo_error *err);
 /* Serves until SIGINT or SIGTERM, which it catches meanwhile, as SIGHUP, at which keys are read again. A second signal ends
- * the answers that still run. MO_OK: it was told to stop. Otherwise no model could be loaded. */
+ * the answers that still run. MO_OK: it was told to stop. MO_ECANCELLED: it was, and a request did not end: nothing can be
+ * freed, and the process should exit without cleaning up. Otherwise no model could be loaded. */
 mo_status srv_serving_run(srv_serving *serving, mo_error *err);
 void srv_serving_close(srv_serving *serving);
 

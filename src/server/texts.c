@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/body.h"
 #include "server/dialects.h"
 
 /* Answers with what was written. */
@@ -64,12 +65,13 @@ static void tokenize(srv_server *server, srv_request *q)
     bool ends = false, names = true, pieces = false;
     mo_text text = {"", 0};
     srv_tokens tokens = {0};
-    const bool good = srv_read_text(content, &text) &&
-                      srv_read_bool(srv_member(&root, "add_special"), &ends) &&
-                      srv_read_bool(srv_member(&root, "parse_special"), &names) &&
-                      srv_read_bool(srv_member(&root, "with_pieces"), &pieces) &&
-                      srv_tokens_append_text(&tokens, &content, srv_model_mo(g->held), text,
-                                             (ends ? MO_TOKEN_ENDS : 0) | (names ? MO_TOKEN_NAMES : 0));
+    const bool held =
+        srv_read_text(content, &text) && srv_read_bool(srv_member(&root, "add_special"), &ends) &&
+        srv_read_bool(srv_member(&root, "parse_special"), &names) &&
+        srv_read_bool(srv_member(&root, "with_pieces"), &pieces) && srv_text_hold(text.length, &g->fault);
+    const bool good =
+        held && srv_tokens_append_text(&tokens, &content, srv_model_mo(g->held), text,
+                                       (ends ? MO_TOKEN_ENDS : 0) | (names ? MO_TOKEN_NAMES : 0));
     if (good) {
         srv_writer w = {0};
         put_tokens(&w, srv_model_mo(g->held), &tokens, pieces);
@@ -78,6 +80,7 @@ static void tokenize(srv_server *server, srv_request *q)
         srv_generation_refuse(g);
     }
     free(tokens.ids);
+    srv_text_release(held ? text.length : 0);
 }
 
 static void detokenize(srv_server *server, srv_request *q)

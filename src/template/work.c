@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/status.h"
 
 /* Found once for each thread: of the first one of a process that takes reading a file. */
@@ -83,6 +84,9 @@ void mo_work_spend(mo_work *w, uint64_t n)
                      (unsigned long long)w->steps_most);
     }
     w->steps += n;
+    if (mo_interrupted(n)) {
+        mo_work_fail(w, MO_ECANCELLED, "cancelled");
+    }
 }
 
 void mo_work_down(mo_work *w)

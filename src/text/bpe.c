@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/interrupt.h"
 #include "base/utf8.h"
 #include "text/compose.h"
 #include "text/merge.h"
@@ -43,7 +44,7 @@ struct mo_bpe {
 
 struct mo_bpe_scratch {
     mo_compose composed;
-    mo_merge merge;
+    mo_merge_windows merge;
     mo_split_scratch *split;
     uint8_t *escaped; /* gemma4: the text with its spaces replaced */
     size_t capacity;
@@ -268,7 +269,7 @@ mo_bpe_scratch *mo_bpe_scratch_create(const mo_bpe *b)
 void mo_bpe_scratch_destroy(mo_bpe_scratch *scratch)
 {
     if (scratch) {
-        mo_merge_free(&scratch->merge);
+        mo_merge_windows_free(&scratch->merge);
         mo_split_scratch_destroy(scratch->split);
         free(scratch->escaped);
         mo_compose_free(&scratch->composed);
@@ -282,16 +283,20 @@ typedef struct encoding {
     const mo_bpe *bpe;
     mo_bpe_scratch *scratch;
     mo_ids *ids;
+    size_t before; /* ids before the piece */
 } encoding;
 
 /* Symbols that are no tokens fall back to their bytes; a byte without a token is dropped. */
-static mo_status emit(const encoding *e, const uint8_t *piece, mo_error *err)
+static mo_status emit(void *user, const uint8_t *piece, const mo_symbol *symbols, size_t count, mo_error *err)
 {
+    const encoding *e = user;
     const mo_vocab *v = e->bpe->vocab;
-    const mo_merge *m = &e->scratch->merge;
     mo_status s = MO_OK;
-    for (size_t i = 0; i < m->count && s == MO_OK; i++) {
-        const mo_symbol *symbol = &m->symbols[i];
+    if (!symbols) {
+        e->ids->count = e->before;
+    }
+    for (size_t i = 0; i < count && s == MO_OK; i++) {
+        const mo_symbol *symbol = &symbols[i];
         if (symbol->id < (uint32_t)v->count) {
             s = mo_ids_add(e->ids, (int32_t)symbol->id, err);
             continue;
@@ -304,41 +309,37 @@ static mo_status emit(const encoding *e, const uint8_t *piece, mo_error *err)
     return s;
 }
 
-static bool make_symbols(const mo_bpe *b, mo_merge *m, const uint8_t *piece, size_t length)
+static mo_symbol first_byte(const void *rules, const uint8_t *text, size_t at, size_t length)
 {
-    m->count = 0;
-    if (b->vocab->model == MO_VOCAB_BYTES) {
-        for (size_t i = 0; i < length; i++) {
-            if (!mo_merge_add(m, b->byte_symbols[piece[i]], (uint32_t)i, 1)) {
-                return false;
-            }
-        }
-        return true;
+    const mo_bpe *b = rules;
+    (void)length;
+    return (mo_symbol){b->byte_symbols[text[at]], (uint32_t)at, 1};
+}
+
+static mo_symbol first_character(const void *rules, const uint8_t *text, size_t at, size_t length)
+{
+    const mo_bpe *b = rules;
+    const size_t n = mo_utf8_length(text + at, length - at);
+    uint32_t id = MO_SYMBOL_NONE; /* of a stray byte: it merges with nothing */
+    if (n > 0) {
+        id = mo_lookup_get(&b->vocab->plain, text + at, n);
+        id = id == MO_LOOKUP_NONE ? mo_lookup_get(&b->extra, text + at, n) : id;
     }
-    for (size_t i = 0, n; i < length; i += n) {
-        n = mo_utf8_length(piece + i, length - i);
-        uint32_t id = MO_SYMBOL_NONE; /* of a stray byte: it merges with nothing */
-        if (n > 0) {
-            id = mo_lookup_get(&b->vocab->plain, piece + i, n);
-            id = id == MO_LOOKUP_NONE ? mo_lookup_get(&b->extra, piece + i, n) : id;
-        } else {
-            n = 1;
-        }
-        if (!mo_merge_add(m, id, (uint32_t)i, (uint32_t)n)) {
-            return false;
-        }
-    }
-    return true;
+    return (mo_symbol){id, (uint32_t)at, n ? (uint32_t)n : 1};
 }
 
 /* Most pieces are tokens as a whole, but not every token is what merging its bytes gives: the first time
  * a token is met, merging tells, and the answer is kept. */
 static mo_status encode_piece(void *user, const uint8_t *piece, size_t length, mo_error *err)
 {
-    const encoding *e = user;
+    encoding *e = user;
     const mo_bpe *b = e->bpe;
-    mo_merge *m = &e->scratch->merge;
+    const mo_merge_rules rules = {b, pair_of,
+                                  b->vocab->model == MO_VOCAB_BYTES ? first_byte : first_character};
     uint32_t whole = MO_LOOKUP_NONE;
+    if (mo_interrupted(length)) {
+        return mo_interrupt_fail(err);
+    }
     if (length <= WHOLE || b->ignores_merges) {
         whole = mo_lookup_get(&b->vocab->plain, piece, length);
     }
@@ -346,14 +347,13 @@ static mo_status encode_piece(void *user, const uint8_t *piece, size_t length, m
         (b->ignores_merges || atomic_load_explicit(&b->reached[whole], memory_order_relaxed) == REACH_YES)) {
         return mo_ids_add(e->ids, (int32_t)whole, err);
     }
-    if (!make_symbols(b, m, piece, length) || !mo_merge_run(m, pair_of, b, piece)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize a piece of %zu bytes", length);
-    }
-    if (whole != MO_LOOKUP_NONE) {
-        const bool yes = m->count == 1 && m->symbols[0].id == whole;
+    e->before = e->ids->count;
+    const mo_status s = mo_merge_text(&e->scratch->merge, &rules, piece, length, emit, e, err);
+    if (whole != MO_LOOKUP_NONE && s == MO_OK) {
+        const bool yes = e->ids->count == e->before + 1 && e->ids->data[e->before] == (int32_t)whole;
         atomic_store_explicit(&b->reached[whole], yes ? REACH_YES : REACH_NO, memory_order_relaxed);
     }
-    return emit(e, piece, err);
+    return s;
 }
 
 /* ---- gemma4 ---- */
@@ -413,7 +413,7 @@ static mo_status encode_characters(encoding *e, const uint8_t *text, size_t leng
 mo_status mo_bpe_encode(const mo_bpe *b, mo_bpe_scratch *scratch, const uint8_t *text, size_t length,
                         mo_ids *ids, mo_error *err)
 {
-    encoding e = {b, scratch, ids};
+    encoding e = {b, scratch, ids, 0};
     size_t escaped;
     if (b->split && mo_split_composes(b->split) && !mo_compose_needless(text, length)) {
         if (!mo_compose_run(&scratch->composed, text, length)) {

@@ -9,10 +9,14 @@
 typedef struct mo_ids {
     int32_t *data;
     size_t count, capacity;
+    size_t most; /* MO_ENOSPC for one more, without an error's text; 0: any number */
 } mo_ids;
 
 static inline mo_status mo_ids_add(mo_ids *ids, int32_t id, mo_error *err)
 {
+    if (ids->most && ids->count == ids->most) {
+        return MO_ENOSPC;
+    }
     if (ids->count == ids->capacity) {
         const size_t capacity = ids->capacity ? 2 * ids->capacity : 64;
         int32_t *data = realloc(ids->data, capacity * sizeof *data);

@@ -1,10 +1,15 @@
-/* Merge: a scan for short rows, a heap for long ones. */
+/* Merge: a scan for short rows, a heap for long ones; windows for long texts. */
 #include "text/merge.h"
 
 #include <stdlib.h>
 
-/* Up to here looking through all pairs for the first is faster than keeping a heap. */
-enum { SHORT = 48 };
+#include "base/interrupt.h"
+#include "base/status.h"
+
+/* SHORT: up to here looking through all pairs for the first is faster than keeping a heap.
+ * WINDOW: symbols that are merged at a time, some three megabytes of scratch. CUTS: places where two windows may meet that are
+ * tried before windows grow. */
+enum { SHORT = 48, WINDOW = 1 << 16, CUTS = 8 };
 
 struct mo_merge_link {
     uint32_t before, after; /* neighbours; `after` of the last is the count, of a swallowed one is itself */
@@ -183,11 +188,110 @@ static bool merge_long(mo_merge *m, mo_pair_fn pair, const void *rules, const ui
     return true;
 }
 
-bool mo_merge_run(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
+static bool merge_row(mo_merge *m, const mo_merge_rules *r, const uint8_t *text)
 {
     if (m->count <= SHORT) {
-        merge_short(m, pair, rules, text);
+        merge_short(m, r->pair, r->rules, text);
         return true;
     }
-    return merge_long(m, pair, rules, text);
+    return merge_long(m, r->pair, r->rules, text);
+}
+
+/* ---- Windows ---- */
+
+void mo_merge_windows_free(mo_merge_windows *w)
+{
+    mo_merge_free(&w->now);
+    mo_merge_free(&w->next);
+    mo_merge_free(&w->joint);
+}
+
+/* The symbols of text[from, length), at most `most` of them, merged. *end: where they end. */
+static bool merge_window(mo_merge *m, const mo_merge_rules *r, const uint8_t *text, size_t from,
+                         size_t length, size_t most, size_t *end)
+{
+    size_t at = from;
+    for (m->count = 0; at < length && m->count < most; at += m->symbols[m->count - 1].length) {
+        const mo_symbol s = r->first(r->rules, text, at, length);
+        if (!mo_merge_add(m, s.id, s.at, s.length)) {
+            return false;
+        }
+    }
+    *end = at;
+    return merge_row(m, r, text);
+}
+
+/* Does merging the text of two neighbours alone give the two? -1: out of memory. */
+static int stay_apart(mo_merge *m, const mo_merge_rules *r, const uint8_t *text, const mo_symbol *left,
+                      const mo_symbol *right)
+{
+    size_t end;
+    if (!merge_window(m, r, text, left->at, (size_t)right->at + right->length, SIZE_MAX, &end)) {
+        return -1;
+    }
+    return m->count == 2 && m->symbols[0].length == left->length;
+}
+
+/* w->next becomes the window that follows w->now, and *count the symbols of w->now that are before it; 0: no place was found
+ * where the two can meet. They overlap, since what is near the end of a window may depend on what follows. */
+static bool follow(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text, size_t length,
+                   size_t window, size_t *count, size_t *end)
+{
+    const mo_merge *now = &w->now;
+    *count = 0;
+    for (size_t cut = 1; cut <= CUTS; cut++) {
+        const size_t at = now->count - now->count * cut / (2 * CUTS);
+        if (at == 0 || at >= now->count) {
+            continue;
+        }
+        if (!merge_window(&w->next, r, text, now->symbols[at].at, length, window, end)) {
+            return false;
+        }
+        const int fits = stay_apart(&w->joint, r, text, &now->symbols[at - 1], &w->next.symbols[0]);
+        if (fits != 0) {
+            *count = at;
+            return fits > 0;
+        }
+    }
+    return true;
+}
+
+/* *met: windows met all the way; otherwise what fn received is not certain, and larger ones are needed. */
+static mo_status merge_in_windows(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text,
+                                  size_t length, size_t window, mo_merge_fn fn, void *user, bool *met,
+                                  mo_error *err)
+{
+    size_t end = 0, next_end = 0, count = 1;
+    mo_status status = MO_OK;
+    bool good = merge_window(&w->now, r, text, 0, length, window, &end);
+    while (good && end < length && count > 0 && status == MO_OK) {
+        if (mo_interrupted(w->now.count + window)) {
+            return mo_interrupt_fail(err);
+        }
+        good = follow(w, r, text, length, window, &count, &next_end);
+        if (good && count > 0) {
+            status = fn(user, text, w->now.symbols, count, err);
+            const mo_merge done = w->now;
+            w->now = w->next;
+            w->next = done;
+            end = next_end;
+        }
+    }
+    *met = count > 0;
+    if (!good) {
+        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+    }
+    return status == MO_OK && *met ? fn(user, text, w->now.symbols, w->now.count, err) : status;
+}
+
+mo_status mo_merge_text(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text, size_t length,
+                        mo_merge_fn fn, void *user, mo_error *err)
+{
+    mo_status status = MO_OK;
+    bool met = false;
+    for (size_t window = w->window ? w->window : WINDOW; !met && status == MO_OK; window *= 2) {
+        fn(user, text, NULL, 0, err);
+        status = merge_in_windows(w, r, text, length, window, fn, user, &met, err);
+    }
+    return status;
 }

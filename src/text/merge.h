@@ -1,6 +1,13 @@
-/* Merge: the heart of every tokenizer here. Symbols are in a row; the adjacent pair that comes first in
+/* Merge: the core of every tokenizer here. Symbols are in a row; the adjacent pair that comes first in
  * the vocabulary's order (of equal ones the leftmost) becomes one symbol, until no pair is left that can.
- * O(n log n) for n symbols. Private to the room. */
+ * O(n log n) for n symbols, in memory that does not grow with the text. Private to text/.
+ *
+ * Long texts are merged in windows. That gives the symbols of the whole text because of this: a row of symbols is what
+ * merging a text gives if and only if every two neighbours are what merging their own text gives. (Until the first merge
+ * across a boundary, merging the whole does within two neighbours what merging the two alone does, in the same order; so if
+ * no pair alone merges across its boundary, the whole never does.) Within a window neighbours are so by construction; the two
+ * where windows meet are merged alone to see, and if they do not fit the windows meet elsewhere, or larger ones are tried
+ * from the beginning. */
 #ifndef MO_TEXT_MERGE_H
 #define MO_TEXT_MERGE_H
 
@@ -23,7 +30,7 @@ typedef mo_pair (*mo_pair_fn)(const void *rules, const uint8_t *text, const mo_s
 
 typedef struct mo_merge_link mo_merge_link;
 
-/* The symbols of one call, and scratch; zero to begin with, freed once at the end. */
+/* A row of symbols, and scratch; zero to begin with. */
 typedef struct mo_merge {
     mo_symbol *symbols;
     size_t count, capacity;
@@ -37,7 +44,29 @@ void mo_merge_free(mo_merge *m);
 /* Appends a symbol. False when out of memory. */
 bool mo_merge_add(mo_merge *m, uint32_t id, uint32_t at, uint32_t length);
 
-/* Merges m->symbols in place and shortens m->count. False when out of memory. */
-bool mo_merge_run(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text);
+/* A vocabulary's way of merging. */
+typedef struct mo_merge_rules {
+    const void *rules; /* for the functions */
+    mo_pair_fn pair;
+    /* The symbol that begins at text[at]: it has at least one byte, and does not depend on what is before it. */
+    mo_symbol (*first)(const void *rules, const uint8_t *text, size_t at, size_t length);
+} mo_merge_rules;
+
+/* Receives merged symbols, from the beginning of the text to its end, a part at each call. symbols is NULL at the beginning, and
+ * again where larger windows are needed: what was received before is void. */
+typedef mo_status (*mo_merge_fn)(void *user, const uint8_t *text, const mo_symbol *symbols, size_t count,
+                                 mo_error *err);
+
+/* Windows of one text after the other, kept from text to text; zero to begin with, freed once at the end. */
+typedef struct mo_merge_windows {
+    mo_merge now, next, joint;
+    size_t window; /* symbols in a window; 0: the usual number. For tests */
+} mo_merge_windows;
+
+void mo_merge_windows_free(mo_merge_windows *w);
+
+/* MO_ENOMEM, MO_ECANCELLED (base/interrupt.h), or what fn returned. */
+mo_status mo_merge_text(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text, size_t length,
+                        mo_merge_fn fn, void *user, mo_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/utf8.h"
 #include "text/merge.h"
 
@@ -57,41 +58,47 @@ static mo_pair pair_of(const void *rules, const uint8_t *text, const mo_symbol *
     return (mo_pair){order_of(v->scores[id]), id};
 }
 
-static mo_status emit(const mo_vocab *v, const mo_symbol *symbol, const uint8_t *text, mo_ids *ids,
-                      mo_error *err)
+typedef struct encoding {
+    const mo_vocab *vocab;
+    mo_ids *ids;
+    size_t before; /* ids before the word */
+} encoding;
+
+static mo_status emit_one(const encoding *e, const mo_symbol *symbol, const uint8_t *text, mo_error *err)
 {
+    const mo_vocab *v = e->vocab;
     if (symbol->id != MO_SYMBOL_NONE) {
-        return mo_ids_add(ids, (int32_t)symbol->id, err);
+        return mo_ids_add(e->ids, (int32_t)symbol->id, err);
     }
     mo_status s = MO_OK;
     for (uint32_t i = 0; i < symbol->length && s == MO_OK; i++) {
         const int32_t byte = v->byte_ids[text[symbol->at + i]];
         const int32_t id = byte >= 0 ? byte : v->unknown;
-        s = id >= 0 ? mo_ids_add(ids, id, err) : MO_OK;
+        s = id >= 0 ? mo_ids_add(e->ids, id, err) : MO_OK;
     }
     return s;
 }
 
-static mo_status encode_word(const mo_spm *s, mo_merge *m, const uint8_t *word, size_t length, mo_ids *ids,
-                             mo_error *err)
+static mo_status emit(void *user, const uint8_t *text, const mo_symbol *symbols, size_t count, mo_error *err)
 {
-    m->count = 0;
-    for (size_t i = 0, n; i < length; i += n) {
-        n = mo_utf8_length(word + i, length - i);
-        const uint32_t id = n ? mo_lookup_get(&s->vocab->plain, word + i, n) : MO_SYMBOL_NONE;
-        n = n ? n : 1; /* a stray byte is a symbol of its own */
-        if (!mo_merge_add(m, id, (uint32_t)i, (uint32_t)n)) {
-            return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
-        }
+    const encoding *e = user;
+    mo_status s = MO_OK;
+    if (!symbols) {
+        e->ids->count = e->before;
     }
-    if (!mo_merge_run(m, pair_of, s->vocab, word)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+    for (size_t i = 0; i < count && s == MO_OK; i++) {
+        s = emit_one(e, &symbols[i], text, err);
     }
-    mo_status status = MO_OK;
-    for (size_t i = 0; i < m->count && status == MO_OK; i++) {
-        status = emit(s->vocab, &m->symbols[i], word, ids, err);
-    }
-    return status;
+    return s;
+}
+
+static mo_symbol first_character(const void *rules, const uint8_t *text, size_t at, size_t length)
+{
+    const mo_vocab *v = rules;
+    const size_t n = mo_utf8_length(text + at, length - at);
+    /* a stray byte is a symbol of its own */
+    return (mo_symbol){n ? mo_lookup_get(&v->plain, text + at, n) : MO_SYMBOL_NONE, (uint32_t)at,
+                       n ? (uint32_t)n : 1};
 }
 
 /* The text with a space before it when asked for, and marks for its spaces; freed by the caller. */
@@ -122,7 +129,9 @@ mo_status mo_spm_encode(const mo_spm *s, const uint8_t *text, size_t length, boo
                         mo_error *err)
 {
     size_t n;
-    mo_merge m = {0};
+    mo_merge_windows windows = {0};
+    encoding e = {s->vocab, ids, 0};
+    const mo_merge_rules rules = {s->vocab, pair_of, first_character};
     uint8_t *escaped = escape(text, length, prefix, &n);
     if (!escaped) {
         return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
@@ -130,9 +139,12 @@ mo_status mo_spm_encode(const mo_spm *s, const uint8_t *text, size_t length, boo
     mo_status status = MO_OK;
     for (size_t at = 0, end; at < n && status == MO_OK; at = end) {
         end = s->words_apart ? word_end(escaped, at, n) : n;
-        status = encode_word(s, &m, escaped + at, end - at, ids, err);
+        e.before = ids->count;
+        status = mo_interrupted(end - at)
+                     ? mo_interrupt_fail(err)
+                     : mo_merge_text(&windows, &rules, escaped + at, end - at, emit, &e, err);
     }
-    mo_merge_free(&m);
+    mo_merge_windows_free(&windows);
     free(escaped);
     return status;
 }

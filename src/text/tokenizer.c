@@ -104,20 +104,24 @@ static mo_status encode_all(const mo_tokenizer *t, mo_bpe_scratch *scratch, cons
 mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
                               int32_t **out, size_t *count, mo_error *err)
 {
-    return mo_tokenizer_encode_marked(t, text, length, flags, NULL, out, count, err);
+    return mo_tokenizer_encode_marked(t, text, length, flags, NULL, 0, out, count, err);
 }
 
 mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
-                                     const uint8_t *input, int32_t **out, size_t *count, mo_error *err)
+                                     const uint8_t *input, size_t most, int32_t **out, size_t *count,
+                                     mo_error *err)
 {
     const mo_vocab *v = &t->vocab;
     mo_bpe_scratch *scratch = NULL;
-    mo_ids ids = {.capacity = length / 3 + 8};
+    mo_ids ids = {.capacity = length / 3 + 8, .most = most};
     *out = NULL;
     if (length > MO_TOKENIZE_MAX) {
         return mo_fail(err, MO_EINVAL,
                        "a text of %zu bytes is more than one call takes (%zu); give it in parts", length,
                        MO_TOKENIZE_MAX);
+    }
+    if (most && ids.capacity > most + 8) {
+        ids.capacity = most + 8;
     }
     ids.data = malloc(ids.capacity * sizeof *ids.data);
     if (!ids.data || (t->bpe && !(scratch = mo_bpe_scratch_create(t->bpe)))) {
@@ -141,6 +145,9 @@ mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, si
         s = mo_ids_add(&ids, v->eos, err);
     }
     mo_bpe_scratch_destroy(scratch);
+    if (s == MO_ENOSPC && most && ids.count == most) { /* the rest is not wanted */
+        s = MO_OK;
+    }
     if (s != MO_OK) {
         free(ids.data);
         return s;

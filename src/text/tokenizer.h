@@ -32,14 +32,16 @@ enum {
 #define MO_TOKENIZE_MAX ((size_t)1 << 30)
 
 /* *ids has *count elements and is freed by the caller with free(); it is never NULL on success. Time is
- * O(n log n) whatever the text. */
+ * O(n log n) whatever the text. MO_ECANCELLED: the thread was interrupted (base/interrupt.h). */
 mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
                               int32_t **ids, size_t *count, mo_error *err);
 
 /* The same for a text of which some bytes are a stranger's: input has a mark for each byte, and no control token begins or ends
- * with a byte that is marked (as it can be in the middle: a template writes "<|" and "|>" around a role). */
+ * with a byte that is marked (as it can be in the middle: a template writes "<|" and "|>" around a role). input may be NULL.
+ * most: only so many of the first tokens are made; 0: all. */
 mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
-                                     const uint8_t *input, int32_t **ids, size_t *count, mo_error *err);
+                                     const uint8_t *input, size_t most, int32_t **ids, size_t *count,
+                                     mo_error *err);
 
 /* ---- Ids to text ---- */
 
