@@ -968,7 +968,7 @@ typedef struct mo_feed {
     const int32_t *tokens; /* the whole sequence from its beginning; the session works out what is new */
     int64_t count;         /* at least 1 */
     int64_t step;          /* most tokens per step; 0: the model's batch */
-    /* After each step; returning false cancels. */
+    /* After each step; returning false cancels this feed. */
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     /* Logits of every new position, in order. Without it only those of the last token are computed. */
     void (*logits)(void *user, int64_t position, const float *row);
@@ -1017,9 +1017,12 @@ MO_API int64_t mo_session_computed(const mo_session *session); /* tokens the las
  * write. Where free_bytes of mo_model_kept() are fewer, close or spill snapshots before feeding. */
 MO_API uint64_t mo_session_need(const mo_session *session, int64_t count);
 
-/* Asks the feed that runs to stop, within a layer or so when nothing else shares its step, otherwise after the step. When
- * none runs nothing happens: it does not stop the next one. Any thread, and signal handlers. */
+/* Asks the feed that runs to stop, within a layer or so when nothing else shares its step, otherwise after the step. It stays
+ * asked for: feeds and discoveries that begin later end with MO_ECANCELLED at once, until mo_session_clear_cancel(). So no
+ * cancel is lost between two feeds. Any thread, and signal handlers. */
 MO_API void mo_session_cancel(mo_session *session);
+/* The session may be fed again. Call it before the session gets new work, not between the feeds of one. */
+MO_API void mo_session_clear_cancel(mo_session *session);
 
 /* What a session holds, to go back to or to fork from: it may be restored into any session of the same model and format, and
  * outlives the session, but not its model. It shares the session's blocks: whoever writes into one that others hold gets a

@@ -228,6 +228,7 @@ static void a_cancelled_step_ends_between_layers(void **state)
         assert_int_equal(a.heard, ORACLE_TOKENS - 10);
         assert_int_equal(a.last, 0);
         assert_int_equal(mo_session_length(session), 10);
+        mo_session_clear_cancel(session);
         feed(session, o->tokens, ORACLE_TOKENS, 0, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         free(s.rows);

@@ -425,6 +425,7 @@ static void a_cancelled_prompt_can_be_fed_again(void **state)
     head_of(model)->pieces.watcher = session;
     assert_int_equal(mo_session_feed(&f, &err), MO_ECANCELLED);
     head_of(model)->pieces.watch = NULL;
+    mo_session_clear_cancel(session);
     feed(session, tokens, TOKENS, 0, &s);
     assert_memory_equal(s.rows, want, all_bytes(o));
     free(s.rows);

@@ -201,6 +201,7 @@ mo_status cli_feed(const mo_feed *feed, mo_error *err)
     feeding = feed->session;
     const mo_status status = caught ? refuse(err) : mo_session_feed(feed, err);
     feeding = NULL;
+    mo_session_clear_cancel(feed->session); /* a conversation goes on after Ctrl-C */
     return status;
 }
 
@@ -210,5 +211,6 @@ mo_status cli_discover(mo_session *session, const int32_t *tokens, int64_t count
     feeding = session;
     const mo_status status = caught ? refuse(err) : mo_session_discover(session, tokens, count, &read, err);
     feeding = NULL;
+    mo_session_clear_cancel(session);
     return status;
 }

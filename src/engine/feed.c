@@ -112,7 +112,7 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
     const mo_feed *f = &s->feed;
     int64_t common = 0;
     mo_session_leave_lost_device(s);
-    s->ended = false;
+    s->ended = s->stopped = false;
     s->alone_until = 0;
     s->computed = 0;
     s->told = 0;
@@ -240,7 +240,7 @@ static void end_slice(mo_session *s, const mo_slice *slice)
         s->has_logits = f->logits || !f->unfinished;
     }
     if (f->progress && !f->progress(f->user, s->state.length, f->count)) {
-        atomic_store(&s->cancel, true);
+        s->stopped = true;
     }
 }
 
@@ -346,7 +346,7 @@ static bool look_around(feeding *all)
         mo_session *s = all->list[i];
         if (!s->ended && holds_all(s)) {
             end_well(all, s);
-        } else if (!s->ended && atomic_load(&s->cancel)) {
+        } else if (!s->ended && (s->stopped || atomic_load(&s->cancel))) {
             end_cancelled(all, s);
         }
         more |= !s->ended;
@@ -443,13 +443,9 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    for (int i = 0; i < count; i++) { /* before the first waits for anything: a cancel from then on counts */
-        all.list[i] = feed_at(feeds, i)->session;
-        atomic_store(&all.list[i]->cancel, false); /* one that came too late for an earlier feed */
-    }
     for (int i = 0; i < count; i++) {
         mo_error own;
-        mo_session *s = all.list[i];
+        mo_session *s = all.list[i] = feed_at(feeds, i)->session;
         s->feed = (mo_feed){0};
         mo_options_read(&s->feed, sizeof s->feed, feed_at(feeds, i), "mo_feed", &own);
         const mo_status begun = begin_feed(s, &own);
@@ -472,7 +468,9 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
     MO_OWN_ERROR(err)
     mo_status status;
     bool lost;
-    atomic_store(&session->cancel, false);
+    if (atomic_load(&session->cancel)) {
+        return mo_fail(err, MO_ECANCELLED, "cancelled");
+    }
     do { /* again without the device that is lost meanwhile */
         mo_session_leave_lost_device(session);
         status = mo_discover(session->engine, &session->state, tokens, count, &session->cancel, experts, err);

@@ -215,6 +215,11 @@ void mo_session_cancel(mo_session *session)
     atomic_store(&session->cancel, true);
 }
 
+void mo_session_clear_cancel(mo_session *session)
+{
+    atomic_store(&session->cancel, false);
+}
+
 bool mo_session_lost_device(const mo_session *s)
 {
     return s->state.gpu_session &&

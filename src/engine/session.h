@@ -18,12 +18,13 @@ struct mo_session {
     bool has_logits;
     mo_touch touch; /* experts of this conversation; empty when nothing is counted */
     int64_t computed;
-    atomic_bool cancel; /* cleared when a feed begins */
+    atomic_bool cancel; /* the caller sets and clears it */
 
     /* Of the feed that runs: */
     mo_feed feed;
     mo_pick pick;
     bool ended;
+    bool stopped; /* by its progress function */
     bool prompt; /* more than one token is new: somebody's text, to its last token */
     int64_t
         alone_until; /* steps before this position are this session's only, because one with others failed */

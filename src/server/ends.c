@@ -19,6 +19,7 @@ static void release(srv_engine *e, srv_sequence *s)
     pthread_mutex_lock(&e->lock);
     s->last_job = s->task->id;
     s->task->slots[s->choice] = -1;
+    mo_session_clear_cancel(s->session); /* nobody finds it any more */
     s->task = NULL;
     s->waits = false;
     s->held = s->count = held;

@@ -245,7 +245,7 @@ void srv_engine_close(srv_engine *e)
         atomic_store(&t->cancelled, true);
     }
     for (int i = 0; i < e->parallel; i++) {
-        if (e->sequences[i].stepping) {
+        if (e->sequences[i].task) {
             mo_session_cancel(e->sequences[i].session);
         }
     }

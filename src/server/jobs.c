@@ -148,7 +148,7 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
     } else if (task) {
         atomic_store(&task->cancelled, true);
         for (int i = 0; i < task->choices; i++) {
-            if (task->slots[i] >= 0 && e->sequences[task->slots[i]].stepping) {
+            if (task->slots[i] >= 0) {
                 mo_session_cancel(e->sequences[task->slots[i]].session);
             }
         }

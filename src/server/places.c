@@ -180,6 +180,9 @@ static void occupy(srv_engine *e, int slot, srv_task *task, int choice)
     s->waits = choice > 0;
     s->used = ++e->uses;
     task->slots[choice] = slot;
+    if (atomic_load(&task->cancelled)) { /* later cancels find it by its slots */
+        mo_session_cancel(s->session);
+    }
     pthread_mutex_unlock(&e->lock);
     s->kept = false;
     s->mark = 0;
@@ -224,17 +227,10 @@ static void discover(srv_engine *e, srv_sequence *s, const srv_task *task)
     if (count < 1 || s->dirty || mo_session_length(s->session) > 0 || has_company(e, task)) {
         return;
     }
-    pthread_mutex_lock(&e->lock); /* who cancels the task from now on ends the discovery */
-    s->stepping = !atomic_load(&task->cancelled);
-    pthread_mutex_unlock(&e->lock);
-    if (s->stepping &&
-        mo_session_discover(s->session, task->tokens, count, &experts, &err) == MO_EUNSUPPORTED) {
+    if (mo_session_discover(s->session, task->tokens, count, &experts, &err) == MO_EUNSUPPORTED) {
         e->options.discover = 0;
         srv_say(MO_LOG_WARN, "discover", "it changes nothing: %s", err.detail);
     }
-    pthread_mutex_lock(&e->lock);
-    s->stepping = false;
-    pthread_mutex_unlock(&e->lock);
 }
 
 static void begin_task(srv_engine *e, srv_task *task)

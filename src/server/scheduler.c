@@ -10,11 +10,8 @@ static bool step(srv_engine *e)
 {
     int answers;
     int64_t prompt;
-    pthread_mutex_lock(&e->lock); /* pauses are read here, and who steps is written */
+    pthread_mutex_lock(&e->lock); /* pauses are read here */
     const int count = srv_steps_build(e, &answers, &prompt);
-    for (int i = 0; i < count; i++) {
-        e->sequences[e->fed[i]].stepping = true;
-    }
     pthread_mutex_unlock(&e->lock);
     if (!count) {
         return false;
@@ -26,9 +23,6 @@ static bool step(srv_engine *e)
     const double now = srv_now();
     srv_pace_learn(&e->pace, answers, prompt, now - begin);
     pthread_mutex_lock(&e->lock);
-    for (int i = 0; i < count; i++) {
-        e->sequences[e->fed[i]].stepping = false;
-    }
     e->counts.steps++;
     e->counts.step_sequences += (uint64_t)count;
     e->counts.predicted_s += answers ? now - begin : 0.0;

@@ -29,8 +29,7 @@ typedef struct srv_sequence {
     int64_t held;  /* of them held by the session */
     int64_t prompt, cached;
     int64_t generated;
-    bool waits;    /* for the first choice, whose prompt it will share */
-    bool stepping; /* it is fed now */
+    bool waits; /* for the first choice, whose prompt it will share */
     uint64_t last_job;
     uint64_t used; /* counts up: when it was last used */
 } srv_sequence;
