@@ -355,6 +355,46 @@ static void refuse_other_numerics(const uint8_t *good, size_t size)
     }
 }
 
+/* Every state into every other model: refused, open and as bytes, also by one that has another quantization alone. */
+static void states_of_other_models_are_refused(void **state)
+{
+    (void)state;
+    mo_snapshot *open[ORACLE_MODELS_MAX], *read[ORACLE_MODELS_MAX];
+    mo_model *of[ORACLE_MODELS_MAX];
+    int same_shape = 0;
+    for (int i = 0; i < model_count; i++) {
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+        of[i] = open_model(models[i].path, &(setting){.batch = 16});
+        mo_session *session = open_session(of[i], MO_KV_I16);
+        feed(session, models[i].tokens, 8, 0, NULL);
+        assert_int_equal(mo_snapshot_open(session, &open[i], NULL), MO_OK);
+        assert_int_equal(mo_snapshot_write(open[i], &bytes, &size, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read[i], NULL), MO_OK);
+        mo_free(bytes);
+        mo_session_close(session);
+    }
+    for (int i = 0; i < model_count; i++) {
+        mo_session *session = open_session(of[i], MO_KV_I16);
+        for (int k = 0; k < model_count; k++) {
+            mo_error err = {.detail = ""};
+            const mo_status want = i == k ? MO_OK : MO_EINVAL;
+            assert_int_equal(mo_session_restore(session, open[k], &err), want);
+            assert_int_equal(mo_session_restore(session, read[k], &err), want);
+            assert_true(i == k || strstr(err.detail, "another model"));
+            same_shape += i != k && strncmp(models[i].name, "qwen3moe", 8) == 0 &&
+                          strncmp(models[k].name, "qwen3moe", 8) == 0;
+        }
+        mo_session_close(session);
+    }
+    assert_true(same_shape > 0);
+    for (int i = 0; i < model_count; i++) {
+        mo_snapshot_close(open[i]);
+        mo_snapshot_close(read[i]);
+        mo_model_close(of[i]);
+    }
+}
+
 /* Saved at a position, restored elsewhere (through bytes too), edited and fed again. */
 static void snapshots_and_edits(void **state)
 {
@@ -383,6 +423,12 @@ static void snapshots_and_edits(void **state)
         }
 
         refuse_other_numerics(bytes, size);
+        for (size_t at = 8; at < size; at += 1 + size / 300) { /* a byte that is another one */
+            mo_snapshot *none = NULL;
+            bytes[at] ^= 0x10;
+            assert_int_equal(mo_snapshot_open_bytes(bytes, size, &none, NULL), MO_EFORMAT);
+            bytes[at] ^= 0x10;
+        }
 
         /* Another text in between must leave nothing behind. */
         int32_t other[ORACLE_TOKENS];
@@ -1057,6 +1103,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(fixed_fingerprints),
         cmocka_unit_test(same_bits),
         cmocka_unit_test(together),
+        cmocka_unit_test(states_of_other_models_are_refused),
         cmocka_unit_test(snapshots_and_edits),
         cmocka_unit_test(windows_keep_what_they_see),
         cmocka_unit_test(formats_share_a_step),

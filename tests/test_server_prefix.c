@@ -6,8 +6,13 @@
 #include <unistd.h>
 
 #include "api/model.h"
+#include "check.h"
 #include "device/sim/sim.h"
 #include "folder.h"
+#include "server/cachedir.h"
+#include "server/engine.h"
+#include "server/prefix.h"
+#include "server/slot_file.h"
 #include "server_case.h"
 
 /* The conversation so far, and what the user says next. */
@@ -608,6 +613,131 @@ static void without_the_cache_everything_is_computed(void **state)
     mo_model_close(model);
 }
 
+static bool never_enough(void *user)
+{
+    (void)user;
+    return false;
+}
+
+static int64_t snapshot_bytes(mo_model *model)
+{
+    mo_kept_report r;
+    mo_model_kept(model, &r, sizeof r);
+    return r.snapshot_bytes + r.spilled_bytes;
+}
+
+static mo_snapshot *snapshot_of(mo_session *session, const int32_t *tokens, int64_t count)
+{
+    mo_snapshot *snapshot = NULL;
+    mo_error err = {0};
+    const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
+    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_snapshot_open(session, &snapshot, &err), &err);
+    return snapshot;
+}
+
+/* What was found stays until it is returned, though the writer or a client drops it from the cache. */
+static void what_is_lent_is_not_closed(void **state)
+{
+    (void)state;
+    int32_t tokens[200];
+    mo_error err = {0};
+    mo_session *session = NULL;
+    srv_prefix *p = NULL;
+    mo_model *model = open_model(families[0], "none", 2);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    check_status(srv_prefix_open(&(srv_prefix_options){.rewinds = true}, &p, &err), &err);
+    prompt_of(vocab_of(model), 5, 0, 5, 200, tokens);
+    const srv_prefix_key key = {0, tokens, 100}, longer = {0, tokens, 200};
+    int64_t usable;
+    srv_prefix_keep(p, &key, snapshot_of(session, tokens, 100));
+    const mo_snapshot *found = srv_prefix_find(p, &longer, &usable);
+    assert_true(found && usable == 100);
+    srv_prefix_keep(p, &longer, snapshot_of(session, tokens, 200)); /* serves the shorter one as well */
+    srv_prefix_drop(p, 0);
+    srv_prefix_make_room(p, never_enough, NULL);
+    assert_true(snapshot_bytes(model) > 0);
+    check_status(mo_session_restore(session, found, &err), &err);
+    assert_int_equal(mo_session_length(session), 100);
+    srv_prefix_return(p);
+    srv_prefix_return(p);
+    assert_int_equal(snapshot_bytes(model), 0);
+    srv_prefix_close(p);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+static bool after_the_first(void *user)
+{
+    return (*(int *)user)++ > 0;
+}
+
+static void a_lost_device_takes_no_session_that_is_in_ram(void **state)
+{
+    (void)state;
+    int32_t tokens[2][100];
+    mo_error err = {0};
+    mo_session *session = NULL;
+    srv_prefix *p = NULL;
+    mo_model *model = open_model(families[0], "sim", 2);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    check_status(srv_prefix_open(&(srv_prefix_options){.rewinds = true}, &p, &err), &err);
+    srv_prefix_key keys[2];
+    for (int i = 0; i < 2; i++) { /* the first, on the device, is the oldest */
+        prompt_of(vocab_of(model), 5 + i, 0, 5 + i, 100, tokens[i]);
+        keys[i] = (srv_prefix_key){0, tokens[i], 100};
+        mo_snapshot *s = snapshot_of(session, tokens[i], 100);
+        if (i == 1) {
+            check_status(mo_snapshot_spill(s, &err), &err);
+        }
+        srv_prefix_keep(p, &keys[i], s);
+    }
+    mo_sim_arm(model->device, MO_SIM_LOST, 0);
+    const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens[0], .count = 50};
+    check_status(mo_session_feed(&f, &err), &err); /* by the CPU */
+    int asked = 0;
+    assert_true(srv_prefix_make_room(p, after_the_first, &asked));
+    assert_true(srv_prefix_has(p, &keys[1]) && !srv_prefix_has(p, &keys[0]));
+    srv_prefix_close(p);
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+/* A slot's file whose tokens and saved state are not of one text, as a file that somebody put together. */
+static void slot_files_that_contradict_themselves_are_refused(void **state)
+{
+    (void)state;
+    char key[256];
+    int32_t tokens[200];
+    mo_error err = {0};
+    mo_model *model = open_model(families[0], "none", 2);
+    srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+    prompt_of(vocab_of(model), 5, 0, 5, 60, tokens);
+    free_client(ask(e, tokens, 60, 4));
+    srv_slot_file_report report;
+    check_status(srv_slot_save(e, 0, folder, "good", &report, &err), &err);
+    srv_engine_key(e, true, key, sizeof key);
+    srv_cachedir *dir;
+    check_status(srv_cachedir_open(folder, key, INT64_MAX, &dir, &err), &err);
+    int32_t *saved = NULL;
+    int64_t count = 0, bytes;
+    uint8_t *snapshot = NULL;
+    size_t size = 0;
+    check_status(srv_cachedir_read_as(dir, "good", &saved, &count, &snapshot, &size, &err), &err);
+    assert_int_equal(count, report.tokens);
+    check_status(srv_cachedir_write_as(dir, "short", saved, count - 1, snapshot, size, &bytes, &err), &err);
+    saved[count / 2] ^= 1;
+    check_status(srv_cachedir_write_as(dir, "other", saved, count, snapshot, size, &bytes, &err), &err);
+    assert_int_equal(srv_slot_restore(e, 0, folder, "short", &report, &err), MO_EFORMAT);
+    assert_int_equal(srv_slot_restore(e, 0, folder, "other", &report, &err), MO_EFORMAT);
+    check_status(srv_slot_restore(e, 0, folder, "good", &report, &err), &err);
+    free(saved);
+    free(snapshot);
+    srv_cachedir_close(dir);
+    srv_engine_close(e);
+    mo_model_close(model);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +757,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(sessions_that_are_too_long_now_serve_their_beginnings),
         cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
         cmocka_unit_test(without_the_cache_everything_is_computed),
+        cmocka_unit_test(what_is_lent_is_not_closed),
+        cmocka_unit_test(a_lost_device_takes_no_session_that_is_in_ram),
+        cmocka_unit_test(slot_files_that_contradict_themselves_are_refused),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -325,6 +325,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),
         .states = mo_needs_states(&asked, 0, 0, false),
+        .fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(m->checkpoint)),
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {

@@ -42,6 +42,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     }
     e->spec = mo_checkpoint_spec(model);
     e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
+    e->fingerprint = options->fingerprint;
     e->kernels = options->kernels;
     e->pool = options->pool;
     e->tiers = options->tiers;

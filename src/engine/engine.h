@@ -28,6 +28,7 @@ typedef struct mo_engine_options {
     const mo_accelerator
         *accelerator;     /* the device that computes; kept and used, not owned. NULL: the CPU does */
     mo_state_size states; /* what was planned for, in RAM; its context and batch are those above */
+    uint64_t fingerprint; /* of the model's file: saved states name it */
 } mo_engine_options;
 
 /* Always on: a few additions per step. */
@@ -40,6 +41,7 @@ typedef struct mo_engine_counters {
 typedef struct mo_engine {
     const mo_model_spec *spec;   /* the model's, which outlives the engine */
     const mo_checkpoint *mapped; /* the model, where its file is mapped and may change; else NULL */
+    uint64_t fingerprint;        /* of the model's file */
     const mo_kernels *kernels;
     mo_pool *pool;
     mo_tiers *tiers;                             /* NULL: everything is in RAM */

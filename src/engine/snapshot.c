@@ -89,6 +89,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     mo_blocks_share(&s->blocks, mo_state_place(state), state->length);
     s->kv = state->kv;
     s->layers = mo_spec_layers(engine->spec);
+    s->fingerprint = engine->fingerprint;
     s->precision = engine->precision;
     s->adapters = session->adapters.identity;
     s->mark = mo_state_mark_of(state);
@@ -320,10 +321,14 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
 static mo_status check_restore(const mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
     const mo_model_spec *spec = session->engine->spec;
-    if (s->kv != session->state.kv || s->vocab != spec->vocab || s->layers != mo_spec_layers(spec)) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state belongs to another model or another format of keys and values; start anew");
+    if (s->fingerprint != session->engine->fingerprint || s->vocab != spec->vocab ||
+        s->layers != mo_spec_layers(spec)) {
+        return mo_fail(err, MO_EINVAL, "the saved state belongs to another model; begin a new session");
+    }
+    if (s->kv != session->state.kv) {
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state has another KV cache format (`kv`) than this session; open the "
+                       "session alike, or begin a new one");
     }
     if (s->precision != session->engine->precision && s->mark.length > 0) {
         return mo_fail(

@@ -8,8 +8,9 @@
 
 struct mo_snapshot {
     mo_kv_type kv;
-    int64_t vocab; /* of the model it belongs to */
+    int64_t vocab; /* of the model it belongs to, as the next two */
     int64_t layers;
+    uint64_t fingerprint;
     mo_precision precision; /* of the engine that computed it */
     uint64_t adapters;      /* those it was computed with, as mo_session_adapters() */
     mo_state_mark mark;     /* mark.length: its positions */

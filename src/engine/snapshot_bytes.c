@@ -1,8 +1,11 @@
-/* A snapshot as bytes: a header, with adapters their identity, then tokens, state and logits, little-endian as in memory. */
+/* A snapshot as bytes: a header, then tokens, state and logits, little-endian as in memory. The header says which model it
+ * belongs to, and has a checksum of everything. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/growing.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "engine/snapshot.h"
 #include "numeric/version.h"
@@ -13,13 +16,19 @@ typedef struct header {
     int64_t kv, vocab, layers, length;
     uint64_t state_bytes;
     uint64_t flags;
+    uint64_t fingerprint; /* of the model */
+    uint64_t adapters;    /* as mo_session_adapters() */
+    uint64_t check;       /* of the members above and of what follows */
 } header;
 
-enum { HAS_LOGITS = 1, BF16 = 2, FLAGS = HAS_LOGITS | BF16 };
+enum { HAS_LOGITS = 1, BF16 = 2, FLAGS = HAS_LOGITS | BF16, MAGIC_BYTES = 7 };
 
-static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '2'};
-static const char adapted_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '3'}; /* 8 bytes follow the header */
-static const char older_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '1'};
+static const char snapshot_magic[8] = {'M', 'O', 'S', 'N', 'A', 'P', '0', '4'};
+
+static uint64_t check_of(const header *h, const uint8_t *rest, size_t bytes)
+{
+    return mo_hash_words(mo_hash_words(MO_HASH_SEED, h, offsetof(header, check)), rest, bytes);
+}
 
 static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_bytes, uint8_t **bytes,
                       size_t *size, mo_error *err)
@@ -30,23 +39,24 @@ static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_b
                 .layers = s->layers,
                 .length = s->mark.length,
                 .state_bytes = state_bytes,
-                .flags = (s->logits ? HAS_LOGITS : 0u) | (s->precision == MO_PRECISION_BF16 ? BF16 : 0u)};
-    memcpy(h.magic, s->adapters ? adapted_magic : snapshot_magic, sizeof h.magic);
-    const size_t head = sizeof h + (s->adapters ? sizeof s->adapters : 0);
+                .flags = (s->logits ? HAS_LOGITS : 0u) | (s->precision == MO_PRECISION_BF16 ? BF16 : 0u),
+                .fingerprint = s->fingerprint,
+                .adapters = s->adapters};
+    memcpy(h.magic, snapshot_magic, sizeof h.magic);
     const size_t tokens = sizeof(int32_t) * (size_t)s->mark.length;
     const size_t logits = s->logits ? sizeof(float) * (size_t)s->vocab : 0;
-    const size_t all = head + tokens + state_bytes + logits;
+    const size_t all = sizeof h + tokens + state_bytes + logits;
     uint8_t *at = malloc(all);
     if (!at) {
         return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", all);
     }
-    memcpy(at, &h, sizeof h);
-    memcpy(at + sizeof h, &s->adapters, head - sizeof h);
-    memcpy(at + head, s->tokens, tokens);
-    memcpy(at + head + tokens, state, state_bytes);
+    memcpy(at + sizeof h, s->tokens, tokens);
+    memcpy(at + sizeof h + tokens, state, state_bytes);
     if (logits) {
-        memcpy(at + head + tokens + state_bytes, s->logits, logits);
+        memcpy(at + sizeof h + tokens + state_bytes, s->logits, logits);
     }
+    h.check = check_of(&h, at + sizeof h, all - sizeof h);
+    memcpy(at, &h, sizeof h);
     *bytes = at;
     *size = all;
     return MO_OK;
@@ -67,8 +77,8 @@ mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size,
     return status;
 }
 
-/* Its keys and values are not what this version would have computed, and may be laid out otherwise. */
-static mo_status of_other_numerics(int64_t version, mo_error *err)
+/* Its KV cache is not what this version would have computed, and may be laid out otherwise. */
+static mo_status refuse_numerics(int64_t version, mo_error *err)
 {
     return mo_fail(
         err, MO_EFORMAT,
@@ -77,51 +87,85 @@ static mo_status of_other_numerics(int64_t version, mo_error *err)
         (long long)version, MO_NUMERICS);
 }
 
+static mo_status refuse_magic(const uint8_t *bytes, size_t size, mo_error *err)
+{
+    if (size < sizeof snapshot_magic || memcmp(bytes, snapshot_magic, MAGIC_BYTES) != 0) {
+        return mo_fail(err, MO_EFORMAT, "this is not a saved state of a session");
+    }
+    return bytes[MAGIC_BYTES] == '1'
+               ? refuse_numerics(1, err)
+               : mo_fail(err, MO_EFORMAT,
+                         "the saved state has format %c, which this library does not read (it reads %c); "
+                         "begin a new session and feed its tokens again",
+                         bytes[MAGIC_BYTES], snapshot_magic[MAGIC_BYTES]);
+}
+
+static bool tokens_in_range(const uint8_t *bytes, int64_t count, int64_t vocab)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int32_t token;
+        memcpy(&token, bytes + sizeof token * (size_t)i, sizeof token);
+        if (token < 0 || token >= vocab) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size, mo_error *err)
+{
+    const uint64_t rest = size - sizeof *h;
+    const bool sane = h->kv >= 0 && h->kv < MO_KV_TYPES && h->vocab > 0 && h->vocab < INT32_MAX &&
+                      h->length >= 0 && h->length < INT32_MAX && h->flags <= FLAGS && h->state_bytes <= rest;
+    const bool logits = (h->flags & HAS_LOGITS) != 0;
+    if (!sane || rest != 4 * (uint64_t)h->length + h->state_bytes + (logits ? 4 * (uint64_t)h->vocab : 0) ||
+        h->check != check_of(h, bytes + sizeof *h, rest) ||
+        !tokens_in_range(bytes + sizeof *h, h->length, h->vocab)) {
+        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; begin a new session");
+    }
+    return MO_OK;
+}
+
 mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
     header h;
-    uint64_t adapters = 0;
     *out = NULL;
-    const bool adapted =
-        size >= sizeof h + sizeof adapters && memcmp(bytes, adapted_magic, sizeof adapted_magic) == 0;
-    const size_t head = sizeof h + (adapted ? sizeof adapters : 0);
-    if (!adapted && (size < sizeof h || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0)) {
-        return size >= sizeof older_magic && memcmp(bytes, older_magic, sizeof older_magic) == 0
-                   ? of_other_numerics(1, err)
-                   : mo_fail(err, MO_EFORMAT, "this is not a saved state of a session");
+    if (size < sizeof snapshot_magic || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
+        return refuse_magic(bytes, size, err);
+    }
+    if (size < sizeof h) {
+        return mo_fail(err, MO_EFORMAT, "the saved state is cut short; begin a new session");
     }
     memcpy(&h, bytes, sizeof h);
-    memcpy(&adapters, bytes + sizeof h, head - sizeof h);
     if (h.numerics != MO_NUMERICS) {
-        return of_other_numerics(h.numerics, err);
+        return refuse_numerics(h.numerics, err);
     }
-    const uint64_t rest = size - head;
-    const bool sane = h.kv >= 0 && h.kv < MO_KV_TYPES && h.vocab > 0 && h.vocab < INT32_MAX &&
-                      h.length >= 0 && h.length < INT32_MAX && h.flags <= FLAGS && h.state_bytes <= rest;
-    const bool logits = (h.flags & HAS_LOGITS) != 0;
-    if (!sane || rest != 4 * (uint64_t)h.length + h.state_bytes + (logits ? 4 * (uint64_t)h.vocab : 0)) {
-        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; start anew");
+    const mo_status status = check_bytes(&h, bytes, size, err);
+    if (status != MO_OK) {
+        return status;
     }
-    mo_snapshot *s = mo_snapshot_new(h.length, h.vocab, logits);
+    mo_snapshot *s = mo_snapshot_new(h.length, h.vocab, (h.flags & HAS_LOGITS) != 0);
     uint8_t *state = malloc(h.state_bytes ? h.state_bytes : 1);
     if (!s || !state) {
         mo_snapshot_close(s);
         free(state);
         return mo_fail(err, MO_ENOMEM, "no memory to read a saved state of %zu bytes", size);
     }
+    const uint8_t *tokens = bytes + sizeof h, *saved = tokens + sizeof(int32_t) * (size_t)h.length;
     s->kv = (mo_kv_type)h.kv;
     s->layers = h.layers;
+    s->fingerprint = h.fingerprint;
     s->precision = h.flags & BF16 ? MO_PRECISION_BF16 : MO_PRECISION_EXACT;
-    s->adapters = adapters;
+    s->adapters = h.adapters;
     s->mark = (mo_state_mark){h.length, h.length, h.length};
     s->least = h.length;
     s->state = state;
     s->state_bytes = h.state_bytes;
-    memcpy(s->tokens, bytes + head, sizeof(int32_t) * (size_t)h.length);
-    memcpy(state, bytes + head + 4 * h.length, h.state_bytes);
+    memcpy(s->tokens, tokens, sizeof(int32_t) * (size_t)h.length);
+    memcpy(state, saved, h.state_bytes);
     if (s->logits) {
-        memcpy(s->logits, bytes + head + 4 * h.length + h.state_bytes, sizeof(float) * (size_t)h.vocab);
+        memcpy(s->logits, saved + h.state_bytes, sizeof(float) * (size_t)h.vocab);
     }
     *out = s;
     return MO_OK;

@@ -249,6 +249,9 @@ static void begin_task(srv_engine *e, srv_task *task)
         from = (source){.slot = -1, .busy = -1};
     }
     begin_from(e, s, task, &from);
+    if (e->prefix) {
+        srv_prefix_return(e->prefix);
+    }
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};

@@ -38,8 +38,10 @@ typedef struct srv_prefix_key {
     int64_t count;
 } srv_prefix_key;
 
-/* The snapshot that saves most of the tokens, and how many; NULL: none does. It is the cache's, valid until the next call. */
+/* The snapshot that saves most of the tokens, and how many; NULL: none does. It is lent: whatever is dropped meanwhile, it stays
+ * until srv_prefix_return() or the next search. One thread borrows. */
 const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const srv_prefix_key *key, int64_t *usable);
+void srv_prefix_return(srv_prefix *prefix);
 /* How many tokens any sequence of the tree begins with alike, with or without a snapshot there. */
 int64_t srv_prefix_common(srv_prefix *prefix, const srv_prefix_key *key);
 /* Is there a snapshot of exactly this sequence, or one that serves it as well? */

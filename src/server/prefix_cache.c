@@ -71,6 +71,7 @@ void srv_prefix_close(srv_prefix *p)
         pthread_mutex_unlock(&p->tree);
         pthread_join(p->writer, NULL);
     }
+    srv_prefix_let_go(p->lent);
     for (srv_node *n = p->oldest, *newer; n; n = newer) {
         newer = n->newer;
         srv_prefix_drop_ram(p, n);
@@ -143,17 +144,29 @@ const mo_snapshot *srv_prefix_find(srv_prefix *p, const srv_prefix_key *key, int
         return NULL;
     }
     pthread_mutex_lock(&p->tree);
+    srv_prefix_let_go(p->lent);
+    p->lent = NULL;
     while ((n = find(p, &w, usable)) && !n->held && !srv_prefix_load(p, n)) {
         srv_prefix_tidy(p, &p->root); /* that one was no good; another may be */
     }
     if (n) {
         srv_prefix_touch(p, n);
         srv_prefix_shrink(p, n);
-        snapshot = n->held->snapshot;
+        p->lent = n->held;
+        p->lent->holders++;
+        snapshot = p->lent->snapshot;
     }
     pthread_mutex_unlock(&p->tree);
     free(w.own);
     return snapshot;
+}
+
+void srv_prefix_return(srv_prefix *p)
+{
+    pthread_mutex_lock(&p->tree);
+    srv_prefix_let_go(p->lent);
+    p->lent = NULL;
+    pthread_mutex_unlock(&p->tree);
 }
 
 int64_t srv_prefix_common(srv_prefix *p, const srv_prefix_key *key)
@@ -259,17 +272,22 @@ void srv_prefix_keep(srv_prefix *p, const srv_prefix_key *key, mo_snapshot *snap
     free(w.own);
 }
 
-/* One that a writer holds as well stays where it is, and frees nothing. */
+/* One that a writer or a borrower holds as well stays where it is, and frees nothing. */
 static bool is_movable(const srv_node *n)
 {
     return n->held && n->held->holders == 1;
 }
 
-/* Moves a snapshot from a device to RAM, in the place of older ones if need be. */
+/* Moves a snapshot from a device to RAM, in the place of older ones where memory is short. A device that is lost is no reason to
+ * drop what is in RAM. */
 static bool spill(srv_prefix *p, srv_node *n)
 {
-    for (srv_node *older = p->oldest; mo_snapshot_spill(n->held->snapshot, NULL) != MO_OK;
+    mo_status status;
+    for (srv_node *older = p->oldest; (status = mo_snapshot_spill(n->held->snapshot, NULL)) != MO_OK;
          older = older->newer) {
+        if (status != MO_ENOMEM) {
+            return false;
+        }
         while (older && (older == n || older->pinned || !is_movable(older) ||
                          mo_snapshot_on_device(older->held->snapshot))) {
             older = older->newer;

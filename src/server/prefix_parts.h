@@ -8,7 +8,7 @@
 #include "server/cachedir.h"
 #include "server/prefix.h"
 
-/* A snapshot that a writer may hold longer than the tree. */
+/* A snapshot that a writer or a borrower may hold longer than the tree. */
 typedef struct srv_holder {
     mo_snapshot *snapshot;
     int holders; /* under the tree's lock */
@@ -50,6 +50,7 @@ struct srv_prefix {
     srv_node root;
     srv_node *oldest, *newest;
     int64_t bytes, disk_bytes;
+    srv_holder *lent;                /* by srv_prefix_find(); NULL: none */
     srv_writing *first, *last, *now; /* now: being written */
     int waiting;
     uint64_t numbers;
@@ -86,6 +87,8 @@ srv_node *srv_prefix_node(srv_prefix *prefix, const int32_t *tokens, int64_t cou
 /* Takes the snapshot over; false: no memory, and it is closed. */
 bool srv_prefix_hold(srv_prefix *prefix, srv_node *node, mo_snapshot *snapshot, int64_t bytes);
 void srv_prefix_drop_ram(srv_prefix *prefix, srv_node *node);
+/* One holder less; the last one closes the snapshot. NULL is allowed. */
+void srv_prefix_let_go(srv_holder *held);
 void srv_prefix_drop_disk(srv_prefix *prefix, srv_node *node);
 /* Drops what the node's snapshot serves as well. */
 void srv_prefix_drop_shorter(srv_prefix *prefix, const srv_node *node);

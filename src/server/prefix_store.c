@@ -9,9 +9,9 @@ enum { WRITINGS_MAX = 64 }; /* snapshots that wait for the disk hold memory: fur
 
 /* ---- RAM and disk ----------------------------------------------------------------------------- */
 
-static void let_go(srv_holder *h)
+void srv_prefix_let_go(srv_holder *h)
 {
-    if (--h->holders == 0) {
+    if (h && --h->holders == 0) {
         mo_snapshot_close(h->snapshot);
         free(h);
     }
@@ -21,7 +21,7 @@ void srv_prefix_drop_ram(srv_prefix *p, srv_node *n)
 {
     if (n->held) {
         srv_prefix_count(p, -1, -n->bytes, 0, 0);
-        let_go(n->held);
+        srv_prefix_let_go(n->held);
         n->held = NULL;
     }
 }
@@ -110,6 +110,17 @@ static void path_of(const srv_node *n, int32_t *out)
     }
 }
 
+/* Is it of exactly these tokens? What stands for adapters before them is below 0. */
+static bool holds(const mo_snapshot *snapshot, const int32_t *tokens, int64_t count)
+{
+    while (count > 0 && *tokens < 0) {
+        tokens++;
+        count--;
+    }
+    return mo_snapshot_length(snapshot) == count &&
+           memcmp(mo_snapshot_tokens(snapshot), tokens, sizeof *tokens * (size_t)count) == 0;
+}
+
 /* Brings a snapshot from disk; one that is of no use is forgotten. */
 bool srv_prefix_load(srv_prefix *p, srv_node *n)
 {
@@ -122,6 +133,10 @@ bool srv_prefix_load(srv_prefix *p, srv_node *n)
         if (srv_cachedir_read(p->dir, n->name, tokens, n->depth, &bytes, &size, NULL) == MO_OK) {
             mo_snapshot_open_bytes(bytes, size, &snapshot, NULL);
         }
+    }
+    if (snapshot && !holds(snapshot, tokens, n->depth)) {
+        mo_snapshot_close(snapshot);
+        snapshot = NULL;
     }
     free(tokens);
     free(bytes);
@@ -201,7 +216,7 @@ void *srv_prefix_run_writer(void *arg)
         const bool done = wanted && write_out(p, w, name, &disk_bytes, &err);
         pthread_mutex_lock(&p->tree);
         p->now = NULL;
-        let_go(w->held);
+        srv_prefix_let_go(w->held);
         p->waiting--;
         if (done && w->unwanted) {
             srv_cachedir_remove(p->dir, name);

@@ -145,6 +145,11 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const
     status =
         status == MO_OK ? srv_cachedir_read_as(dir, name, &d.tokens, &d.count, &bytes, &size, err) : status;
     status = status == MO_OK ? mo_snapshot_open_bytes(bytes, size, &d.snapshot, err) : status;
+    if (status == MO_OK &&
+        (mo_snapshot_length(d.snapshot) != d.count ||
+         memcmp(mo_snapshot_tokens(d.snapshot), d.tokens, sizeof *d.tokens * (size_t)d.count) != 0)) {
+        status = fail(err, MO_EFORMAT, "the file's tokens are not those of its saved state; save it again");
+    }
     if (status == MO_OK) {
         *out = (srv_slot_file_report){.tokens = d.count, .bytes = (int64_t)size};
         status = do_it(e, put, &d);

@@ -1,0 +1,34 @@
+/* Hash: FNV-1a, for tables, identities and files that may be damaged. No defence against anybody who wants two texts to be equal. */
+#ifndef MO_BASE_HASH_H
+#define MO_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MO_HASH_SEED  UINT64_C(0xCBF29CE484222325)
+#define MO_HASH_PRIME UINT64_C(0x100000001B3)
+
+/* Over bytes. Begin with MO_HASH_SEED, go on with what it returned. */
+static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < bytes; i++) {
+        hash = (hash ^ p[i]) * MO_HASH_PRIME;
+    }
+    return hash;
+}
+
+/* Over words of eight bytes, at the rate of memory; the bytes behind the last word as above. Not the same value. */
+static inline uint64_t mo_hash_words(uint64_t hash, const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    for (; bytes >= 8; p += 8, bytes -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        hash = (hash ^ word) * MO_HASH_PRIME;
+    }
+    return mo_hash(hash, p, bytes);
+}
+
+#endif
