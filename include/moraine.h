@@ -199,8 +199,8 @@ typedef struct mo_model_options {
     int64_t kept_bytes;
     int64_t kept_device_bytes; /* the same in the memory of a device */
 
-    /* A chat template in the place of those in the file: how conversations are written, tools shown and answers read. NULL: the
-     * file's. */
+    /* A chat template in the place of those in the file: how conversations are written, tools shown and answers read. Jinja, or the
+     * name of a chat format (mo_chat_template_check()). NULL: the file's. */
     const char *chat_template;
 
     /* Files of LoRA adapters that are opened with the model: mo_model_adapter(). They stay in memory beside it, as the plan counts. */
@@ -613,6 +613,10 @@ MO_API mo_text mo_prompt_text(const mo_prompt *prompt); /* terminated; the promp
 MO_API const int32_t *mo_prompt_tokens(const mo_prompt *prompt, size_t *count);
 /* It ends inside a thought, with which the answer goes on. */
 MO_API bool mo_prompt_in_thought(const mo_prompt *prompt);
+
+/* Can the text be given as a template? MO_EFORMAT: it is Jinja, with an error, whose line is named. MO_EINVAL: it is neither Jinja
+ * nor the name of a chat format, such as "chatml"; err lists the names. */
+MO_API mo_status mo_chat_template_check(const char *text, mo_error *err);
 
 /* The template in the model's file, or the one it was opened with; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there
  * is none, or it cannot be read. The model's. */

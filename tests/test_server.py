@@ -154,7 +154,7 @@ def options_that_make_no_sense_are_told():
     for words, said in ((["--log-format", "xml"], "text or json"), (["--ssl-key-file", "k"], "belong together"),
                         (["--api-prefix", "llm"], "slash"), (["--parallel", "0"], "from 1 to 256"),
                         (["nothing.gguf"], "nothing.gguf"), (["--api-key", ","], "empty"), (["--models-file", "/nothing"], "/nothing"),
-                        (["--chat-template", "{% if %}"], "--chat-template: "), (["--models-dir", "/nothing"], "/nothing"),
+                        (["--chat-template", "{% if %}"], "--chat-template: "), (["--chat-template", "chatlm"], "not the name of a chat format; the names are harmony, "), (["--models-dir", "/nothing"], "/nothing"),
                         (["--models-dir", PEBBLE], "--models-dir"), (["--cors-origins", "foo"], "no origin"),
                         (["--cors-origins", "*,https://chat.example/path"], "no origin"), (["--alias", ",,"], "empty name"), (["-a", "a,"], "empty name"),
                         ([PEBBLE, PEBBLE], "two models are called pebble"), (["--allow-hosts", "http://box"], "no name of a machine"), (["--allow-hosts", "box:80"], "no name of a machine"),
@@ -1110,6 +1110,11 @@ def templates_can_be_given():
     with Server("--chat-template-file", path("t.jinja"), "--chat-template-kwargs", '{"mood": "glad"}') as s:
         assert s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"] == "<Hi|glad>"
         assert s.get("/props")["chat_template"].endswith("{{ mood }}>")
+    for name, wanted in (("chatml", "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"),  # names of llama-server too
+                         ("gpt-oss", "<|start|>user<|message|>Hi<|end|><|start|>assistant"), ("mistral-v1", "<s> [INST] Hi [/INST]")):
+        with Server("--chat-template", name) as s:
+            prompt = s.post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]})["prompt"]
+            assert prompt.endswith(wanted), (name, prompt)
     ended = subprocess.run([PROGRAM, "serve", "--port", "0", "--chat-template-kwargs", "[1]"], env=environment, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2, ended.stderr
 

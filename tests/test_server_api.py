@@ -794,6 +794,16 @@ def blocks_come_one_after_another(s):
 
 
 @test
+def anthropic_threads_are_refused_as_the_sdk_expects(s):
+    body = {"max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
+    for where in ("/v1/messages", "/v1/messages/count_tokens"):
+        for thread in ({"type": "continue", "thread_id": "thread_1"}, {"type": "new"}):
+            error = s.post(where, {**body, "thread": thread}, status=400)["error"]
+            assert error["type"] == "invalid_request_error" and error["details"] == {"error_code": "thread_unsupported_request"}, error
+        assert "error" not in s.post(where, {**body, "thread": None})
+
+
+@test
 def anthropic_tools_can_be_required(s):
     body = {"model": "pebble", "max_tokens": 300, "messages": HELLO, "temperature": 0, "tools": [{"name": "get_weather", "input_schema": WEATHER}]}
     for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):

@@ -10,7 +10,7 @@
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
 #include "template/chat_template.h"
-#include "text/chat.h"
+#include "text/formats.h"
 #include "text/tokenizer.h"
 
 typedef struct mo_reports mo_reports; /* the counters that are published: report.c */
@@ -47,7 +47,8 @@ struct mo_model {
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon
         *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
-    mo_chat_format chat;
+    const mo_chat_format *chat; /* as it is recognized; NULL: it is not */
+    mo_template *format;        /* that of `chat`, where there is no other */
     char *given_template;                            /* in the place of those in its file; NULL: none */
     mo_chat_template *chat_template, *tool_template; /* of its file; NULL: none, or one that cannot be read */
     mo_dialogue dialogue;                            /* how it writes thoughts and calls */

@@ -1,9 +1,8 @@
-/* The public API of conversations: a model's own template where its file has one, a recognized format otherwise. */
+/* The public API of conversations: a model's own template where its file has one, that of a recognized format otherwise. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/model.h"
 #include "base/growing.h"
@@ -69,12 +68,61 @@ static void open_own(mo_model *m, const char *name, mo_chat_template **out)
     }
 }
 
+/* A text that is given as a template may be the name of a format instead; *format is NULL where it is Jinja. A text of neither
+ * kind would replace every prompt by itself. */
+static mo_status find_format(const char *given, const mo_chat_format **format, mo_error *err)
+{
+    char names[512];
+    size_t used = 0;
+    *format = NULL;
+    if (strstr(given, "{{") || strstr(given, "{%")) {
+        return MO_OK;
+    }
+    *format = mo_chat_format_find(given);
+    for (size_t i = 0; mo_chat_format_at(i) && used < sizeof names; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 mo_chat_format_at(i)->name);
+    }
+    return *format ? MO_OK
+                   : mo_fail(err, MO_EINVAL,
+                             "\"%.60s\" is not a Jinja template and not the name of a chat format; the names "
+                             "are %s",
+                             given, names);
+}
+
+mo_status mo_chat_template_check(const char *text, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    const mo_chat_format *format;
+    mo_template *template = NULL;
+    mo_status status = find_format(text, &format, err);
+    if (status == MO_OK && !format) {
+        status = mo_template_open(text, strlen(text), &template, err);
+        mo_template_close(template);
+    }
+    return status;
+}
+
+static mo_status open_format(const mo_chat_format *format, mo_template **out, mo_error *err)
+{
+    return mo_template_open(format->text, strlen(format->text), out, err);
+}
+
 mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
 {
     if (!given) {
         open_own(m, NULL, &m->chat_template);
         open_own(m, "tool_use", &m->tool_template);
-        return MO_OK;
+        return m->chat_template || !m->chat ? MO_OK : open_format(m->chat, &m->format, err);
+    }
+    const mo_chat_format *format;
+    const mo_status status = find_format(given, &format, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    if (format) {
+        m->chat = format;
+        return open_format(format, &m->format, err);
     }
     m->given_template = strdup(given);
     return m->given_template ? open_template(m, given, &m->chat_template, err)
@@ -85,6 +133,7 @@ void mo_model_close_templates(mo_model *m)
 {
     mo_chat_template_close(m->chat_template);
     mo_chat_template_close(m->tool_template);
+    mo_template_close(m->format);
     free(m->given_template);
 }
 
@@ -102,8 +151,7 @@ const char *mo_model_chat_template(const mo_model *model, const char *name)
 
 const char *mo_model_chat_name(const mo_model *model)
 {
-    return model->chat == MO_CHAT_NONE && model->chat_template ? "template"
-                                                               : mo_chat_format_name(model->chat);
+    return model->chat ? model->chat->name : model->chat_template ? "template" : "none";
 }
 
 /* ---- Formats without a template ---- */
@@ -202,23 +250,42 @@ static mo_status append(mo_rendering *out, const char *last, mo_error *err)
     return ok ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a conversation");
 }
 
-static mo_status render_format(const mo_model *model, const char *json, size_t length,
+static mo_chat_settings settings_of(const mo_chat_options *o)
+{
+    return (mo_chat_settings){
+        .thinking = o->thinking, .effort = o->effort, .clock = o->date, .no_prompt = o->no_prompt};
+}
+
+/* Can the format say it? */
+static mo_status check_format(const mo_template *format, const char *effort, mo_error *err)
+{
+    if (!format) {
+        return mo_fail(
+            err, MO_EUNSUPPORTED,
+            "the model has no chat format this version knows (a base model has none); give it plain "
+            "text to continue instead");
+    }
+    return !effort || !strcmp(effort, "low") || !strcmp(effort, "medium") || !strcmp(effort, "high")
+               ? MO_OK
+               : mo_fail(err, MO_EINVAL, "the reasoning effort \"%.40s\" is none of low, medium and high",
+                         effort);
+}
+
+static mo_status render_format(const char *name, const mo_template *format, const char *json, size_t length,
                                const mo_chat_options *options, mo_rendering *out, mo_error *err)
 {
     mo_chat_options o = *options;
     mo_conversation c = {0};
-    char date[16], *last;
-    struct tm today;
-    const time_t now = time(NULL);
-    strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &today));
-    o.date = !o.date ? date : o.date[0] ? o.date : NULL;
-    char *plain = plain_conversation(json, length, &o, &last);
+    char *last, *plain = plain_conversation(json, length, &o, &last);
+    const mo_chat_settings settings = settings_of(&o);
     *out = (mo_rendering){0};
     mo_status status =
-        mo_conversation_read(model->chat, plain ? plain : json, plain ? strlen(plain) : length, &c, err);
+        mo_conversation_read(name, plain ? plain : json, plain ? strlen(plain) : length, &c, err);
     if (status == MO_OK) {
-        status =
-            mo_chat_render(model->chat, c.messages, c.count, &o, &out->text, &out->length, &out->input, err);
+        status = check_format(format, o.effort, err);
+    }
+    if (status == MO_OK) {
+        status = mo_chat_template_plain(format, c.messages, c.count, &settings, out, err);
     }
     if (status == MO_OK && last) {
         status = append(out, last, err);
@@ -231,30 +298,38 @@ static mo_status render_format(const mo_model *model, const char *json, size_t l
 
 /* ---- Prompts ---- */
 
-static mo_status render_template(const mo_chat_template *t, const char *json, size_t length,
-                                 const mo_chat_options *o, mo_rendering *out, mo_error *err)
+/* By a template, or a format, that the call brings. */
+static mo_status render_given(const mo_model *model, const char *json, size_t length,
+                              const mo_chat_options *o, mo_rendering *out, mo_error *err)
 {
-    const mo_chat_settings settings = {
-        .thinking = o->thinking, .effort = o->effort, .clock = o->date, .no_prompt = o->no_prompt};
-    return mo_chat_template_render(t, json, length, &settings, out, err);
+    const mo_chat_settings settings = settings_of(o);
+    const mo_chat_format *format;
+    mo_chat_template *given = NULL;
+    mo_template *own = NULL;
+    mo_status status = find_format(o->chat_template, &format, err);
+    if (status == MO_OK) {
+        status = format ? open_format(format, &own, err) : open_template(model, o->chat_template, &given, err);
+    }
+    if (status == MO_OK) {
+        status = format ? render_format(format->name, own, json, length, o, out, err)
+                        : mo_chat_template_render(given, json, length, &settings, out, err);
+    }
+    mo_chat_template_close(given);
+    mo_template_close(own);
+    return status;
 }
 
 static mo_status render(const mo_model *model, const char *json, size_t length, const mo_chat_options *o,
                         mo_rendering *out, mo_error *err)
 {
-    mo_chat_template *given = NULL;
-    mo_status status = o->chat_template ? open_template(model, o->chat_template, &given, err) : MO_OK;
-    if (status != MO_OK) {
-        return status;
+    if (o->chat_template) {
+        return render_given(model, json, length, o, out, err);
     }
-    const mo_chat_template *t = given ? given : model->chat_template;
-    if (!given && model->tool_template && mo_conversation_has_tools(json, length)) {
-        t = model->tool_template;
-    }
-    status =
-        t ? render_template(t, json, length, o, out, err) : render_format(model, json, length, o, out, err);
-    mo_chat_template_close(given);
-    return status;
+    const mo_chat_settings settings = settings_of(o);
+    const bool tools = model->tool_template && mo_conversation_has_tools(json, length);
+    const mo_chat_template *t = tools ? model->tool_template : model->chat_template;
+    return t ? mo_chat_template_render(t, json, length, &settings, out, err)
+             : render_format(mo_model_chat_name(model), model->format, json, length, o, out, err);
 }
 
 mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
@@ -339,8 +414,7 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
     *text = NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
-        mo_chat_role role;
-        if (!messages[i].role || !mo_chat_role_find(messages[i].role, &role)) {
+        if (!messages[i].role || !mo_conversation_role(messages[i].role)) {
             json_decref(list);
             return mo_fail(err, MO_EINVAL,
                            "message %zu: there is no role '%.40s'; use system, user or assistant", i + 1,

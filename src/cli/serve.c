@@ -132,7 +132,7 @@ static int model_table(model_settings *m, cli_option *out)
         {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
          "an object of values that the template may ask for, as {\"enable_thinking\":false}",
          &m->defaults.template_kwargs, 0, 0},
-        {"chat-template", 0, CLI_TEXT, "TEXT", "a Jinja template instead of the model's own",
+        {"chat-template", 0, CLI_TEXT, "TEXT", "a Jinja template instead of the model's own, or the name of a format, as chatml",
          &m->defaults.template_text, 0, 0},
         {"chat-template-file", 0, CLI_TEXT, "FILE", "the same from a file", &m->template_file, 0, 0},
         CLI_LOADING_OPTIONS(m->loading),

@@ -77,16 +77,11 @@ bool cli_check_hosts(const char *const *hosts)
 
 bool cli_check_template(const char *option, const char *text)
 {
-    mo_template *template = NULL;
     mo_error err = {0};
-    if (!text) {
-        return true;
-    }
-    if (mo_template_open(text, strlen(text), &template, &err) != MO_OK) {
+    if (text && mo_chat_template_check(text, &err) != MO_OK) {
         fprintf(stderr, "moraine serve: --%s: %s\n", option, err.detail);
         return false;
     }
-    mo_template_close(template);
     return true;
 }
 

@@ -3,7 +3,7 @@
 #ifndef MO_DIALOGUE_STYLE_H
 #define MO_DIALOGUE_STYLE_H
 
-#include "text/chat.h"
+#include "text/tokenizer.h"
 
 /* What a mark means. A text may have several roles: which one counts depends on what is being read. */
 typedef enum mo_role {

@@ -214,9 +214,22 @@ static bool read_message(const srv_place *f, srv_conversation *out)
     return read_blocks(&content, known, out);
 }
 
+/* Threads are kept by Anthropic's own server: a request that continues one has only its newest messages. The SDK sends the whole
+ * history when it gets this code. */
+static bool refuse_thread(const srv_place *thread)
+{
+    srv_wrong(thread, "message threads are not kept here; send the whole conversation");
+    thread->fault->error_code = "thread_unsupported_request";
+    return false;
+}
+
 bool srv_conversation_anthropic(const srv_place *root, srv_conversation *out)
 {
-    const srv_place messages = srv_member(root, "messages"), system = srv_member(root, "system");
+    const srv_place messages = srv_member(root, "messages"), system = srv_member(root, "system"),
+                    thread = srv_member(root, "thread");
+    if (thread.value) {
+        return refuse_thread(&thread);
+    }
     if (!messages.value) {
         return srv_missing(&messages);
     }

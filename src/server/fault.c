@@ -40,6 +40,7 @@ bool srv_fault_set(srv_fault *fault, srv_fault_kind kind, const char *param, con
 {
     fault->kind = kind;
     fault->prompt_tokens = fault->context = 0;
+    fault->error_code = NULL;
     snprintf(fault->param, sizeof fault->param, "%s", param ? param : "");
     int used = param && *param ? snprintf(fault->message, sizeof fault->message, "%s: ", fault->param) : 0;
     va_list args;
@@ -159,6 +160,11 @@ void srv_fault_write(const srv_fault *fault, srv_shape shape, srv_writer *out)
         srv_put_cstring(out, f->anthropic_type);
         srv_put_literal(out, ",\"message\":");
         srv_put_cstring(out, fault->message);
+        if (fault->error_code) {
+            srv_put_literal(out, ",\"details\":{\"error_code\":");
+            srv_put_cstring(out, fault->error_code);
+            srv_put_literal(out, "}");
+        }
         srv_put_literal(out, "}}");
         break;
     case SRV_SHAPE_OLLAMA:

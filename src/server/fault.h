@@ -34,6 +34,7 @@ typedef struct srv_fault {
     char param[160]; /* the field that is wrong, as "messages[3].content"; "": none */
     char message[1024];
     int64_t prompt_tokens, context; /* of SRV_FAULT_CONTEXT */
+    const char *error_code;         /* Anthropic's SDK acts on it; a constant, NULL: none */
 } srv_fault;
 
 /* Fills the fault; param may be NULL. Returns false, so that a check can end with it. The message begins with the param. */

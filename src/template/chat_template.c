@@ -185,6 +185,40 @@ mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, s
     return status;
 }
 
+/* ---- Plain messages ---- */
+
+typedef struct plain {
+    const mo_message *messages;
+    size_t count;
+    const mo_chat_settings *settings;
+} plain;
+
+static mo_jdict *plain_context(mo_work *w, void *user)
+{
+    const plain *p = user;
+    mo_jdict *context = settings_of(w, p->settings);
+    mo_jlist *messages = mo_jlist_new(w, MO_SHAPE_LIST, p->count);
+    for (size_t i = 0; i < p->count; i++) {
+        const char *content = p->messages[i].content ? p->messages[i].content : "";
+        mo_jdict *m = mo_jdict_new(w, 2);
+        mo_jdict_set_text(w, m, "role", mo_jv_text(w, p->messages[i].role));
+        mo_jdict_set_text(w, m, "content", mo_jv_string(mo_jstring_new(w, content, strlen(content), true)));
+        mo_jlist_add(w, messages, mo_jv_dict(m));
+    }
+    mo_jdict_set_text(w, context, "messages", mo_jv_list(messages));
+    return context;
+}
+
+mo_status mo_chat_template_plain(const mo_template *t, const mo_message *messages, size_t count,
+                                 const mo_chat_settings *settings, mo_rendering *out, mo_error *err)
+{
+    plain p = {messages, count, settings};
+    mo_template_options o = mo_template_options_default();
+    o.clock = settings->clock;
+    o.steps = o.bytes = UINT64_MAX;
+    return mo_template_run(t, &o, plain_context, &p, 0, out, err);
+}
+
 /* ---- Tools ---- */
 
 typedef struct question {

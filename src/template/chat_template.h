@@ -25,6 +25,10 @@ typedef struct mo_chat_settings {
 mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, size_t length,
                                   const mo_chat_settings *settings, mo_rendering *out, mo_error *err);
 
+/* Messages of a role and a text alone, by a template of our own (text/formats.h): as it is, and without a limit of work. */
+mo_status mo_chat_template_plain(const mo_template *t, const mo_message *messages, size_t count,
+                                 const mo_chat_settings *settings, mo_rendering *out, mo_error *err);
+
 /* Are there tools in such a conversation? False too where it is none. */
 bool mo_conversation_has_tools(const char *json, size_t length);
 

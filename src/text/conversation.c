@@ -1,6 +1,7 @@
 #include "text/conversation.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 /* What errors name. */
 typedef struct place {
-    mo_chat_format format;
+    const char *format;
     size_t number;    /* of the message, from 1; 0: beside the messages */
     const char *role; /* as it was written; NULL: none yet */
 } place;
@@ -41,7 +42,7 @@ static mo_status no_place(const place *at, const char *what, const char *which, 
 {
     char name[96];
     return mo_fail(err, MO_EINVAL, "%s: the chat format %s has no place for %s%.60s",
-                   name_of(at, name, sizeof name), mo_chat_format_name(at->format), what, which);
+                   name_of(at, name, sizeof name), at->format, what, which);
 }
 
 static mo_status wrong(const place *at, const char *what, mo_error *err)
@@ -145,7 +146,18 @@ static mo_status read_content(const place *at, const json_t *content, char **tex
     return MO_OK;
 }
 
-static mo_status read_message(place *at, const json_t *message, mo_chat_message *out, mo_error *err)
+const char *mo_conversation_role(const char *name)
+{
+    static const char *const roles[] = {"system", "user", "assistant"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (strcmp(name, roles[i]) == 0) {
+            return roles[i];
+        }
+    }
+    return NULL;
+}
+
+static mo_status read_message(place *at, const json_t *message, mo_message *out, mo_error *err)
 {
     const char *key;
     json_t *value;
@@ -158,7 +170,8 @@ static mo_status read_message(place *at, const json_t *message, mo_chat_message 
     if (!at->role) {
         return wrong(at, "it has no role", err);
     }
-    if (!mo_chat_role_find(at->role, &out->role)) {
+    out->role = mo_conversation_role(at->role);
+    if (!out->role) {
         return no_place(at, "this role", "; it knows system, user and assistant", err);
     }
     json_object_foreach((json_t *)message, key, value)
@@ -192,10 +205,15 @@ static mo_status read_messages(place *at, const json_t *list, mo_conversation *o
         out->count = i + 1;
         status = read_message(at, json_array_get(list, i), &out->messages[i], err);
     }
+    for (size_t i = 1; i < count && status == MO_OK; i++) {
+        if (strcmp(out->messages[i].role, "system") == 0) {
+            status = mo_fail(err, MO_EINVAL, "message %zu is a system message; only the first can be", i + 1);
+        }
+    }
     return status;
 }
 
-mo_status mo_conversation_read(mo_chat_format format, const char *json, size_t length, mo_conversation *out,
+mo_status mo_conversation_read(const char *format, const char *json, size_t length, mo_conversation *out,
                                mo_error *err)
 {
     json_t *root = NULL, *value;

@@ -3,7 +3,7 @@
 #ifndef MO_TEXT_CONVERSATION_H
 #define MO_TEXT_CONVERSATION_H
 
-#include "text/chat.h"
+#include "moraine.h"
 
 enum {
     MO_CONVERSATION_DEPTH = 64,        /* most lists and objects inside each other */
@@ -12,12 +12,15 @@ enum {
 };
 
 typedef struct mo_conversation {
-    mo_chat_message *messages; /* own their contents */
+    mo_message *messages; /* own their contents; roles are constants; only the first can be the system's */
     size_t count;
 } mo_conversation;
 
-/* JSON of the form that mo_model_chat_json() describes. On failure *out is empty. */
-mo_status mo_conversation_read(mo_chat_format format, const char *json, size_t length, mo_conversation *out,
+/* The role of that name, a constant; NULL: there is none. */
+const char *mo_conversation_role(const char *name);
+
+/* JSON of the form that mo_model_chat_json() describes; format: its name, for errors. On failure *out is empty. */
+mo_status mo_conversation_read(const char *format, const char *json, size_t length, mo_conversation *out,
                                mo_error *err);
 void mo_conversation_free(mo_conversation *c);
 

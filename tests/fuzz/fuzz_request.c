@@ -124,9 +124,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         require(mo_lexicon_open(m->mo.tokenizer, mo_tokenizer_size(m->mo.tokenizer), &m->mo.lexicon, &err) ==
                 MO_OK);
         char *text = kinds[i].chat_template ? read_text(kinds[i].chat_template) : NULL;
-        require(mo_model_open_templates(&m->mo, text, &err) == MO_OK);
         m->mo.chat = mo_chat_detect(m->gguf, m->mo.tokenizer);
-        m->mo.chat = m->mo.chat == MO_CHAT_NONE ? MO_CHAT_CHATML : m->mo.chat;
+        m->mo.chat = m->mo.chat ? m->mo.chat : mo_chat_format_find("chatml");
+        require(mo_model_open_templates(&m->mo, text, &err) == MO_OK);
         m->mo.dialogue = mo_dialogue_detect(text ? text : "", m->mo.tokenizer);
         m->defaults = srv_defaults_none();
         free(text);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/chat.h"
+#include "text/formats.h"
 #include "text/stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
