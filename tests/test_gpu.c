@@ -788,6 +788,56 @@ static void a_failed_copy_goes_to_the_cpu(void **state)
     free(want);
 }
 
+/* Whichever copy of a step fails, once or several times in a row, in every mode: one feed comes to its end with the CPU's bits. After
+ * one failure the device goes on; after two it may count as lost. */
+static void no_failed_copy_ends_a_text(void **state)
+{
+    (void)state;
+    enum { TOKENS = 12 };
+    static const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_AUTO, MO_POSTFETCH_DOWN,
+                                              MO_POSTFETCH_EXPERT};
+    if (strncmp(device_name, "sim", 3) != 0) {
+        skip(); /* a GPU fails none on command */
+    }
+    mo_log_set(NULL, NULL, MO_LOG_ERROR);
+    for (int m = 0; m < 2; m++) {
+        const oracle *o = find_model(m ? "qwen3next-mixq" : "gpt-oss-mxfp4");
+        const size_t bytes = sizeof(float) * (size_t)(TOKENS * o->vocab);
+        float *want = logits_of(o->path, o->tokens, TOKENS, o->vocab, &(setting){.step = 1});
+        for (int mode = 0; mode < 4; mode++) {
+            for (int step = 1; step < TOKENS; step += 5) {
+                for (int after = 0, count = 1; after < 420;
+                     after += SANITIZED ? 61 : 7, count = count % 3 + 1) {
+                    mo_error err = {.detail = ""};
+                    mo_model *model = open_model(
+                        o->path, &(setting){.device = "sim", .cpu_moe = true, .postfetch = modes[mode]});
+                    mo_session *session = open_session(model, MO_KV_I16);
+                    sink s = {.rows = calloc(1, bytes), .vocab = o->vocab};
+                    const mo_feed f = {.size = sizeof f,
+                                       .session = session,
+                                       .tokens = o->tokens,
+                                       .count = TOKENS,
+                                       .step = step,
+                                       .logits = keep_row,
+                                       .user = &s};
+                    mo_sim_arm_row(model->device, MO_SIM_COPY, after, count);
+                    const mo_status status = mo_session_feed(&f, &err);
+                    if (status != MO_OK || memcmp(s.rows, want, bytes) != 0) {
+                        fail_msg("%s, mode %d, steps of %d, %d copies after %d: %s", o->name, mode, step,
+                                 count, after, status == MO_OK ? "other bits" : err.detail);
+                    }
+                    assert_true(count > 1 || atomic_load(&model->engine->accelerator));
+                    free(s.rows);
+                    mo_session_close(session);
+                    mo_model_close(model);
+                }
+            }
+        }
+        free(want);
+    }
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+}
+
 /* Too little memory: an error that says what to do where the device was asked for. */
 static void a_small_ceiling_is_refused(void **state)
 {
@@ -859,6 +909,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_lost_while_sessions_open),
         cmocka_unit_test(a_failed_restore_leaves_nothing),
         cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
+        cmocka_unit_test(no_failed_copy_ends_a_text),
         cmocka_unit_test(a_small_ceiling_is_refused),
     };
     const struct CMUnitTest large[] = {cmocka_unit_test(a_model_of_true_size)};

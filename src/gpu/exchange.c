@@ -199,7 +199,7 @@ static mo_status tell_map(mo_gpu_hot *h, mo_error *err)
 static mo_status switch_over(void *owner, bool wait, mo_error *err)
 {
     mo_gpu_hot *h = owner;
-    return wait ? tell_map(h, err) : mo_vram_switch(h->experts->vram, h->link->main, err);
+    return wait ? tell_map(h, err) : mo_gpu_experts_map(h->experts, err);
 }
 
 mo_status mo_gpu_hot_open_updates(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *r,

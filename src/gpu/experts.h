@@ -85,6 +85,8 @@ mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_er
  * steps. */
 mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
                               int64_t *bytes, mo_error *err);
+/* Tells the device where its experts are now. MO_EDEVICE: that failed twice, or it is lost. */
+mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err);
 bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert);
 
 /* ---- Windows of a batch (windows.c) ---- */

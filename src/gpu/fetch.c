@@ -132,7 +132,7 @@ static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const
         }
     }
     *items = mo_gpu_worklist_items(list);
-    return mo_gpu_worklist_copy(lanes->link->fetch, list, lanes->scratch->fetched, err);
+    return mo_gpu_worklist_copy(lanes->link, lanes->link->fetch, list, lanes->scratch->fetched, err);
 }
 
 /* To the file's layout: those that stay in stages are side by side and need one op. */
@@ -245,6 +245,6 @@ mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
         forget(lanes, forward, s);
         return status;
     }
-    status = mo_vram_switch(lanes->experts->vram, lanes->link->main, err);
+    status = mo_gpu_experts_map(lanes->experts, err);
     return status == MO_OK && s->next ? mo_gpu_programs_run(lanes->programs, s->next, err) : status;
 }

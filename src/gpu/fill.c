@@ -37,6 +37,20 @@ mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr
     return status == MO_OK ? mo_event_record(s->done, x->link->main, err) : status;
 }
 
+/* Made again at once if it fails, since the main stream may wait for the host. */
+mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err)
+{
+    mo_status status = mo_vram_switch(x->vram, x->link->main, err);
+    if (status != MO_OK && status != MO_EDEVICE) {
+        x->link->failed++;
+        status = mo_vram_switch(x->vram, x->link->main, err);
+        status = status == MO_OK || status == MO_EDEVICE
+                     ? status
+                     : mo_fail_prefix(err, MO_EDEVICE, "a copy to the device failed twice");
+    }
+    return status;
+}
+
 typedef struct filling {
     mo_gpu_experts *x;
     const mo_gpu_fill *asked;
@@ -135,7 +149,7 @@ mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_er
         }
     }
     if (status == MO_OK) {
-        status = mo_vram_switch(x->vram, x->link->main, err);
+        status = mo_gpu_experts_map(x, err);
     }
     return status == MO_OK ? mo_dstream_wait(x->link->main, err) : status;
 }

@@ -59,9 +59,9 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
              rows++) { /* neighbours are staged by one copy */
         }
         staged |= !own;
-        status =
-            mo_copy_out(gpu->link.main, own ? row[i] : gpu->scratch.pinned.logits + i * gpu->core.spec->vocab,
-                        from + (mo_daddr)((size_t)(token[i] - token[0]) * bytes), (size_t)rows * bytes, err);
+        status = mo_gpu_link_get(
+            &gpu->link, gpu->link.main, own ? row[i] : gpu->scratch.pinned.logits + i * gpu->core.spec->vocab,
+            from + (mo_daddr)((size_t)(token[i] - token[0]) * bytes), (size_t)rows * bytes, err);
     }
     if (status == MO_OK && staged) {
         status = mo_dstream_wait(gpu->link.main, err);
@@ -175,15 +175,16 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     const size_t choices =
         sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(&gpu->scratch, forward->tokens));
     if (status == MO_OK) {
-        status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
-                             sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
+                                 sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
     }
     if (status == MO_OK && small && gpu->core.extent.expert_width) {
-        status = mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_ids, gpu->scratch.ids, choices, err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.all_ids, gpu->scratch.ids,
+                                 choices, err);
     }
     if (status == MO_OK && small && mo_forward_listens(forward)) {
-        status =
-            mo_copy_out(gpu->link.main, gpu->scratch.pinned.all_weights, gpu->scratch.weights, choices, err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.all_weights,
+                                 gpu->scratch.weights, choices, err);
     }
     if (status == MO_OK && small && last) {
         status = small_logits(gpu, forward, err);

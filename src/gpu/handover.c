@@ -83,12 +83,12 @@ mo_status mo_gpu_handover_take(mo_gpu *gpu, const mo_gpu_block *b, int64_t token
     const mo_daddr to = gpu->scratch.step;
     const uint8_t *from = gpu->scratch.pinned.block;
     if (mo_gpu_handover_from_host(gpu) || !gpu->reaches) {
-        return mo_copy_in(gpu->link.main, to, from, bytes, err);
+        return mo_gpu_link_put(&gpu->link, gpu->link.main, to, from, bytes, err);
     }
-    mo_status status = mo_copy_in(gpu->link.main, to, from, (size_t)b->x, err);
+    mo_status status = mo_gpu_link_put(&gpu->link, gpu->link.main, to, from, (size_t)b->x, err);
     if (status == MO_OK && bytes > (size_t)b->uses) {
-        status =
-            mo_copy_in(gpu->link.main, to + (mo_daddr)b->uses, from + b->uses, bytes - (size_t)b->uses, err);
+        status = mo_gpu_link_put(&gpu->link, gpu->link.main, to + (mo_daddr)b->uses, from + b->uses,
+                                 bytes - (size_t)b->uses, err);
     }
     return status == MO_OK ? take_across(gpu, b, tokens, err) : status;
 }

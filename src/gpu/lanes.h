@@ -122,7 +122,8 @@ void mo_gpu_swap_yield(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_
 uint8_t *mo_gpu_worklist_at(const mo_gpu_lanes *lanes, int number);
 void mo_gpu_worklist_add(const mo_forward *forward, uint8_t *list, int expert, mo_daddr base);
 int32_t mo_gpu_worklist_items(const uint8_t *list);
-mo_status mo_gpu_worklist_copy(mo_dstream *stream, const uint8_t *list, mo_daddr to, mo_error *err);
+mo_status mo_gpu_worklist_copy(mo_gpu_link *link, mo_dstream *stream, const uint8_t *list, mo_daddr to,
+                               mo_error *err);
 /* The list of one expert, written for a stage, and sent; returns where the device finds it. */
 mo_daddr mo_gpu_worklist_one(const mo_gpu_lanes *lanes, const mo_forward *forward, int stage, int expert,
                              mo_daddr base);

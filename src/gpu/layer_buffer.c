@@ -261,7 +261,8 @@ static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *e
     }
     if (status == MO_OK && copy_layer(p, l, slot_of(p, l), err) != MO_OK) {
         p->link->failed++; /* once more; a link that fails twice is not to be trusted */
-        status = err->status == MO_EDEVICE ? MO_EDEVICE : copy_layer(p, l, slot_of(p, l), err);
+        status = err->status == MO_EDEVICE ? MO_EDEVICE
+                                           : mo_gpu_link_vital(copy_layer(p, l, slot_of(p, l), err), err);
     }
     if (status == MO_OK) {
         status = mo_event_record(l->ready, p->stream, err);

@@ -124,6 +124,17 @@ mo_status mo_gpu_link_settle(mo_dstream *stream, mo_status status, mo_error *err
     return status == MO_OK ? waited : status;
 }
 
+mo_status mo_gpu_link_vital(mo_status status, mo_error *err)
+{
+    if (status == MO_OK || status == MO_EDEVICE) {
+        return status;
+    }
+    if (err) {
+        err->status = MO_EDEVICE;
+    }
+    return MO_EDEVICE;
+}
+
 bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err)
 {
     if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {
@@ -135,8 +146,7 @@ bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_sta
     }
     link->failed++;
     if ((*tries)++ > 0) {
-        mo_fail_prefix(err, *status,
-                       "a copy to or from the device failed twice; run again, or with `device` none");
+        mo_fail_prefix(err, *status, "a copy to or from the device failed twice");
         return false;
     }
     mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");
@@ -171,7 +181,7 @@ mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, co
     do {
         status = mo_copy_in(stream, to, from, bytes, err);
     } while (mo_gpu_link_again(link, stream, &tries, &status, err));
-    return status;
+    return mo_gpu_link_vital(status, err);
 }
 
 mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
@@ -182,5 +192,5 @@ mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_da
     do {
         status = mo_copy_out(stream, to, from, bytes, err);
     } while (mo_gpu_link_again(link, stream, &tries, &status, err));
-    return status;
+    return mo_gpu_link_vital(status, err);
 }

@@ -51,7 +51,8 @@ mo_status mo_gpu_link_copy_matrix(const mo_gpu_link *link, mo_dstream *stream, c
 mo_status mo_gpu_link_copy_back(const mo_gpu_link *link, mo_dstream *stream, mo_daddr from, size_t bytes,
                                 uint8_t *to, mo_error *err);
 
-/* Copies to and from memory of the host that stays as it is until the stream has come there; made once more if they fail. */
+/* Copies that a step cannot do without, to and from memory of the host that stays as it is until the stream has come there; made
+ * once more if they fail. MO_EDEVICE: twice, or the device is lost: the CPU goes on without it. */
 mo_status mo_gpu_link_put(mo_gpu_link *link, mo_dstream *stream, mo_daddr to, const void *from, size_t bytes,
                           mo_error *err);
 mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
@@ -61,8 +62,10 @@ mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_da
  * memory that is freed next. The first failure counts. */
 mo_status mo_gpu_link_settle(mo_dstream *stream, mo_status status, mo_error *err);
 
-/* After a call for copies that nothing can replace: true when it failed and has to be made once more, everything before
- * it being done by now. *tries begins at 0. A second failure says what to do. Failures are counted. */
+/* What a copy that a step cannot do without comes to, after it was made once more: MO_EDEVICE where it failed again. */
+mo_status mo_gpu_link_vital(mo_status status, mo_error *err);
+/* After a call for copies: true when it failed and has to be made once more, everything before it being done by now. *tries
+ * begins at 0. Failures are counted. */
 bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_status *status, mo_error *err);
 
 mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const mo_op *ops, int count,

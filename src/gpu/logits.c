@@ -16,8 +16,12 @@ static mo_daddr row_at(const mo_gpu *gpu, int64_t place)
 static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
 {
     mo_gpu_session *s = gpu->kept_logits[place];
-    mo_status status = mo_gpu_link_get(&gpu->link, gpu->link.main, s->logits, row_at(gpu, place),
-                                       sizeof(float) * (size_t)gpu->core.spec->vocab, err);
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_copy_out(gpu->link.main, s->logits, row_at(gpu, place),
+                             sizeof(float) * (size_t)gpu->core.spec->vocab, err);
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
     }

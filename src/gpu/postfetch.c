@@ -174,8 +174,9 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
 static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
-    mo_status status = mo_copy_in(lanes->link->lane, lanes->scratch->sent, lanes->scratch->pinned.hidden,
-                                  mo_acts_bytes(forward->tokens * moe->used, moe->width), err);
+    mo_status status =
+        mo_gpu_link_put(lanes->link, lanes->link->lane, lanes->scratch->sent, lanes->scratch->pinned.hidden,
+                        mo_acts_bytes(forward->tokens * moe->used, moe->width), err);
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
         if (lanes->transfers[i].state == MO_GPU_READY) {
             status = launch(lanes, forward, s, &lanes->transfers[i], err);

@@ -121,7 +121,7 @@ static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *
     } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     s->sent = status == MO_OK;
     s->changes = state->there.changes;
-    return status;
+    return mo_gpu_link_vital(status, err);
 }
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
@@ -258,9 +258,14 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
     }
     x->any = true;
     mo_gpu *gpu = mo_gpu_with_layer(x->head, c->layer);
-    return c->from < 0
-               ? mo_gpu_cold_clear(&gpu->cold, gpu->link.main, c->to_at, l->bytes, err)
-               : mo_gpu_cold_copy_within(&gpu->cold, gpu->link.main, c->to_at, c->from_at, l->bytes, err);
+    mo_status status;
+    int tries = 0;
+    do {
+        status = c->from < 0 ? mo_gpu_cold_clear(&gpu->cold, gpu->link.main, c->to_at, l->bytes, err)
+                             : mo_gpu_cold_copy_within(&gpu->cold, gpu->link.main, c->to_at, c->from_at,
+                                                       l->bytes, err);
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
+    return mo_gpu_link_vital(status, err);
 }
 
 /* Until the device, or all of them, have done what they were given. */
@@ -393,7 +398,7 @@ mo_status mo_gpu_session_copy(void *owner, mo_blocks *to, const mo_blocks *from,
 
 /* ---- Layers that the CPU computes -------------------------------------------------------------- */
 
-static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, mo_error *err)
+static mo_status move_layers(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < gpu->core.spec->layer_count && status == MO_OK; i++) {
@@ -402,7 +407,17 @@ static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, m
                                : copy_layer(gpu, &s->here, &s->there, i, begin, s->length, false, err);
         }
     }
-    return status == MO_OK ? wait_for(gpu, err) : status;
+    return status;
+}
+
+static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = move_layers(gpu, s, begin, to_device, err);
+    } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
+    return status == MO_OK ? wait_for(gpu, err) : mo_gpu_link_vital(status, err);
 }
 
 /* What is newer in RAM goes to the device. */

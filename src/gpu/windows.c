@@ -143,6 +143,7 @@ mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, i
             copied = 0;
             status = copy_part(x, w, part, &copied, err);
         } while (mo_gpu_link_again(x->link, x->link->fetch, &tries, &status, err));
+        status = mo_gpu_link_vital(status, err);
         bytes += copied;
     }
     if (status == MO_OK) {

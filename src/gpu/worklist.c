@@ -35,15 +35,17 @@ int32_t mo_gpu_worklist_items(const uint8_t *list)
     return ((const mo_dwork *)(const void *)list)->count;
 }
 
-mo_status mo_gpu_worklist_copy(mo_dstream *stream, const uint8_t *list, mo_daddr to, mo_error *err)
+mo_status mo_gpu_worklist_copy(mo_gpu_link *link, mo_dstream *stream, const uint8_t *list, mo_daddr to,
+                               mo_error *err)
 {
-    return mo_copy_in(stream, to, list,
-                      sizeof(mo_dwork) + (size_t)mo_gpu_worklist_items(list) * sizeof(mo_dwork_item), err);
+    return mo_gpu_link_put(link, stream, to, list,
+                           sizeof(mo_dwork) + (size_t)mo_gpu_worklist_items(list) * sizeof(mo_dwork_item),
+                           err);
 }
 
 mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err)
 {
     return mo_gpu_worklist_copy(
-        lanes->link->lane, mo_gpu_worklist_at(lanes, stage),
+        lanes->link, lanes->link->lane, mo_gpu_worklist_at(lanes, stage),
         lanes->scratch->fetched + (mo_daddr)(stage * lanes->scratch->pinned.work_bytes), err);
 }
