@@ -29,8 +29,8 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_SSM_PARTS] = "ssm parts", [MO_OP_SSM_SCAN] = "ssm scan",     [MO_OP_CHOOSE] = "choose",
     [MO_OP_ARRANGE] = "arrange",     [MO_OP_EXPERTS_IN] = "experts in", [MO_OP_EXPERTS_DOWN] = "experts down",
     [MO_OP_LOGITS] = "logits",       [MO_OP_PUBLISH] = "publish",       [MO_OP_AWAIT] = "await",
-    [MO_OP_RESTORE] = "restore",     [MO_OP_ROUND] = "round",           [MO_OP_WIDEN] = "widen",
-    [MO_OP_WIDE] = "wide",
+    [MO_OP_RESTORE] = "restore",     [MO_OP_ROUND] = "round",           [MO_OP_TO_BF16] = "widen",
+    [MO_OP_BF16] = "wide",
 };
 
 static void check(mo_status status, const mo_error *err)
@@ -287,20 +287,20 @@ int main(int argc, char **argv)
     check(mo_checkpoint_load(argv[1], &layout, &model, &err), &err);
     mo_device_info info;
     mo_placed placed;
-    mo_means means = {.rates = mo_rates_here(),
-                      .limits = {.ram_bytes = INT64_MAX,
-                                 .ram_keeps = true,
-                                 .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0}};
-    const mo_needs_options needs = {.batch = tokens > 8 ? tokens : 8,
-                                    .context = end > 512 ? end : 512,
-                                    .threads = mo_pool_threads(pool),
-                                    .interleave = kernels->interleave};
+    mo_resources resources = {.rates = mo_rates_here(),
+                              .limits = {.ram_bytes = INT64_MAX,
+                                         .ram_keeps = true,
+                                         .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0}};
+    const mo_requirements_options requirements = {.batch = tokens > 8 ? tokens : 8,
+                                                  .context = end > 512 ? end : 512,
+                                                  .threads = mo_pool_threads(pool),
+                                                  .interleave = kernels->interleave};
     mo_device_describe(device, &info);
-    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &means.limits);
-    check(mo_placed_make(argv[1], &needs, &means, &placed, &err), &err);
+    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &resources.limits);
+    check(mo_placed_make(argv[1], &requirements, &resources, &placed, &err), &err);
     const mo_gpu_options options = {.device = device,
-                                    .batch = needs.batch,
-                                    .context = needs.context,
+                                    .batch = requirements.batch,
+                                    .context = requirements.context,
                                     .placement = mo_placed_view(&placed)};
     check(mo_gpu_open(model, &options, &gpu, &err), &err);
     mo_placed_drop(&placed);

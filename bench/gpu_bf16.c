@@ -27,7 +27,7 @@ typedef struct bench {
     mo_device *device;
     mo_dstream *stream;
     mo_event *from, *to;
-    mo_daddr weights, wide, acts, in, y, groups, picks, pointers;
+    mo_daddr weights, bf16, acts, in, y, groups, picks, pointers;
     void *blas; /* NULL: there is none */
     gemm_fn gemm;
     grouped_fn grouped;
@@ -138,26 +138,26 @@ static double time_exact(bench *b, const shape *s, int tokens)
 
 /* ---- In bfloat16 ---- */
 
-enum { ROUND, WIDEN, WIDE, WIDE_OPS };
+enum { ROUND, TO_BF16, BF16, BF16_OPS };
 
 /* The three ops, after time_exact(), which leaves the groups; and each alone. */
-static double time_ours(bench *b, const shape *s, int tokens, double each[WIDE_OPS])
+static double time_ours(bench *b, const shape *s, int tokens, double each[BF16_OPS])
 {
     const int rows = s->experts ? tokens * s->used : tokens;
     const mo_dmatrix m = {
         .data = s->experts ? 0 : b->weights, .type = s->type, .rows = s->rows, .cols = s->cols};
     const mo_daddr groups = s->experts ? b->groups : 0;
     const int32_t count = s->experts ? s->experts : 1;
-    const mo_op ops[WIDE_OPS] = {
+    const mo_op ops[BF16_OPS] = {
         [ROUND] = {.kind = MO_OP_ROUND,
                    .round = {.from = b->acts, .to = b->in, .count = (int64_t)tokens * s->cols}},
-        [WIDEN] = {.kind = MO_OP_WIDEN,
-                   .widen = {.matrix = m, .groups = groups, .to = b->wide, .count = count}},
-        [WIDE] = {.kind = MO_OP_WIDE,
-                  .wide = {.in = b->in,
+        [TO_BF16] = {.kind = MO_OP_TO_BF16,
+                     .to_bf16 = {.matrix = m, .groups = groups, .to = b->bf16, .count = count}},
+        [BF16] = {.kind = MO_OP_BF16,
+                  .bf16 = {.in = b->in,
                            .pick = s->experts ? b->picks : 0,
                            .groups = groups,
-                           .wide = b->wide,
+                           .bf16 = b->bf16,
                            .count = count,
                            .rows = rows,
                            .most = tokens,
@@ -165,10 +165,10 @@ static double time_ours(bench *b, const shape *s, int tokens, double each[WIDE_O
                            .y = b->y,
                            .stride = s->rows}},
     };
-    for (int i = 0; i < WIDE_OPS; i++) {
+    for (int i = 0; i < BF16_OPS; i++) {
         each[i] = time_ops(b, &ops[i], 1);
     }
-    return time_ops(b, ops, WIDE_OPS);
+    return time_ops(b, ops, BF16_OPS);
 }
 
 static bool open_blas(bench *b)
@@ -194,7 +194,7 @@ static int multiply(bench *b, const shape *s, int tokens)
 {
     static const float one = 1.0f, zero = 0.0f;
     if (!s->experts) {
-        return b->gemm(b->blas, OP_T, OP_N, s->rows, tokens, s->cols, &one, (void *)(uintptr_t)b->wide,
+        return b->gemm(b->blas, OP_T, OP_N, s->rows, tokens, s->cols, &one, (void *)(uintptr_t)b->bf16,
                        R_16BF, s->cols, (void *)(uintptr_t)b->in, R_16BF, s->cols, &zero,
                        (void *)(uintptr_t)b->y, R_32F, s->rows, COMPUTE_32F, ALGO_DEFAULT);
     }
@@ -218,7 +218,7 @@ static int multiply(bench *b, const shape *s, int tokens)
 }
 
 /* Seconds of the product alone; 0: it cannot be computed so. */
-static double time_wide(bench *b, const shape *s, int tokens)
+static double time_bf16(bench *b, const shape *s, int tokens)
 {
     double best = 1e9;
     if (!b->blas || (s->experts && !b->grouped)) {
@@ -229,7 +229,7 @@ static double time_wide(bench *b, const shape *s, int tokens)
         const uint64_t each = (uint64_t)tokens * (uint64_t)s->used / (uint64_t)s->experts;
         for (int e = 0; e < s->experts; e++) {
             const uint64_t i = (uint64_t)e;
-            pointers[e] = b->wide + i * (uint64_t)s->rows * (uint64_t)s->cols * 2;
+            pointers[e] = b->bf16 + i * (uint64_t)s->rows * (uint64_t)s->cols * 2;
             pointers[EXPERTS_MAX + e] = b->in + i * each * (uint64_t)s->cols * 2;
             pointers[2 * EXPERTS_MAX + e] = b->y + i * each * (uint64_t)s->rows * 2;
         }
@@ -255,21 +255,21 @@ static double time_wide(bench *b, const shape *s, int tokens)
 
 static void compare(bench *b, const shape *s, int tokens)
 {
-    double each[WIDE_OPS];
+    double each[BF16_OPS];
     const double rows = s->experts ? (double)tokens * s->used : tokens;
     const double operations = 2.0 * rows * s->rows * s->cols;
     const double exact = time_exact(b, s, tokens), ours = time_ours(b, s, tokens, each),
-                 wide = time_wide(b, s, tokens);
+                 bf16 = time_bf16(b, s, tokens);
     printf("%-34s %6d  exact %9.1f us %6.0f TFLOP/s", s->name, tokens, exact * 1e6,
            operations / exact * 1e-12);
     printf(
         "  ours %9.1f us (rounded %.1f, decoded %.1f, multiplied %.1f: %.0f TFLOP/s): %.2f of exact's speed",
-        ours * 1e6, each[ROUND] * 1e6, each[WIDEN] * 1e6, each[WIDE] * 1e6, operations / each[WIDE] * 1e-12,
+        ours * 1e6, each[ROUND] * 1e6, each[TO_BF16] * 1e6, each[BF16] * 1e6, operations / each[BF16] * 1e-12,
         exact / ours);
-    if (wide > 0.0) {
-        const double all = wide + each[ROUND] + each[WIDEN];
-        printf("  cuBLAS %9.1f us (multiplied %.1f: %.0f TFLOP/s): %.2f", all * 1e6, wide * 1e6,
-               operations / wide * 1e-12, exact / all);
+    if (bf16 > 0.0) {
+        const double all = bf16 + each[ROUND] + each[TO_BF16];
+        printf("  cuBLAS %9.1f us (multiplied %.1f: %.0f TFLOP/s): %.2f", all * 1e6, bf16 * 1e6,
+               operations / bf16 * 1e-12, exact / all);
     }
     printf("\n");
     fflush(stdout);
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
     check(mo_dstream_create(b.device, &b.stream, &err), &err);
     check(mo_event_create(b.device, &b.from, &err), &err);
     check(mo_event_create(b.device, &b.to, &err), &err);
-    int64_t weights = 0, wide = 0, in = 0, y = 0, acts = 0;
+    int64_t weights = 0, bf16 = 0, in = 0, y = 0, acts = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const shape *s = &shapes[i];
         const int64_t matrices = s->experts ? s->experts : 1, each = (int64_t)s->rows * s->cols;
@@ -298,14 +298,14 @@ int main(int argc, char **argv)
         const int64_t act = (int64_t)mo_acts_bytes(TOKENS_MAX, s->cols);
 #define MOST(a, n) a = a > (n) ? a : (n)
         MOST(weights, matrices * matrix_bytes(s));
-        MOST(wide, matrices * each * 2);
+        MOST(bf16, matrices * each * 2);
         MOST(in, rows * s->cols * 2);
         MOST(y, rows * s->rows * 4);
         MOST(acts, act);
 #undef MOST
     }
     b.weights = allocate_noise(&b, weights, noise);
-    b.wide = allocate_noise(&b, wide, noise);
+    b.bf16 = allocate_noise(&b, bf16, noise);
     b.in = allocate_noise(&b, in, noise);
     b.acts = allocate_noise(&b, acts, noise);
     b.y = allocate(b.device, y);
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
             compare(&b, &shapes[i], tokens[t]);
         }
     }
-    const mo_daddr all[] = {b.weights, b.wide, b.in, b.acts, b.y, b.groups, b.picks, b.pointers};
+    const mo_daddr all[] = {b.weights, b.bf16, b.in, b.acts, b.y, b.groups, b.picks, b.pointers};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         mo_device_free(b.device, all[i]);
     }

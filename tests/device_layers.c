@@ -83,13 +83,13 @@ static void mix(box *b, layer *l, int variant)
     }
 }
 
-static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
+static void route(box *b, layer *l, int variant, const mo_daddr *expert_data)
 {
     static const mo_type types[] = {MO_F32, MO_F16, MO_BF16, MO_F32, MO_Q8_0};
     const mo_daddr scores = box_address(b, box_floats(b, (int64_t)l->tokens * EXPERTS));
     mo_daddr *table = box_alloc(b, 8 * EXPERTS);
     for (int e = 0; e < EXPERTS; e++) {
-        table[e] = box_chance(b, 85) ? bricks[e] : 0;
+        table[e] = box_chance(b, 85) ? expert_data[e] : 0;
     }
     multiply(b, l, l->in, types[variant % 5], EXPERTS, scores);
     if (variant % 7 == 6) { /* something between them */
@@ -113,7 +113,7 @@ static void route(box *b, layer *l, int variant, const mo_daddr *bricks)
 }
 
 /* Bricks of a layer; the ops that compute them. */
-static mo_op_experts experts(box *b, layer *l, mo_daddr *bricks)
+static mo_op_experts experts(box *b, layer *l, mo_daddr *expert_data)
 {
     mo_op_experts o = {.work = l->work, .most = l->tokens * l->used, .activation = MO_SWIGLU_OSS};
     o.in = l->in;
@@ -125,11 +125,11 @@ static mo_op_experts experts(box *b, layer *l, mo_daddr *bricks)
     o.down_at = o.up_at + aligned(box_matrix_bytes(&o.up));
     o.y = l->down;
     for (int e = 0; e < EXPERTS; e++) {
-        uint8_t *brick = box_alloc(b, o.down_at + box_matrix_bytes(&o.down));
-        blocks_fill(l->type, brick, box_matrix_bytes(&o.gate), &b->random, BLOCK_ORDINARY);
-        blocks_fill(l->type, brick + o.up_at, box_matrix_bytes(&o.up), &b->random, BLOCK_ORDINARY);
-        blocks_fill(l->type, brick + o.down_at, box_matrix_bytes(&o.down), &b->random, BLOCK_ORDINARY);
-        bricks[e] = box_address(b, brick);
+        uint8_t *data = box_alloc(b, o.down_at + box_matrix_bytes(&o.down));
+        blocks_fill(l->type, data, box_matrix_bytes(&o.gate), &b->random, BLOCK_ORDINARY);
+        blocks_fill(l->type, data + o.up_at, box_matrix_bytes(&o.up), &b->random, BLOCK_ORDINARY);
+        blocks_fill(l->type, data + o.down_at, box_matrix_bytes(&o.down), &b->random, BLOCK_ORDINARY);
+        expert_data[e] = box_address(b, data);
     }
     return o;
 }
@@ -162,7 +162,7 @@ static void build(box *b, layer *l, int variant)
 {
     static const int widths[] = {256, 512, 1280, 768, 2304};
     static const int used[] = {2, 4, 8, 10, 3};
-    mo_daddr bricks[EXPERTS];
+    mo_daddr expert_data[EXPERTS];
     *l = (layer){.type = block_types[variant % BLOCK_TYPES], .hidden = 256, .used = used[variant % 5]};
     l->tokens = variant % 13 == 12 ? 2 : 1;
     l->n = widths[variant % 8 == 4 ? variant % 5 : variant % 2];
@@ -176,9 +176,9 @@ static void build(box *b, layer *l, int variant)
     const int64_t bytes = (int64_t)sizeof(mo_dwork) + rows * (int64_t)sizeof(mo_dwork_item);
     l->work = box_address(b, memset(box_alloc(b, bytes), 0, (size_t)bytes));
     l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
-    const mo_op_experts o = experts(b, l, bricks);
+    const mo_op_experts o = experts(b, l, expert_data);
     mix(b, l, variant);
-    route(b, l, variant, bricks);
+    route(b, l, variant, expert_data);
     add(l, MO_OP_EXPERTS_IN)->experts = o;
     add(l, MO_OP_EXPERTS_DOWN)->experts = o;
     merge(b, l, variant);

@@ -345,15 +345,15 @@ static void reference_round(box *b, const mo_op *op)
 }
 
 /* One matrix, or one for each group, some of which have no rows. */
-static void build_widen(box *b, mo_op *op, int variant)
+static void build_to_bf16(box *b, mo_op *op, int variant)
 {
     static const int rows[] = {1, 33, 64, 5, 130};
-    mo_op_widen *o = &op->widen;
+    mo_op_to_bf16 *o = &op->to_bf16;
     const mo_type type = block_types[variant % BLOCK_TYPES];
     const int round = variant / BLOCK_TYPES;
     const block_flavour kind = (block_flavour)((variant + round) % BLOCK_FLAVOURS);
     const bool grouped = round % 2 == 1;
-    op->kind = MO_OP_WIDEN;
+    op->kind = MO_OP_TO_BF16;
     o->matrix = box_matrix(b, type, rows[(variant + round) % (b->small ? 2 : 5)], grouped_cols(b, type),
                            grouped ? 9 : 0, kind);
     o->count = grouped ? 4 : 1;
@@ -369,9 +369,9 @@ static void build_widen(box *b, mo_op *op, int variant)
     o->to = box_address(b, box_alloc(b, (int64_t)o->count * o->matrix.rows * o->matrix.cols * 2));
 }
 
-static void reference_widen(box *b, const mo_op *op)
+static void reference_to_bf16(box *b, const mo_op *op)
 {
-    const mo_op_widen *o = &op->widen;
+    const mo_op_to_bf16 *o = &op->to_bf16;
     const mo_dgroup *groups = box_at(b, o->groups);
     const int64_t cols = o->matrix.cols;
     float *values = malloc((size_t)cols * sizeof *values);
@@ -390,7 +390,7 @@ static void reference_widen(box *b, const mo_op *op)
 }
 
 /* Small integers, of which every sum is exact: whatever its order, it has the same bits. */
-static uint16_t *wide_integers(box *b, int64_t count)
+static uint16_t *bf16_integers(box *b, int64_t count)
 {
     uint16_t *out = box_alloc(b, 2 * count);
     for (int64_t i = 0; i < count; i++) {
@@ -399,16 +399,16 @@ static uint16_t *wide_integers(box *b, int64_t count)
     return out;
 }
 
-static void build_wide(box *b, mo_op *op, int variant)
+static void build_bf16(box *b, mo_op *op, int variant)
 {
     static const int sizes[][5] = {{1, 0, 70, 3, 0}, {129, 5, 0, 17, 64}, {0, 0, 0, 0, 1}, {300, 1, 0, 0, 8}};
     static const int few[][5] = {{1, 0, 9, 3, 0}, {2, 0, 0, 0, 1}}; /* alone it is the first */
     static const int rows[] = {1, 130, 64, 40, 300};
-    mo_op_wide *o = &op->wide;
+    mo_op_bf16 *o = &op->bf16;
     const int *size = b->small ? few[variant % 2] : sizes[variant % 4];
     const bool grouped = variant % 3 != 0;
     const int64_t cols = 32 * box_pick(b, 1, b->small ? 5 : 20);
-    op->kind = MO_OP_WIDE;
+    op->kind = MO_OP_BF16;
     o->count = grouped ? 5 : 1;
     o->matrix = box_matrix(b, MO_Q8_0, rows[variant % (b->small ? 2 : 5)], cols, 9, BLOCK_ORDINARY);
     o->matrix.scale = variant % 2 ? o->matrix.scale : 0;
@@ -431,15 +431,15 @@ static void build_wide(box *b, mo_op *op, int variant)
         }
         o->pick = box_address(b, pick);
     }
-    o->in = box_address(b, wide_integers(b, tokens * cols));
-    o->wide = box_address(b, wide_integers(b, o->count * o->matrix.rows * cols));
+    o->in = box_address(b, bf16_integers(b, tokens * cols));
+    o->bf16 = box_address(b, bf16_integers(b, o->count * o->matrix.rows * cols));
     o->stride = o->matrix.rows + (variant % 2 ? 3 : 0);
     o->y = box_address(b, box_floats(b, o->rows * o->stride));
 }
 
-static void reference_wide(box *b, const mo_op *op)
+static void reference_bf16(box *b, const mo_op *op)
 {
-    const mo_op_wide *o = &op->wide;
+    const mo_op_bf16 *o = &op->bf16;
     const mo_dgroup *groups = box_at(b, o->groups);
     const int32_t *pick = box_at(b, o->pick);
     const float *scale = box_at(b, o->matrix.scale), *bias = box_at(b, o->matrix.bias);
@@ -449,7 +449,7 @@ static void reference_wide(box *b, const mo_op *op)
         for (int32_t i = group.first; i < group.first + group.count; i++) {
             const uint16_t *x = (const uint16_t *)box_at(b, o->in) + (pick ? pick[i] : i) * cols;
             for (int64_t r = 0; r < rows; r++) {
-                const uint16_t *w = (const uint16_t *)box_at(b, o->wide) + (g * rows + r) * cols;
+                const uint16_t *w = (const uint16_t *)box_at(b, o->bf16) + (g * rows + r) * cols;
                 float y = 0.0f;
                 for (int64_t k = 0; k < cols; k++) {
                     y += mo_bf16_to_f32(w[k]) * mo_bf16_to_f32(x[k]);
@@ -755,13 +755,13 @@ static void build_experts(box *b, mo_op *op, int variant, bool down)
     o->down = box_matrix(b, down ? type : type_for(b, width, type), b->small ? 33 : n, width, EXPERTS, kind);
     o->up_at = aligned(box_matrix_bytes(&o->gate));
     o->down_at = o->up_at + aligned(box_matrix_bytes(&o->up));
-    mo_daddr bricks[EXPERTS];
+    mo_daddr expert_data[EXPERTS];
     for (int e = 0; e < EXPERTS; e++) {
-        uint8_t *brick = box_alloc(b, o->down_at + box_matrix_bytes(&o->down));
-        blocks_fill((mo_type)o->gate.type, brick, box_matrix_bytes(&o->gate), &b->random, kind);
-        blocks_fill((mo_type)o->up.type, brick + o->up_at, box_matrix_bytes(&o->up), &b->random, kind);
-        blocks_fill((mo_type)o->down.type, brick + o->down_at, box_matrix_bytes(&o->down), &b->random, kind);
-        bricks[e] = box_address(b, brick);
+        uint8_t *data = box_alloc(b, o->down_at + box_matrix_bytes(&o->down));
+        blocks_fill((mo_type)o->gate.type, data, box_matrix_bytes(&o->gate), &b->random, kind);
+        blocks_fill((mo_type)o->up.type, data + o->up_at, box_matrix_bytes(&o->up), &b->random, kind);
+        blocks_fill((mo_type)o->down.type, data + o->down_at, box_matrix_bytes(&o->down), &b->random, kind);
+        expert_data[e] = box_address(b, data);
     }
     mo_dwork *work = box_alloc(b, (int64_t)sizeof *work + rows * (int64_t)sizeof(mo_dwork_item));
     mo_dwork_item *items = (mo_dwork_item *)(void *)(work + 1);
@@ -771,7 +771,7 @@ static void build_experts(box *b, mo_op *op, int variant, bool down)
         if (box_chance(b, 80)) {
             const int32_t e = (int32_t)box_pick(b, 0, EXPERTS - 1);
             items[work->count++] =
-                (mo_dwork_item){.base = bricks[e], .expert = e, .token = row / used, .row = row};
+                (mo_dwork_item){.base = expert_data[e], .expert = e, .token = row / used, .row = row};
         }
     }
     o->work = box_address(b, work);
@@ -895,17 +895,17 @@ static void build_restore(box *b, mo_op *op, int variant)
     o->parts = 1 + variant % 3;
     o->count = 1 + variant / 2 % 3;
     const bool by_part = variant % 5 < 2; /* otherwise brick by brick */
-    int64_t brick = 0;
+    int64_t data = 0;
     for (int p = 0; p < o->parts; p++) {
-        o->at[p] = by_part ? o->count * brick : brick;
+        o->at[p] = by_part ? o->count * data : data;
         o->stride[p] = restore_part(b, o, p, variant);
-        brick += o->stride[p];
+        data += o->stride[p];
     }
     for (int p = 0; p < o->parts && !by_part; p++) {
-        o->stride[p] = brick;
+        o->stride[p] = data;
     }
-    uint8_t *from = box_alloc(b, o->count * brick), *plain = box_alloc(b, o->count * brick);
-    uint8_t *to = (uint8_t *)box_alloc(b, o->count * brick) + shifts[variant / 3 % 6];
+    uint8_t *from = box_alloc(b, o->count * data), *plain = box_alloc(b, o->count * data);
+    uint8_t *to = (uint8_t *)box_alloc(b, o->count * data) + shifts[variant / 3 % 6];
     for (int i = 0; i < o->count * o->parts; i++) {
         const int p = i % o->parts;
         const int64_t at = i / o->parts * o->stride[p] + o->at[p];
@@ -941,8 +941,8 @@ const device_case op_cases[] = {
     {"product", 10 * BLOCK_TYPES, build_product, reference_product},
     {"grouped", 6 * BLOCK_TYPES, build_grouped, reference_grouped},
     {"round", 24, build_round, reference_round},
-    {"widen", 4 * BLOCK_TYPES, build_widen, reference_widen},
-    {"wide", 40, build_wide, reference_wide},
+    {"widen", 4 * BLOCK_TYPES, build_to_bf16, reference_to_bf16},
+    {"wide", 40, build_bf16, reference_bf16},
     {"activate", 60, build_activate, reference_activate},
     {"choose", 120, build_choose, reference_choose},
     {"arrange", 80, build_arrange, reference_arrange},

@@ -237,7 +237,7 @@ static void bf16_is_lost_where_it_lacks_alone(void **state)
         assert_int_equal(mo_gpu_parts(model->gpu), 2);
         assert_int_equal(precision_of(model), MO_PRECISION_BF16);
         for (const mo_gpu *g = model->gpu; g; g = g->next) {
-            assert_int_equal(g->scratch.wide.rule.precision,
+            assert_int_equal(g->scratch.bf16.rule.precision,
                              g->part == exact ? MO_PRECISION_EXACT : MO_PRECISION_BF16);
         }
         mo_model_close(model);

@@ -421,7 +421,7 @@ static void sessions_are_those_of_one_rank(void **state)
 }
 
 /* Prompts, single tokens and sessions on a device in every rank, with experts in VRAM, where they are divided partly there
- * (tests/test_annex.c, tests/test_mpirun.sh: and on disk). */
+ * (tests/test_expert_device.c, tests/test_mpirun.sh: and on disk). */
 static void devices_in_ranks_give_the_same_logits(void **state)
 {
     (void)state;
@@ -914,7 +914,8 @@ static void a_state_that_cannot_be_loaded_is_refused_alone(void **state)
     uint8_t *saved = calloc(1, (size_t)bytes);
     mo_state unknown = s->state;
     unknown.number = 12345;
-    assert_int_not_equal(m->engine->relay->load(m->engine->relay->owner, &unknown, 20, saved, &err), MO_OK);
+    assert_int_not_equal(
+        m->engine->remote_layers->load(m->engine->remote_layers->owner, &unknown, 20, saved, &err), MO_OK);
     assert_non_null(strstr(err.detail, "rank 1: the session could not be opened here"));
     free(saved);
     feed(s, o->tokens, ORACLE_TOKENS);

@@ -882,7 +882,7 @@ static void lost(void **state)
     assert_string_equal(play.calls, "cuMemFreeHost cuCtxSetCurrent cuDevicePrimaryCtxRelease_v2 ");
 }
 
-static void *query_elsewhere(void *event)
+static void *query_on_thread(void *event)
 {
     mo_error err;
     bool done = false;
@@ -908,7 +908,7 @@ static void threads_and_contexts(void **state)
         assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_OK);
         assert_int_equal(seen("cuCtxSetCurrent"), 1);
         assert_int_equal(mo_event_create(device, &event, &err), MO_OK);
-        assert_int_equal(pthread_create(&thread, NULL, query_elsewhere, event), 0);
+        assert_int_equal(pthread_create(&thread, NULL, query_on_thread, event), 0);
         pthread_join(thread, &result);
         assert_ptr_equal(result, event);
         assert_int_equal(seen("cuCtxSetCurrent"), 2);

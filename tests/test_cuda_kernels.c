@@ -388,20 +388,20 @@ static void draw_restore(mo_op_restore *o)
     }
 }
 
-static void draw_wide(mo_op *op)
+static void draw_bf16(mo_op *op)
 {
     const mo_dmatrix m = matrix(ONE_OF(256, 768, 2048, 4096));
     const bool grouped = ONE_OF(0, 1);
     const int rows = any_tokens(), count = grouped ? ONE_OF(1, 32, 256) : 1;
-    if (op->kind == MO_OP_WIDEN) {
-        op->widen =
-            (mo_op_widen){.matrix = m, .groups = grouped ? place() : 0, .to = place(), .count = count};
+    if (op->kind == MO_OP_TO_BF16) {
+        op->to_bf16 =
+            (mo_op_to_bf16){.matrix = m, .groups = grouped ? place() : 0, .to = place(), .count = count};
         return;
     }
-    op->wide = (mo_op_wide){.in = place(),
+    op->bf16 = (mo_op_bf16){.in = place(),
                             .pick = grouped ? place() : 0,
                             .groups = grouped ? place() : 0,
-                            .wide = place(),
+                            .bf16 = place(),
                             .count = count,
                             .rows = rows,
                             .most = rows,
@@ -417,8 +417,8 @@ static void draw(mo_op *op)
     case MO_OP_PRODUCT: draw_product(&op->product); break;
     case MO_OP_GROUPED: draw_grouped(&op->grouped); break;
     case MO_OP_ROUND: op->round = (mo_op_round){place(), place(), (int64_t)any_tokens() * 2048}; break;
-    case MO_OP_WIDEN:
-    case MO_OP_WIDE: draw_wide(op); break;
+    case MO_OP_TO_BF16:
+    case MO_OP_BF16: draw_bf16(op); break;
     case MO_OP_ACTIVATE: {
         const int n = ONE_OF(30, 768, 2880, 14336);
         op->activate =

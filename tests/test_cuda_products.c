@@ -391,7 +391,7 @@ static mo_dmatrix expert_matrix(const layer *l, mo_type type, int rows, int cols
 }
 
 /* A worklist that leaves out some rows, as when their experts are elsewhere, and has room for more. */
-static mo_daddr make_work(const layer *l, uint8_t *const *bricks, uint64_t *seed)
+static mo_daddr make_work(const layer *l, uint8_t *const *expert_data, uint64_t *seed)
 {
     const int most = l->tokens * l->used;
     mo_dwork *work = take(sizeof(mo_dwork) + sizeof(mo_dwork_item) * (size_t)most);
@@ -404,7 +404,7 @@ static mo_daddr make_work(const layer *l, uint8_t *const *bricks, uint64_t *seed
         }
         const int expert = (int)random_below(seed, l->experts);
         item[work->count++] = (mo_dwork_item){
-            .base = address(bricks[expert]), .expert = expert, .token = row / l->used, .row = row};
+            .base = address(expert_data[expert]), .expert = expert, .token = row / l->used, .row = row};
     }
     return address(work);
 }
@@ -424,12 +424,12 @@ static void check_experts_on(const layer *l, int compute)
                   up = matrix_bytes(l->up, l->hidden, l->width);
     const int64_t down = matrix_bytes(l->down, l->width, l->hidden);
     const int64_t up_at = aligned(gate), down_at = up_at + aligned(up);
-    uint8_t *bricks[8];
+    uint8_t *expert_data[8];
     for (int e = 0; e < l->experts; e++) {
-        bricks[e] = take((size_t)(down_at + down));
-        blocks_fill(l->gate, bricks[e], gate, &seed, BLOCK_ORDINARY);
-        blocks_fill(l->up, bricks[e] + up_at, up, &seed, BLOCK_ORDINARY);
-        blocks_fill(l->down, bricks[e] + down_at, down, &seed, BLOCK_ORDINARY);
+        expert_data[e] = take((size_t)(down_at + down));
+        blocks_fill(l->gate, expert_data[e], gate, &seed, BLOCK_ORDINARY);
+        blocks_fill(l->up, expert_data[e] + up_at, up, &seed, BLOCK_ORDINARY);
+        blocks_fill(l->down, expert_data[e] + down_at, down, &seed, BLOCK_ORDINARY);
     }
     const int rows = l->tokens * l->used;
     const mo_acts in = make_acts(l->tokens, l->width, &seed, BLOCK_ORDINARY);
@@ -437,7 +437,7 @@ static void check_experts_on(const layer *l, int compute)
                  y_bytes = sizeof(float) * (size_t)(rows * l->width);
     void *hidden[2] = {take(acts_bytes), take(acts_bytes)}, *y[2] = {take(y_bytes), take(y_bytes)};
     mo_op op = {.kind = MO_OP_EXPERTS_IN,
-                .experts = {.work = make_work(l, bricks, &seed),
+                .experts = {.work = make_work(l, expert_data, &seed),
                             .most = rows,
                             .activation = l->activation,
                             .in = device_acts(&in),

@@ -588,7 +588,7 @@ static void urgent_reads_first(void **state)
     mo_disk_close(disk);
 }
 
-static void hasten_queued(void **state)
+static void raise_queued(void **state)
 {
     (void)state;
     faults f;
@@ -599,16 +599,16 @@ static void hasten_queued(void **state)
         reads[i].urgency = MO_READ_GUESS;
         submit(disk, &reads[i]);
     }
-    mo_disk_hasten(disk, &first); /* under way */
-    mo_disk_hasten(disk, &reads[3]);
-    mo_disk_hasten(disk, &reads[2]);
+    mo_disk_raise_priority(disk, &first); /* under way */
+    mo_disk_raise_priority(disk, &reads[3]);
+    mo_disk_raise_priority(disk, &reads[2]);
     assert_int_equal(mo_disk_ended(disk), 0);
     atomic_store(&f.gate, 0);
     for (int i = 1; i < 4; i++) {
         wait_for(disk, &reads[i]);
         assert_true(is_right(&reads[i]));
     }
-    mo_disk_hasten(disk, &reads[1]); /* done */
+    mo_disk_raise_priority(disk, &reads[1]); /* done */
     assert_int_equal(f.order[1], 4000);
     assert_int_equal(f.order[2], 3000);
     assert_int_equal(f.order[3], 2000);
@@ -617,7 +617,7 @@ static void hasten_queued(void **state)
     mo_disk_close(disk);
 }
 
-static void hasten_the_rest(void **state)
+static void raise_the_rest(void **state)
 {
     (void)state;
     faults f = {.fail_at = -1, .gate = 1};
@@ -627,7 +627,7 @@ static void hasten_the_rest(void **state)
     guess.urgency = MO_READ_AHEAD;
     submit(disk, &guess);
     wait_held(&f, 1); /* its first piece */
-    mo_disk_hasten(disk, &guess);
+    mo_disk_raise_priority(disk, &guess);
     aim(&now, 0, 1 << 20, 100, arena + PLACE);
     submit(disk, &now);
     atomic_store(&f.gate, 0);
@@ -734,7 +734,7 @@ static void *submit_many(void *arg)
             const int state = state_of(r);
             if (state == MO_READ_QUEUED) {
                 if (random_below(&seed, 50) == 0) {
-                    mo_disk_hasten(c->disk, r);
+                    mo_disk_raise_priority(c->disk, r);
                 }
                 continue;
             }
@@ -957,7 +957,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(arrival_in_reverse), cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(short_reads),        cmocka_unit_test(files_change),
         cmocka_unit_test(reads_past_the_end), cmocka_unit_test(urgent_reads_first),
-        cmocka_unit_test(hasten_queued),      cmocka_unit_test(hasten_the_rest),
+        cmocka_unit_test(raise_queued),       cmocka_unit_test(raise_the_rest),
         cmocka_unit_test(withdraw_queued),    cmocka_unit_test(close_with_queued),
         cmocka_unit_test(close_under_way),    cmocka_unit_test(many_submitters),
         cmocka_unit_test(busy_time),          cmocka_unit_test(chooses_by_itself),

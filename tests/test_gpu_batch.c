@@ -193,7 +193,7 @@ static int interleave_of(const mo_checkpoint *model)
     int group = spec->output.w.interleave;
     for (int i = 0; i < spec->layer_count; i++) {
         const mo_layer *l = &spec->layers[i];
-        group = l->routed && l->moe.bricks[0].gate.w.interleave ? l->moe.bricks[0].gate.w.interleave : group;
+        group = l->routed && l->moe.expert[0].gate.w.interleave ? l->moe.expert[0].gate.w.interleave : group;
         group = l->attention.q.w.interleave ? l->attention.q.w.interleave : group;
     }
     return group;
@@ -205,13 +205,14 @@ static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setti
     mo_error err = {.detail = ""};
     mo_device_info info;
     mo_placed placed;
-    mo_means means = {.rates = mo_rates_default(),
-                      .limits = {.ram_bytes = (int64_t)1 << 50, .ram_keeps = true, .cpu_moe = s->cpu_moe}};
+    mo_resources resources = {
+        .rates = mo_rates_default(),
+        .limits = {.ram_bytes = (int64_t)1 << 50, .ram_keeps = true, .cpu_moe = s->cpu_moe}};
     mo_device_describe(device, &info);
-    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &means.limits);
-    const mo_needs_options needs = {
+    mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &resources.limits);
+    const mo_requirements_options requirements = {
         .batch = TOKENS, .context = CONTEXT, .threads = 1, .interleave = interleave_of(model)};
-    check(mo_placed_make(mo_checkpoint_path(model), &needs, &means, &placed, &err), &err);
+    check(mo_placed_make(mo_checkpoint_path(model), &requirements, &resources, &placed, &err), &err);
     mo_plan_device *d = &placed.plan.device;
     const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_bytes;
     d->staging = s->stage_bytes == 0 ? d->staging : s->stage_bytes < least ? least : s->stage_bytes;
@@ -300,11 +301,11 @@ static void expect_same(place *p, const float *want, int64_t count, mo_routing_o
     assert_memory_equal(p->rows, want, sizeof(float) * (size_t)(count * p->vocab));
 }
 
-static int64_t brick_bytes(const place *p)
+static int64_t expert_bytes(const place *p)
 {
     int64_t bytes = 0;
     for (int i = 0; i < p->gpu->core.spec->layer_count; i++) {
-        bytes = p->gpu->core.layers[i].brick_bytes > bytes ? p->gpu->core.layers[i].brick_bytes : bytes;
+        bytes = p->gpu->core.layers[i].expert_bytes > bytes ? p->gpu->core.layers[i].expert_bytes : bytes;
     }
     return bytes;
 }
@@ -416,11 +417,11 @@ static void few_stages(void **state)
 {
     (void)state;
     place first = open_place(pebble, &(setting){.cpu_moe = true});
-    const int64_t brick = brick_bytes(&first);
+    const int64_t expert_size = expert_bytes(&first);
     close_place(&first);
     const int stages[] = {1, 5, 13, 30, 100};
     for (int i = 0; i < 5; i++) {
-        place p = open_place(pebble, &(setting){.cpu_moe = true, .stage_bytes = 2 * brick * stages[i]});
+        place p = open_place(pebble, &(setting){.cpu_moe = true, .stage_bytes = 2 * expert_size * stages[i]});
         assert_int_equal(p.gpu->experts.stage_count, stages[i] < 2 ? 2 : stages[i]);
         assert_true(p.gpu->experts.window_count >= 2);
         assert_true(p.gpu->experts.window_count * p.gpu->experts.window_size <= p.gpu->experts.stage_count);
@@ -509,11 +510,11 @@ static void slots_change_behind_the_window(void **state)
 {
     (void)state;
     place first = open_place(pebble, &(setting){.cpu_moe = true});
-    const int64_t brick = brick_bytes(&first);
+    const int64_t expert_size = expert_bytes(&first);
     close_place(&first);
     for (int stages = 4; stages <= 150; stages += 146) {
         for (drop_at = 0; drop_at < 7; drop_at += 4) {
-            place p = open_place(pebble, &(setting){.stage_bytes = 2 * brick * stages});
+            place p = open_place(pebble, &(setting){.stage_bytes = 2 * expert_size * stages});
             for (int i = 0; i < p.gpu->core.spec->layer_count; i++) {
                 for (int e = 0; e < p.gpu->core.extent.experts && p.gpu->core.spec->layers[i].routed;
                      e += 3) {

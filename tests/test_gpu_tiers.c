@@ -56,7 +56,7 @@ static void run_start(rig *r)
 }
 
 /* Where the order's brick is: 2 in VRAM, 1 in RAM, 0 in neither. */
-static int tier_of(const rig *r, const mo_gpu_start_brick *b)
+static int tier_of(const rig *r, const mo_gpu_start_expert *b)
 {
     return mo_gpu_holds(r->gpu, b->layer, b->expert)                       ? 2
            : mo_store_resident(r->gpu->experts.store, b->layer, b->expert) ? 1
@@ -108,7 +108,7 @@ static void a_start_without_a_profile_is_even(void **state)
         for (int i = 0; i < spec->layer_count; i++) {
             int held = 0;
             for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
-                held += tier_of(&r, &(mo_gpu_start_brick){.layer = i, .expert = e}) == tier;
+                held += tier_of(&r, &(mo_gpu_start_expert){.layer = i, .expert = e}) == tier;
             }
             least = spec->layers[i].routed && held < least ? held : least;
             most = held > most ? held : most;
@@ -344,7 +344,7 @@ static void small_copies_cross_as_planned(void **state)
                            .link_bytes_s = rates.link_bytes_s,
                            .link_copy_s = rates.link_copy_s});
     mo_gpu_lanes *lanes = &r.gpu->lanes;
-    const double bytes = (double)lanes->core->layers[lanes->core->spec->layer_count - 1].brick_bytes;
+    const double bytes = (double)lanes->core->layers[lanes->core->spec->layer_count - 1].expert_bytes;
     const double planned = mo_rates_link(&rates, bytes, MO_RATES_EXPERT_COPIES);
     double found = 0;
     assert_true(planned < 0.9 * rates.link_bytes_s);

@@ -250,7 +250,7 @@ static void the_profile_fills_the_slots(void **state)
         mo_model *model = open_model(&o);
         check_status(mo_hot_request_make(&o.learning.hot_cache, &request, &err), &err);
         for (int l = 0; l < LAYERS; l++) {
-            sizes[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->core.layers[l].brick_bytes);
+            sizes[l] = (uint64_t)mo_vram_slot_bytes(model->gpu->core.layers[l].expert_bytes);
         }
         check_status(mo_hot_pack(&request, model->checkpoint, sizes, (uint64_t)2 << 20, &packing, &err),
                      &err);

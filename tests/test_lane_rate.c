@@ -113,7 +113,7 @@ static void survives_a_shared_machine(void **state)
     assert_true(seconds / LAYERS < 1.1 * 3 * cpu_s); /* one of four crosses: the best there is */
 }
 
-static void bricks_with_few_rows_are_the_cpus(void **state)
+static void experts_with_few_rows_are_the_cpus(void **state)
 {
     (void)state;
     mo_lane_rate cpu = mo_lane_rate_of(10e9), link = mo_lane_rate_of(10e9);
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(equal_lanes_share),
         cmocka_unit_test(idle_lanes_are_tried_again),
         cmocka_unit_test(survives_a_shared_machine),
-        cmocka_unit_test(bricks_with_few_rows_are_the_cpus),
+        cmocka_unit_test(experts_with_few_rows_are_the_cpus),
         cmocka_unit_test(waiting_for_another_task_is_no_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,9 +157,9 @@ static void same_moe(const mo_moe *a, const mo_moe *b)
     same_linear(&a->shared_gate, &b->shared_gate);
     same_ffn(&a->shared, &b->shared);
     for (int e = 0; e < a->experts; e++) {
-        same_linear(&a->bricks[e].gate, &b->bricks[e].gate);
-        same_linear(&a->bricks[e].up, &b->bricks[e].up);
-        same_linear(&a->bricks[e].down, &b->bricks[e].down);
+        same_linear(&a->expert[e].gate, &b->expert[e].gate);
+        same_linear(&a->expert[e].up, &b->expert[e].up);
+        same_linear(&a->expert[e].down, &b->expert[e].down);
     }
 }
 
@@ -340,7 +340,7 @@ static void test_families(void **state)
         assert_non_null(layer[n].attention.sinks);
         assert_non_null(layer[n].attention.out.bias);
         assert_non_null(layer[n].moe.router.logits.bias);
-        assert_non_null(layer[n].moe.bricks[9].down.bias);
+        assert_non_null(layer[n].moe.expert[9].down.bias);
         assert_true(layer[n].attention.neox);
         assert_int_equal(layer[n].moe.activation, MO_SWIGLU_OSS);
         assert_int_equal(layer[n].moe.router.gating, MO_GATING_SOFTMAX_SELECTED);
@@ -363,7 +363,7 @@ static void test_families(void **state)
         assert_true(layer[n].dense && layer[n].routed);
         assert_non_null(layer[n].moe.router.input_scale);
         assert_null(layer[n].moe.router.logits.scale);
-        assert_ptr_equal(layer[n].moe.bricks[5].down.scale, layer[n].moe.bricks[0].down.scale + 5);
+        assert_ptr_equal(layer[n].moe.expert[5].down.scale, layer[n].moe.expert[0].down.scale + 5);
         assert_non_null(layer[n].out_scale);
         /* the factors of full layers say that most pairs stand still */
         assert_int_equal(a->rope->rate[a->rope->pairs - 1] == 0.0, full);
@@ -474,7 +474,7 @@ static void test_taps(void **state)
 }
 
 /* A brick's rows are the bytes of the file. */
-static void test_bricks(void **state)
+static void test_experts(void **state)
 {
     (void)state;
     static const char *const names[] = {"gpt-oss-mxfp4", "qwen3moe-nvfp4", "gemma4", "qwen3next-mixq"};
@@ -487,20 +487,20 @@ static void test_bricks(void **state)
             draft_find(d, merged ? "blk.1.ffn_gate_up_exps.weight" : "blk.1.ffn_up_exps.weight");
         const entry *down = draft_find(d, "blk.1.ffn_down_exps.weight");
         for (int e = 0; e < moe->experts; e++) {
-            const mo_weights *w = &moe->bricks[e].up.w;
+            const mo_weights *w = &moe->expert[e].up.w;
             const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
             const int64_t at = e * (up->bytes / moe->experts) + (merged ? w->rows * row : 0);
             assert_memory_equal(w->data, up->data + at, (size_t)(w->rows * row));
-            assert_memory_equal(moe->bricks[e].down.w.data, down->data + e * (down->bytes / moe->experts),
+            assert_memory_equal(moe->expert[e].down.w.data, down->data + e * (down->bytes / moe->experts),
                                 (size_t)(down->bytes / moe->experts));
         }
         if (strcmp(names[i], "qwen3moe-nvfp4") == 0) {
             const float *scales = (const float *)(const void *)draft_find(d, "blk.1.ffn_up_exps.scale")->data;
-            assert_true(*moe->bricks[6].up.scale == scales[6]);
+            assert_true(*moe->expert[6].up.scale == scales[6]);
         }
         if (strcmp(names[i], "gpt-oss-mxfp4") == 0) {
             const float *bias = (const float *)(const void *)draft_find(d, "blk.1.ffn_up_exps.bias")->data;
-            assert_memory_equal(moe->bricks[3].up.bias, bias + 3 * moe->width, (size_t)moe->width * 4);
+            assert_memory_equal(moe->expert[3].up.bias, bias + 3 * moe->width, (size_t)moe->width * 4);
         }
         mo_checkpoint_free(m);
         draft_close(d);
@@ -887,7 +887,7 @@ int main(void)
         cmocka_unit_test(test_weight),      cmocka_unit_test(test_families),
         cmocka_unit_test(test_glm),         cmocka_unit_test(test_mamba),
         cmocka_unit_test(test_hybrids),     cmocka_unit_test(test_dense_layer),
-        cmocka_unit_test(test_taps),        cmocka_unit_test(test_bricks),
+        cmocka_unit_test(test_taps),        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_split),       cmocka_unit_test(test_merged),
         cmocka_unit_test(test_lone),        cmocka_unit_test(test_fused),
         cmocka_unit_test(test_older_delta), cmocka_unit_test(test_latent),

@@ -88,13 +88,13 @@ static void classes_share_by_what_is_read(void **state)
     const double ratio = (double)p.class_slots[0] * 3035136 / ((double)p.class_slots[1] * 2678784);
     assert_true(fabs(ratio / (96.0 * 3023872 / (48.0 * 2654208)) - 1) < 0.02);
     /* A class that is whole leaves the rest to the other. */
-    m.classes[0].bricks = 40;
+    m.classes[0].experts = 40;
     p = planned(&m, 2 * GB, &fast);
     assert_int_equal(p.class_slots[0], 40);
     assert_true(p.class_slots[1] > 400);
     assert_true(p.ceiling - p.used < m.classes[1].slot_bytes);
     /* What no token reads gets the fewest. */
-    m.classes[0].bricks = 768;
+    m.classes[0].experts = 768;
     m.classes[0].used_per_token = 0;
     p = planned(&m, 2 * GB, &fast);
     assert_int_equal(p.class_slots[0], 8 + MO_PLAN_IN_FLIGHT);
@@ -107,7 +107,7 @@ static void classes_keep_the_fewest(void **state)
     m.classes[1].used = 3;
     m.in_flight = 2;
     m.classes[2] =
-        (mo_plan_class){.bytes = 5000, .slot_bytes = 8192, .bricks = 5, .used_per_token = 1, .used = 8};
+        (mo_plan_class){.bytes = 5000, .slot_bytes = 8192, .experts = 5, .used_per_token = 1, .used = 8};
     m.class_count = 3;
     m.dense_layers = 0;
     mo_plan p = planned(&m, GB, &fast);
@@ -301,7 +301,7 @@ static void check_plan(const mo_plan_model *m, const mo_plan *p)
                      p->core + p->vectors + p->table + p->kv + p->work + p->other + p->staging + p->slots);
     int64_t slots = 0;
     for (int i = 0; i < m->class_count; i++) {
-        assert_true(p->class_slots[i] <= m->classes[i].bricks);
+        assert_true(p->class_slots[i] <= m->classes[i].experts);
         if (p->mode != MO_PLAN_RESIDENT) {
             assert_true(p->class_slots[i] >= fewest(m, &m->classes[i]));
         }

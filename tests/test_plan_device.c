@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/cold.h"
 #include "plan/depth.h"
 #include "plan/device.h"
+#include "plan/kv_in_ram.h"
 #include "plan/limits.h"
 #include "plan/placement.h"
 #include "plan/prompt.h"
@@ -59,11 +59,11 @@ static void check_device(const mo_plan_model *m, const mo_plan *p)
                             : d->layer_buffers == 0);
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        assert_true(d->class_slots[i] >= 0 && d->class_slots[i] <= c->bricks);
+        assert_true(d->class_slots[i] >= 0 && d->class_slots[i] <= c->experts);
         assert_true(d->streamed == 0 || d->class_slots[i] == 0);
         /* Every expert has a place in RAM, in VRAM, or passes through slots from disk. */
-        assert_true(p->class_slots[i] >= (d->class_slots[i] == c->bricks ? 0 : fewest(m, c)));
-        assert_true(p->class_slots[i] <= c->bricks);
+        assert_true(p->class_slots[i] >= (d->class_slots[i] == c->experts ? 0 : fewest(m, c)));
+        assert_true(p->class_slots[i] <= c->experts);
         slots += d->class_slots[i] * (m->device_slot_bytes[i] ? m->device_slot_bytes[i] : c->slot_bytes);
     }
     assert_int_equal(slots, d->slots);
@@ -221,7 +221,7 @@ static void sweep_both(const mo_plan_model *m, const mo_rates *r, int steps)
             }
             bool all = m->class_count > 0 && p->mode != MO_PLAN_RESIDENT && p->device.streamed == 0;
             for (int c = 0; c < m->class_count; c++) {
-                all = all && p->class_slots[c] + p->device.class_slots[c] >= m->classes[c].bricks;
+                all = all && p->class_slots[c] + p->device.class_slots[c] >= m->classes[c].experts;
             }
             sums += all;
             assert_true(!all || p->token_disk_bytes == 0);
@@ -264,7 +264,7 @@ static void three_tiers_add_up(void **state)
     for (int64_t ram = 4 * GB; ram < 60 * GB; ram += GB) {
         mo_plan p;
         mo_error err;
-        mo_layer_place layers[80];
+        mo_layer_location layers[80];
         const mo_plan_limits l = {
             .ram_bytes = ram, .vram_bytes = 24 * GB, .ram_keeps = true, .cpu_layers = ram % (2 * GB) == 0};
         assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
@@ -330,7 +330,7 @@ static void fetch_lane_by_cost(void **state)
     assert_true(fabs((double)p.token_ram_bytes - missing) < 2);
     /* Small experts, most of which are there: 3.5 MB missing, 28 us saved at most. */
     m.classes[0] = (mo_plan_class){
-        .bytes = 1769472, .slot_bytes = 1781760, .bricks = 24576, .used_per_token = 480, .used = 10};
+        .bytes = 1769472, .slot_bytes = 1781760, .experts = 24576, .used_per_token = 480, .used = 10};
     m.layers = m.routed_layers = m.dense_layers = 48;
     m.dense_bytes = 48 * (int64_t)20000000;
     p = planned_with(&m, 80 * GB, 43 * GB, &gpu);
@@ -380,7 +380,7 @@ static void small_experts_cross_more_slowly(void **state)
     assert_true(later.tokens_per_second < large.tokens_per_second);
     assert_true(later.tokens_per_second > 0.97 * large.tokens_per_second);
     m.classes[0] = (mo_plan_class){
-        .bytes = 1900000, .slot_bytes = 1900544, .bricks = 24576, .used_per_token = 480, .used = 10};
+        .bytes = 1900000, .slot_bytes = 1900544, .experts = 24576, .used_per_token = 480, .used = 10};
     m.layers = m.routed_layers = m.dense_layers = 48;
     m.dense_bytes = 48 * (int64_t)20000000;
     const mo_plan p = planned_with(&m, 80 * GB, 12 * GB, &r);
@@ -611,7 +611,7 @@ static void machine_002_with_its_gpu(void **state)
 }
 
 /* Four layers of 8 MiB with 20 MiB of keys and values each, beside an output matrix of 1 MiB. */
-static void keys_and_values_go_to_ram_where_that_moves_less(void **state)
+static void the_kv_cache_goes_to_ram_where_that_moves_less(void **state)
 {
     (void)state;
     enum { LAYERS = 4 };
@@ -637,7 +637,7 @@ static void keys_and_values_go_to_ram_where_that_moves_less(void **state)
                              .device_kv_bytes = 80 * MIB};
     static const struct {
         int64_t vram, ram;
-        int cold, streamed;
+        int kv_in_ram, streamed;
     } cases[] = {
         {114 * MIB, GIB, 0, 0},       /* all of it */
         {104 * MIB, GIB, 1, 0},       /* half of 20 MiB are less than two layers */
@@ -651,10 +651,10 @@ static void keys_and_values_go_to_ram_where_that_moves_less(void **state)
         if (mo_plan_make(&m, &l, &fast, &p, &err) != MO_OK) {
             fail_msg("%s", err.detail);
         }
-        assert_int_equal(p.device.cold_layers, cases[i].cold);
-        assert_int_equal(p.device.cold_bytes, cases[i].cold * 20 * MIB);
-        assert_int_equal(p.device.kv, 80 * MIB - p.device.cold_bytes);
-        assert_int_equal(p.kv, 80 * MIB + p.device.cold_bytes);
+        assert_int_equal(p.device.kv_in_ram_layers, cases[i].kv_in_ram);
+        assert_int_equal(p.device.kv_in_ram_bytes, cases[i].kv_in_ram * 20 * MIB);
+        assert_int_equal(p.device.kv, 80 * MIB - p.device.kv_in_ram_bytes);
+        assert_int_equal(p.kv, 80 * MIB + p.device.kv_in_ram_bytes);
         assert_int_equal(p.device.streamed, cases[i].streamed);
         assert_true(p.device.used <= cases[i].vram && p.used <= cases[i].ram);
     }
@@ -680,8 +680,8 @@ static void a_full_context_costs_what_attention_reads(void **state)
     d = mo_plan_depth_of(&m, &gpu, &p);
     assert_true(fabs(d.attention_seconds - all / 900e9) < 1e-12);
     /* The last two that can be; of their bytes the plan's speed has half. */
-    p.device.cold_layers = 2;
-    p.device.cold_bytes = 180 * MIB;
+    p.device.kv_in_ram_layers = 2;
+    p.device.kv_in_ram_bytes = 180 * MIB;
     const double link = mo_rates_link(&gpu, 0, 0), crossing = 180.0 * MIB / link;
     p.tokens_per_second = 1 / (0.01 + crossing / 2);
     d = mo_plan_depth_of(&m, &gpu, &p);
@@ -693,33 +693,33 @@ static void a_full_context_costs_what_attention_reads(void **state)
 }
 
 /* Three layers of 8 queries per KV head and 128 KiB a block; a step of 64 tokens has 8 tiles. */
-enum { COLD_LAYERS = 3, COLD_CONTEXT = 1024, COLD_BLOCK = 128 << 10 };
+enum { KV_IN_RAM_LAYERS = 3, KV_IN_RAM_CONTEXT = 1024, KV_IN_RAM_BLOCK = 128 << 10 };
 
-static mo_plan_model cold_model(mo_plan_layer *layers)
+static mo_plan_model kv_in_ram_model(mo_plan_layer *layers)
 {
-    for (int i = 0; i < COLD_LAYERS; i++) {
+    for (int i = 0; i < KV_IN_RAM_LAYERS; i++) {
         layers[i] = (mo_plan_layer){.bytes = 8 * MIB,
                                     .resident = 8 * MIB,
                                     .buffer_bytes = 8 * MIB,
                                     .device_bytes = 8 * MIB,
                                     .link_bytes = 8 * MIB,
                                     .size_class = -1,
-                                    .kv_bytes = i ? COLD_CONTEXT / 128 * COLD_BLOCK : 0,
-                                    .read_bytes = COLD_CONTEXT / 128 * COLD_BLOCK,
+                                    .kv_bytes = i ? KV_IN_RAM_CONTEXT / 128 * KV_IN_RAM_BLOCK : 0,
+                                    .read_bytes = KV_IN_RAM_CONTEXT / 128 * KV_IN_RAM_BLOCK,
                                     .queries = 8};
     }
-    return (mo_plan_model){.layers = COLD_LAYERS,
+    return (mo_plan_model){.layers = KV_IN_RAM_LAYERS,
                            .layer = layers,
-                           .context = COLD_CONTEXT,
+                           .context = KV_IN_RAM_CONTEXT,
                            .batch = 64,
                            .core_bytes = 25 * MIB,
                            .output_bytes = MIB,
-                           .dense_layers = COLD_LAYERS,
+                           .dense_layers = KV_IN_RAM_LAYERS,
                            .dense_bytes = 24 * MIB,
                            .dense_layer_bytes = 8 * MIB,
                            .dense_buffer_bytes = 8 * MIB,
-                           .kv_bytes = COLD_LAYERS * MIB,
-                           .device_kv_bytes = COLD_LAYERS * MIB};
+                           .kv_bytes = KV_IN_RAM_LAYERS * MIB,
+                           .device_kv_bytes = KV_IN_RAM_LAYERS * MIB};
 }
 
 /* Four sessions take four times the memory; a token reads keys and values of its own. */
@@ -729,20 +729,20 @@ static void tokens_read_those_of_their_session(void **state)
     double seconds[2];
     for (int i = 0; i < 2; i++) {
         const int64_t each = 32 * MIB, sessions = i ? 4 : 1;
-        mo_plan_layer layers[COLD_LAYERS];
-        mo_plan_model m = cold_model(layers);
+        mo_plan_layer layers[KV_IN_RAM_LAYERS];
+        mo_plan_model m = kv_in_ram_model(layers);
         mo_plan p;
         mo_error err = {.detail = ""};
-        for (int k = 0; k < COLD_LAYERS; k++) {
+        for (int k = 0; k < KV_IN_RAM_LAYERS; k++) {
             layers[k].read_bytes = each;
             layers[k].kv_bytes = k ? sessions * each : 0;
         }
-        m.kv_bytes = m.device_kv_bytes = sessions * COLD_LAYERS * each;
+        m.kv_bytes = m.device_kv_bytes = sessions * KV_IN_RAM_LAYERS * each;
         const mo_plan_limits l = {
             .ram_bytes = GIB, .vram_bytes = 25 * MIB + sessions * each, .ram_keeps = true};
         assert_int_equal(mo_plan_make(&m, &l, &gpu, &p, &err), MO_OK);
-        assert_int_equal(p.device.cold_layers, 2);
-        assert_int_equal(p.device.cold_bytes, sessions * 2 * each);
+        assert_int_equal(p.device.kv_in_ram_layers, 2);
+        assert_int_equal(p.device.kv_in_ram_bytes, sessions * 2 * each);
         assert_true(fabs(p.device.link_seconds - (double)each / mo_rates_link(&gpu, 0, 0)) < 1e-12);
         seconds[i] = 1 / mo_plan_depth_of(&m, &gpu, &p).empty;
     }
@@ -750,58 +750,59 @@ static void tokens_read_those_of_their_session(void **state)
 }
 
 /* Bytes over the link, exactly: by every tile where there is no space, once where there is, and both. */
-static void prompts_count_keys_and_values_in_ram(void **state)
+static void prompts_count_the_kv_cache_in_ram(void **state)
 {
     (void)state;
-    mo_plan_layer layers[COLD_LAYERS];
-    mo_plan_model m = cold_model(layers);
-    const double position = COLD_BLOCK / 128.0;
+    mo_plan_layer layers[KV_IN_RAM_LAYERS];
+    mo_plan_model m = kv_in_ram_model(layers);
+    const double position = KV_IN_RAM_BLOCK / 128.0;
     assert_int_equal(mo_plan_tiles(64, 8), 8);
     assert_int_equal(mo_plan_tiles(65, 8), 9);
     assert_int_equal(mo_plan_tiles(3, 128), 3);
     assert_false(mo_plan_brings(8, 8));
     assert_true(mo_plan_brings(9, 8));
     /* Eight tiles of eight tokens see 520, 528 ... 576 positions: 4384 in all. */
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 4384 * position);
-    assert_true(mo_plan_cold_crossing(&m, 2, 512, 64) == 2 * 4384 * position);
-    assert_true(mo_plan_cold_crossing(&m, 9, 512, 64) == 2 * 4384 * position); /* the first stays */
-    assert_true(mo_plan_cold_crossing(&m, 0, 512, 64) == 0);
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) == 4384 * position);
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 2, 512, 64) == 2 * 4384 * position);
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 9, 512, 64) == 2 * 4384 * position); /* the first stays */
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 0, 512, 64) == 0);
     /* 128 heads of a token that read the same rows are two tiles: 64 tokens after 512 see 34,848 positions. */
     layers[2].queries = 128;
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 2 * 34848 * position);
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) == 2 * 34848 * position);
     layers[2].queries = 8;
     /* One tile reads them once, whatever space there is; an incomplete one likewise. */
-    m.device_idle_bytes = 100 * COLD_BLOCK;
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 8) == 520 * position);
+    m.device_idle_bytes = 100 * KV_IN_RAM_BLOCK;
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 8) == 520 * position);
     /* 576 positions are in five blocks. */
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 5 * COLD_BLOCK);
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) == 5 * KV_IN_RAM_BLOCK);
     /* Space for four: the tiles read 8, 16 ... 64 positions behind them; for three and a half, 128 more each. */
-    m.device_idle_bytes = 4 * COLD_BLOCK;
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 4 * COLD_BLOCK + 288 * position);
-    m.device_idle_bytes = 7 * COLD_BLOCK / 2;
-    assert_true(mo_plan_cold_crossing(&m, 1, 512, 64) == 3 * COLD_BLOCK + (288 + 8 * 128) * position);
+    m.device_idle_bytes = 4 * KV_IN_RAM_BLOCK;
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) == 4 * KV_IN_RAM_BLOCK + 288 * position);
+    m.device_idle_bytes = 7 * KV_IN_RAM_BLOCK / 2;
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) ==
+                3 * KV_IN_RAM_BLOCK + (288 + 8 * 128) * position);
     /* Some tiles end before what is not there: of 124 .. 187 the first block has 4; eight tiles end at 132, 140 ... 188. */
-    m.device_idle_bytes = COLD_BLOCK;
-    assert_true(mo_plan_cold_crossing(&m, 1, 120, 60) ==
-                COLD_BLOCK + (0 + 8 + 16 + 24 + 32 + 40 + 48 + 52) * position);
+    m.device_idle_bytes = KV_IN_RAM_BLOCK;
+    assert_true(mo_plan_kv_in_ram_crossing(&m, 1, 120, 60) ==
+                KV_IN_RAM_BLOCK + (0 + 8 + 16 + 24 + 32 + 40 + 48 + 52) * position);
     /* A prompt: every step at its depth, the last one shorter. */
-    m.device_idle_bytes = 100 * COLD_BLOCK;
-    assert_true(mo_plan_cold_prompt(&m, 1, 0, 150) == (1 + 1 + 2) * COLD_BLOCK);
+    m.device_idle_bytes = 100 * KV_IN_RAM_BLOCK;
+    assert_true(mo_plan_kv_in_ram_prompt(&m, 1, 0, 150) == (1 + 1 + 2) * KV_IN_RAM_BLOCK);
     m.device_idle_bytes = 0;
-    assert_true(mo_plan_cold_prompt(&m, 1, 0, 72) ==
+    assert_true(mo_plan_kv_in_ram_prompt(&m, 1, 0, 72) ==
                 ((8 + 16 + 24 + 32 + 40 + 48 + 56 + 64) + 72) * position);
-    assert_true(mo_plan_cold_prompt(&m, 1, 512, 72) == /* of steps of 64 */
-                mo_plan_cold_crossing(&m, 1, 512, 64) + mo_plan_cold_crossing(&m, 1, 576, 8));
+    assert_true(mo_plan_kv_in_ram_prompt(&m, 1, 512, 72) == /* of steps of 64 */
+                mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) + mo_plan_kv_in_ram_crossing(&m, 1, 576, 8));
     /* The plan's speed has it, and that of the last step of a full context too. */
-    mo_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = COLD_LAYERS}};
+    mo_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = KV_IN_RAM_LAYERS}};
     const double link = mo_rates_link(&gpu, 0, 0);
     const double hot = mo_plan_prompt_seconds(&m, &gpu, &p, 72);
     const double full = mo_plan_depth_of(&m, &gpu, &p).prompt_full;
-    p.device.cold_layers = 2;
+    p.device.kv_in_ram_layers = 2;
     assert_true(fabs(mo_plan_prompt_seconds(&m, &gpu, &p, 72) - hot - 2 * 360 * position / link) < 1e-12);
-    const double crossing = mo_plan_cold_crossing(&m, 2, COLD_CONTEXT - 64, 64);
+    const double crossing = mo_plan_kv_in_ram_crossing(&m, 2, KV_IN_RAM_CONTEXT - 64, 64);
     assert_true(fabs(64 / mo_plan_depth_of(&m, &gpu, &p).prompt_full - 64 / full - crossing / link) < 1e-12);
-    const double tiles = 8.0 * COLD_LAYERS * MIB / 900e9;
+    const double tiles = 8.0 * KV_IN_RAM_LAYERS * MIB / 900e9;
     assert_true(fabs(64 / full - mo_plan_batch_seconds(&m, &gpu, &p, 64) - tiles) < 1e-12);
     p.device.ceiling = 0;
     assert_true(mo_plan_depth_of(&m, &gpu, &p).prompt_full == 0);
@@ -809,7 +810,7 @@ static void prompts_count_keys_and_values_in_ram(void **state)
 
 /* Where the least that a token moves leaves a choice, prompts make it: one layer more is cold where its keys and values cross once for
  * a step, and one more is streamed where every tile would read them. And of two batches they take the one that has the space. */
-static void prompts_have_a_say_in_what_is_cold(void **state)
+static void prompts_have_a_say_in_what_kv_is_in_ram(void **state)
 {
     (void)state;
     enum { LAYERS = 8 };
@@ -841,11 +842,11 @@ static void prompts_have_a_say_in_what_is_cold(void **state)
     mo_error err = {.detail = ""};
     mo_plan p;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
-    assert_int_equal(p.device.cold_layers, 6);
+    assert_int_equal(p.device.kv_in_ram_layers, 6);
     assert_int_equal(p.device.streamed, 4);
     m.device_idle_bytes = 8 * MIB;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
-    assert_int_equal(p.device.cold_layers, 7);
+    assert_int_equal(p.device.kv_in_ram_layers, 7);
     assert_int_equal(p.device.streamed, 3);
     for (int space = 0; space < 2; space++) { /* without it more tiles than steps are saved */
         m.batches[0] = (mo_plan_batch){.batch = 64,
@@ -865,9 +866,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_read_those_of_their_session),
-        cmocka_unit_test(prompts_count_keys_and_values_in_ram),
-        cmocka_unit_test(prompts_have_a_say_in_what_is_cold),
-        cmocka_unit_test(keys_and_values_go_to_ram_where_that_moves_less),
+        cmocka_unit_test(prompts_count_the_kv_cache_in_ram),
+        cmocka_unit_test(prompts_have_a_say_in_what_kv_is_in_ram),
+        cmocka_unit_test(the_kv_cache_goes_to_ram_where_that_moves_less),
         cmocka_unit_test(all_of_it_in_vram),
         cmocka_unit_test(experts_fill_what_is_left),
         cmocka_unit_test(experts_stay_out_when_told),

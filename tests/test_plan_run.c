@@ -18,8 +18,8 @@
 #include "base/host.h"
 #include "engine/session.h"
 #include "gpu/gpu.h"
-#include "gpu/needs.h"
 #include "gpu/objects.h"
+#include "gpu/requirements.h"
 #include "moraine_tools.h"
 #include "oracle.h"
 #include "plan/placement.h"
@@ -147,8 +147,8 @@ static int64_t ram_of(const run *r, const setting *s)
     bytes += s->sessions * mo_session_logits_bytes(spec, m->engine->batch, false);
     if (m->gpu) {
         bytes += m->gpu->scratch.pinned.bytes + mo_gpu_map_bytes(spec);
-        for (int i = 0; i < m->gpu->cold.count; i++) {
-            bytes += m->gpu->cold.areas[i].bytes;
+        for (int i = 0; i < m->gpu->kv_in_ram.count; i++) {
+            bytes += m->gpu->kv_in_ram.areas[i].bytes;
         }
     }
     return bytes;
@@ -331,12 +331,12 @@ static void models_share_a_ceiling(void **state)
         second.ram = two.whole_bytes;
         assert_true(holds(&second));
     }
-    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_RAM, 0)), 0);
-    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_VRAM, 0)), 0);
+    assert_int_equal(mo_location_held(mo_location_here(MO_TIER_RAM, 0)), 0);
+    assert_int_equal(mo_location_held(mo_location_here(MO_TIER_VRAM, 0)), 0);
 }
 
 /* Means found for both before either has planned: what is held is counted when it matters. */
-static void means_found_before_another_plans(void **state)
+static void resources_found_before_another_plans(void **state)
 {
     (void)state;
     mo_error err = {.detail = ""};
@@ -345,20 +345,20 @@ static void means_found_before_another_plans(void **state)
     const int64_t ram = plan.whole_bytes + plan.least_bytes + 1000,
                   vram = plan.device.whole_bytes + plan.device.least_bytes + 1000;
     const mo_hot_cache_options none = {.file = NULL};
-    const mo_means_ask ask = {
+    const mo_resources_ask ask = {
         .hot_cache = &none, .ram_bytes = ram, .vram_bytes = vram, .device = "sim", .to_open = true};
-    mo_means means[2];
+    mo_resources resources[2];
     mo_opened opened[2];
     mo_pool *pool = NULL;
     int64_t used = 0, device = 0;
     assert_int_equal(mo_pool_create(THREADS, &pool, &err), MO_OK);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(mo_means_find(&ask, &means[i], &err), MO_OK);
+        assert_int_equal(mo_resources_find(&ask, &resources[i], &err), MO_OK);
     }
     for (int i = 0; i < 2; i++) {
         const mo_open_options o = {
-            .means = &means[i],
-            .needs = {.context = s.context, .batch = s.batch, .sessions = 1, .threads = THREADS},
+            .resources = &resources[i],
+            .requirements = {.context = s.context, .batch = s.batch, .sessions = 1, .threads = THREADS},
             .pool = pool};
         if (mo_opened_make(s.path, &o, &opened[i], &err) != MO_OK) {
             fail_msg("%s", err.detail);
@@ -371,7 +371,7 @@ static void means_found_before_another_plans(void **state)
     assert_true(opened[1].placed.plan.device.used < opened[0].placed.plan.device.used);
     for (int i = 0; i < 2; i++) {
         mo_opened_drop(&opened[i]);
-        mo_device_close(means[i].device);
+        mo_device_close(resources[i].device);
     }
     mo_pool_destroy(pool);
 }
@@ -429,8 +429,8 @@ static void models_opened_at_once(void **state)
             end_run(&openers[i].made);
         }
     }
-    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_RAM, 0)), 0);
-    assert_int_equal(mo_place_held(mo_place_here(MO_TIER_VRAM, 0)), 0);
+    assert_int_equal(mo_location_held(mo_location_here(MO_TIER_RAM, 0)), 0);
+    assert_int_equal(mo_location_held(mo_location_here(MO_TIER_VRAM, 0)), 0);
 }
 
 /* ---- Options that make no sense ------------------------------------------------------------------ */
@@ -555,14 +555,16 @@ static void count_a_token(const setting *s, int *streamed, int *crossed)
         assert_int_equal(read, (TOKENS - 2) * plan.token_disk_bytes);
     } else { /* copies run ahead, so what a token needs is summed up, and what was read differs by what is ahead */
         const mo_gpu_layer_buffer *b = &r.model->gpu->layer_buffer;
-        const mo_bricks *bricks = r.model->opened.tiers ? r.model->opened.tiers->bricks : NULL;
+        const mo_expert_table *experts = r.model->opened.tiers ? r.model->opened.tiers->experts : NULL;
         int64_t bytes = 0, from_disk = 0, largest = 0;
         for (int i = 0; i < b->small_count; i++) {
             const mo_streamed_layer *l = &b->layers[b->small[i]];
-            const int32_t brick = bricks ? bricks->layer[l->layer] : -1;
+            const int32_t expert_id = experts ? experts->layer[l->layer] : -1;
             bytes += l->used;
-            from_disk += brick < 0 ? 0 : bricks->home[brick].bytes;
-            largest = brick >= 0 && bricks->home[brick].bytes > largest ? bricks->home[brick].bytes : largest;
+            from_disk += expert_id < 0 ? 0 : experts->home[expert_id].bytes;
+            largest = expert_id >= 0 && experts->home[expert_id].bytes > largest
+                          ? experts->home[expert_id].bytes
+                          : largest;
         }
         assert_int_equal(bytes, plan.device.token_link_bytes);
         assert_int_equal(from_disk, plan.token_disk_bytes);
@@ -602,7 +604,7 @@ static void tokens_of_streamed_layers(void **state)
 }
 
 /* Experts of two sizes may share slots in RAM where a replay gives each size its own. */
-static bool alike(const mo_bricks *b)
+static bool alike(const mo_expert_table *b)
 {
     bool same = b->class_count == 1;
     for (int32_t i = 1; i < b->expert_count; i++) {
@@ -637,7 +639,7 @@ static void tokens_of_routed_layers(void **state)
             snprintf(path, sizeof path, "%s/trace", folder);
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
             assert(r.model);
-            if (!alike(r.model->opened.tiers->bricks)) {
+            if (!alike(r.model->opened.tiers->experts)) {
                 end_run(&r);
                 continue;
             }
@@ -673,7 +675,7 @@ static void tokens_of_routed_layers(void **state)
 /* ---- The list of places ------------------------------------------------------------------------ */
 
 /* What opening carries out says of every layer where it is kept and what computes it, and adds up to the plan. */
-static void layers_have_places(void **state)
+static void layers_have_locations(void **state)
 {
     (void)state;
     int disk_only = 0, vram_only = 0, by_cpu = 0;
@@ -691,17 +693,17 @@ static void layers_have_places(void **state)
             assert(r.model);
             const mo_placed *p = &r.model->opened.placed;
             int kept = 0, cpu = 0;
-            assert_int_equal(p->plan.place_count, MO_AT_VRAM + 1);
-            assert_int_equal(p->plan.place[MO_AT_VRAM].tier, MO_TIER_VRAM);
-            assert_int_equal(p->plan.place[MO_AT_RAM].device, -1);
-            for (int l = 0; l < p->needs.model.layers; l++) {
+            assert_int_equal(p->plan.location_count, MO_AT_VRAM + 1);
+            assert_int_equal(p->plan.location[MO_AT_VRAM].tier, MO_TIER_VRAM);
+            assert_int_equal(p->plan.location[MO_AT_RAM].device, -1);
+            for (int l = 0; l < p->requirements.model.layers; l++) {
                 const bool in_ram = mo_layer_kept(&p->layers[l], MO_AT_RAM),
                            in_vram = mo_layer_kept(&p->layers[l], MO_AT_VRAM);
                 const bool ours = p->layers[l].runs == MO_AT_RAM;
                 assert_true(!ours || (in_ram && !in_vram));
                 assert_int_equal(in_vram, !mo_gpu_layer_buffer_has(&r.model->gpu->layer_buffer, l));
                 const mo_tiers *tiers = r.model->opened.tiers;
-                assert_int_equal(in_ram, !(tiers && tiers->bricks->layer[l] >= 0));
+                assert_int_equal(in_ram, !(tiers && tiers->experts->layer[l] >= 0));
                 kept += in_vram;
                 cpu += ours;
                 disk_only += !in_ram && !in_vram;
@@ -762,12 +764,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(ceilings_of_a_device),
         cmocka_unit_test(small_devices),
         cmocka_unit_test(models_share_a_ceiling),
-        cmocka_unit_test(means_found_before_another_plans),
+        cmocka_unit_test(resources_found_before_another_plans),
         cmocka_unit_test(models_opened_at_once),
         cmocka_unit_test(senseless_options),
         cmocka_unit_test(tokens_of_streamed_layers),
         cmocka_unit_test(tokens_of_routed_layers),
-        cmocka_unit_test(layers_have_places),
+        cmocka_unit_test(layers_have_locations),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -14,9 +14,9 @@
 #include "program.h"
 #include "sanitized.h"
 
-#define CARD  "${MO_TEST_DEVICE:-sim}" /* the shell looks it up */
-#define EXACT " --device " CARD " --profile off"
-#define BF16  EXACT " --prompt-precision bf16"
+#define DEVICE "${MO_TEST_DEVICE:-sim}" /* the shell looks it up */
+#define EXACT  " --device " DEVICE " --profile off"
+#define BF16   EXACT " --prompt-precision bf16"
 
 enum { BYTES = SANITIZED ? 500 : 2400 }; /* of text */
 
@@ -73,7 +73,7 @@ static void is_as_near_to_f32_as_exact(void **state)
 
 /* What keys and values in F16 had before they were codes (bench/RESULTS.md: the same text, 2048 tokens a window); the bits, and with them this
  * number, are the same on every machine. */
-static void keys_and_values_are_nearer_to_f32_than_f16(void **state)
+static void the_kv_cache_is_nearer_to_f32_than_f16(void **state)
 {
     (void)state;
     if (SANITIZED) {
@@ -91,7 +91,7 @@ static void keys_and_values_are_nearer_to_f32_than_f16(void **state)
 static void keys_that_are_not_finite_are_told(void **state)
 {
     (void)state;
-    static const char *const devices[] = {"none", CARD};
+    static const char *const devices[] = {"none", DEVICE};
     char command[256];
     int64_t bytes = 0, at = 0;
     assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/qwen3moe.gguf --tensors"), 0);
@@ -202,12 +202,13 @@ static int64_t planned_work(const char *arguments)
 static void the_plan_counts_its_memory(void **state)
 {
     (void)state;
-    const int64_t exact = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " CARD);
-    const int64_t lossy = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " CARD
+    const int64_t exact =
+        planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " DEVICE);
+    const int64_t lossy = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " DEVICE
                                        " --prompt-precision bf16");
     assert_true(lossy > exact);
     assert_null(strstr(errors, "changes nothing"));
-    assert_int_equal(run("plan " MO_TEST_MODEL " --batch 64 --prompt-precision bf16 --device " CARD), 0);
+    assert_int_equal(run("plan " MO_TEST_MODEL " --batch 64 --prompt-precision bf16 --device " DEVICE), 0);
     assert_non_null(strstr(errors, "--prompt-precision bf16 changes nothing: the device computes exactly, or "
                                    "steps of 64 tokens are too short"));
     assert_int_equal(run("plan " MO_TEST_MODEL " --prompt-precision bf16 --device none"), 0);
@@ -231,7 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_as_near_to_f32_as_exact),
-        cmocka_unit_test(keys_and_values_are_nearer_to_f32_than_f16),
+        cmocka_unit_test(the_kv_cache_is_nearer_to_f32_than_f16),
         cmocka_unit_test(keys_that_are_not_finite_are_told),
         cmocka_unit_test(begins_above_a_number_of_tokens),
         cmocka_unit_test(the_cpu_says_once_that_it_does_without),

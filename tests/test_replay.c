@@ -74,7 +74,7 @@ static mo_tracer *new_tracer(void)
                                   .experts = EXPERTS,
                                   .used = USED,
                                   .layer = layer,
-                                  .brick_bytes = bytes,
+                                  .expert_bytes = bytes,
                                   .core_bytes = 500};
     mo_tracer *t = NULL;
     return mo_tracer_create(&shape, &t, &err) == MO_OK ? t : NULL;
@@ -122,7 +122,7 @@ static void round_trip(void **state)
     mo_tracer_close(tracer);
     assert_int_equal(mo_trace_open(path, &t, &err), MO_OK);
     assert_true(t->shape.fingerprint == 0x1234567890ABCDEFu && t->shape.core_bytes == 500);
-    assert_true(t->shape.layer[2] == 5 && t->shape.brick_bytes[2] == 60);
+    assert_true(t->shape.layer[2] == 5 && t->shape.expert_bytes[2] == 60);
     assert_int_equal(t->step_count, 3);
     assert_int_equal(t->token_count, 303);
     assert_true(t->steps[1].tokens == 1 && t->steps[1].phase == MO_TRACE_GENERATION);
@@ -311,7 +311,7 @@ static mo_trace *small_trace(uint64_t *random, int layers, int experts, int used
 }
 
 /* The needs of a layer of a step as a set of bricks. */
-static uint32_t needs_of(const mo_trace *t, int64_t first, int64_t step, int layer)
+static uint32_t requirements_of(const mo_trace *t, int64_t first, int64_t step, int layer)
 {
     const mo_trace_shape *s = &t->shape;
     uint32_t set = 0;
@@ -327,8 +327,8 @@ static uint32_t needs_of(const mo_trace *t, int64_t first, int64_t step, int lay
 static int fewest_misses(const mo_trace *t, int slots)
 {
     enum { FAR = 1 << 20 };
-    const int bricks = t->shape.layers * t->shape.experts;
-    const uint32_t sets = 1u << bricks;
+    const int experts = t->shape.layers * t->shape.experts;
+    const uint32_t sets = 1u << experts;
     int *now = malloc(sets * sizeof *now), *next = malloc(sets * sizeof *next);
     int64_t first = 0;
     int best = FAR;
@@ -337,7 +337,7 @@ static int fewest_misses(const mo_trace *t, int slots)
     }
     for (int64_t step = 0; step < t->step_count; first += t->steps[step++].tokens) {
         for (int layer = 0; layer < t->shape.layers; layer++) {
-            const uint32_t needs = needs_of(t, first, step, layer);
+            const uint32_t needs = requirements_of(t, first, step, layer);
             for (uint32_t c = 0; c < sets; c++) {
                 next[c] = FAR;
             }
@@ -401,9 +401,9 @@ static void optimum(void **state)
 static int64_t naive_lru(const mo_trace *t, int slots)
 {
     const mo_trace_shape *s = &t->shape;
-    const int bricks = s->layers * s->experts;
-    int64_t *last = calloc((size_t)bricks, sizeof *last), misses = 0;
-    bool *in = calloc((size_t)bricks, sizeof *in);
+    const int experts = s->layers * s->experts;
+    int64_t *last = calloc((size_t)experts, sizeof *last), misses = 0;
+    bool *in = calloc((size_t)experts, sizeof *in);
     int filled = 0;
     for (int64_t k = 0; k < t->token_count; k++) {
         for (int l = 0; l < s->layers; l++) {
@@ -412,14 +412,14 @@ static int64_t naive_lru(const mo_trace *t, int slots)
                 last[l * s->experts + ids[i]] = k + 1;
             }
             for (int i = 0; i < s->used; i++) {
-                const int brick = l * s->experts + ids[i];
-                if (in[brick]) {
+                const int expert_id = l * s->experts + ids[i];
+                if (in[expert_id]) {
                     continue;
                 }
                 misses++;
                 if (filled == slots) {
                     int oldest = -1;
-                    for (int b = 0; b < bricks; b++) {
+                    for (int b = 0; b < experts; b++) {
                         const bool needed = b / s->experts == l && last[b] == k + 1;
                         if (in[b] && !needed && (oldest < 0 || last[b] < last[oldest])) {
                             oldest = b;
@@ -428,7 +428,7 @@ static int64_t naive_lru(const mo_trace *t, int slots)
                     in[oldest] = false;
                     filled--;
                 }
-                in[brick] = true;
+                in[expert_id] = true;
                 filled++;
             }
         }
@@ -445,9 +445,9 @@ static void least_recently_used(void **state)
     for (int round = 0; round < 60; round++) {
         mo_trace *t = small_trace(&random, 1 + (int)random_below(&random, 4), 8, 2, 60, 3);
         const int slots = 2 + (int)random_below(&random, 20);
-        const int bricks = t->shape.layers * t->shape.experts;
+        const int experts = t->shape.layers * t->shape.experts;
         const mo_replay_report r = replay(t, mo_policy_find("lru"), slots * 10, 1);
-        assert_int_equal(r.slots, slots < bricks ? slots : bricks);
+        assert_int_equal(r.slots, slots < experts ? slots : experts);
         assert_int_equal(misses_of(&r), naive_lru(t, r.slots));
         assert_int_equal(r.phase[0].tokens + r.phase[1].tokens, t->token_count);
         assert_int_equal(r.phase[0].passes + r.phase[1].passes, t->token_count);
@@ -491,7 +491,7 @@ static void phases(void **state)
                       3, 2};      /* 3 is new */
     mo_trace t = {
         .shape =
-            {.layers = 2, .experts = 4, .used = 1, .layer = layer, .brick_bytes = bytes, .core_bytes = 1000},
+            {.layers = 2, .experts = 4, .used = 1, .layer = layer, .expert_bytes = bytes, .core_bytes = 1000},
         .step_count = 3,
         .token_count = 4,
         .steps = steps,

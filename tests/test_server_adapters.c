@@ -3,7 +3,7 @@
 #include "check.h"
 #include "folder.h"
 #include "lora_file.h"
-#include "server/parameters.h"
+#include "server/requests/parameters.h"
 #include "server_case.h"
 
 enum { PROMPT = 200, ANSWER = 12 };
@@ -134,7 +134,7 @@ static bool reads(const char *text, mo_adapter_use *adapters, int count, srv_fau
 {
     json_t *root = json_loads(text, JSON_DECODE_ANY, NULL);
     *fault = (srv_fault){0};
-    srv_place list = srv_place_root(root, fault);
+    srv_field list = srv_field_root(root, fault);
     list.value = json_is_null(root) ? NULL : list.value; /* as a member's */
     const bool good = srv_adapters_read(&list, adapters, count);
     json_decref(root);

@@ -22,10 +22,10 @@
 
 #include "check.h"
 #include "random.h"
-#include "server/http.h"
-#include "server/log.h"
-#include "server/page_files.h"
-#include "server/status.h"
+#include "server/common/log.h"
+#include "server/http/http.h"
+#include "server/status/page_files.h"
+#include "server/status/status.h"
 
 /* ---- A server with handlers for these tests ---- */
 

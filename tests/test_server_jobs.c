@@ -6,7 +6,7 @@
 
 #include "folder.h"
 #include "scripted.h"
-#include "server/masks.h"
+#include "server/scheduler/masks.h"
 #include "server_case.h"
 
 /* ---- One job ---------------------------------------------------------------------------------- */
@@ -350,7 +350,7 @@ static mo_model *open_scripted(const char *text)
 }
 
 /* Thoughts, a call with its arguments, and the tokens behind the call's id. */
-static void calls_are_told_and_remembered(void **state)
+static void calls_are_emitted_and_remembered(void **state)
 {
     (void)state;
     size_t count, found, begins;
@@ -483,7 +483,7 @@ static void a_budget_of_nothing_lets_no_thought_through(void **state)
 }
 
 /* What a device makes in its first steps is made, and neither counted nor learned from. */
-static void a_rehearsal_teaches_nothing(void **state)
+static void a_warmup_teaches_nothing(void **state)
 {
     (void)state;
     mo_counter_report counters;
@@ -492,9 +492,9 @@ static void a_rehearsal_teaches_nothing(void **state)
     mo_model *model = open_model_with(MO_TEST_MODEL, &settings);
     srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
     _Atomic bool stopping = true;
-    assert_int_equal(srv_engine_rehearse(e, &stopping), 0);
+    assert_int_equal(srv_engine_warmup(e, &stopping), 0);
     stopping = false;
-    assert_int_equal(srv_engine_rehearse(e, &stopping), 3);
+    assert_int_equal(srv_engine_warmup(e, &stopping), 3);
     mo_model_counters(model, &counters, sizeof counters);
     assert_int_equal(counters.steps + counters.tokens + counters.expert_picks + counters.experts_run, 0);
     srv_engine_close(e);
@@ -513,11 +513,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_answer_follows_its_grammar),
         cmocka_unit_test(answers_beside_slow_masks),
         cmocka_unit_test(nobody_waits_long_for_masks),
-        cmocka_unit_test(calls_are_told_and_remembered),
+        cmocka_unit_test(calls_are_emitted_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_keeps_to_the_limit),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
-        cmocka_unit_test(a_rehearsal_teaches_nothing),
+        cmocka_unit_test(a_warmup_teaches_nothing),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -17,10 +17,10 @@
 
 #include "check.h"
 #include "folder.h"
-#include "server/cachedir.h"
-#include "server/keys.h"
-#include "server/response_store.h"
-#include "server/trace.h"
+#include "server/dialects/response_store.h"
+#include "server/http/keys.h"
+#include "server/requests/trace.h"
+#include "server/scheduler/cachedir.h"
 
 /* Jansson counts references by atomic operations, but looks before with a plain read whether they are counted at all, and the last
  * holder frees without an acquire. Both do no harm: the word changes only from one count to another, and what is freed depends on
@@ -222,7 +222,7 @@ static void what_was_deleted_does_not_come_back(void **state)
 static void owners_are_keys_and_not_their_names(void **state)
 {
     srv_keys *before, *after;
-    srv_holder anna, bert, now;
+    srv_key_owner anna, bert, now;
     mo_error err;
     (void)state;
     check_status(srv_keys_open("for-anna,for-bert", NULL, &before, &err), &err);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "folder.h"
-#include "server/kept.h"
+#include "server/scheduler/kept.h"
 #include "server_case.h"
 
 /* ---- Dying on demand --------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "server/pace.h"
+#include "server/scheduler/pace.h"
 
 enum { BATCH = 512, PROMPT = 4096 };
 

@@ -9,10 +9,10 @@
 #include "check.h"
 #include "device/sim/sim.h"
 #include "folder.h"
-#include "server/cachedir.h"
-#include "server/engine.h"
-#include "server/prefix.h"
-#include "server/slot_file.h"
+#include "server/scheduler/cachedir.h"
+#include "server/scheduler/engine.h"
+#include "server/scheduler/prefix.h"
+#include "server/scheduler/slot_file.h"
 #include "server_case.h"
 
 /* The conversation so far, and what the user says next. */
@@ -499,7 +499,7 @@ static void damaged_sessions_are_computed_again(void **state)
 
 /* What was kept on a device that is lost cannot be restored: it is computed again, in pieces like any prompt, and nobody is told
  * that it was found. */
-static void what_cannot_be_restored_is_not_told_as_cached(void **state)
+static void what_cannot_be_restored_is_not_reported_as_cached(void **state)
 {
     (void)state;
     int32_t tokens[2][300], expected[8];
@@ -753,7 +753,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(kept_sessions_outlive_the_process),
         cmocka_unit_test(a_killed_process_loses_no_kept_session),
         cmocka_unit_test(damaged_sessions_are_computed_again),
-        cmocka_unit_test(what_cannot_be_restored_is_not_told_as_cached),
+        cmocka_unit_test(what_cannot_be_restored_is_not_reported_as_cached),
         cmocka_unit_test(sessions_that_are_too_long_now_serve_their_beginnings),
         cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
         cmocka_unit_test(without_the_cache_everything_is_computed),

@@ -13,17 +13,17 @@
 
 #include "check.h"
 #include "sanitized.h"
-#include "server/body.h"
-#include "server/choice.h"
-#include "server/conversation.h"
-#include "server/format.h"
-#include "server/identity.h"
-#include "server/parameters.h"
-#include "server/place.h"
-#include "server/prompts.h"
-#include "server/thinking.h"
-#include "server/tools.h"
-#include "server/unserved.h"
+#include "server/common/body.h"
+#include "server/common/field.h"
+#include "server/common/identity.h"
+#include "server/requests/choice.h"
+#include "server/requests/conversation.h"
+#include "server/requests/format.h"
+#include "server/requests/parameters.h"
+#include "server/requests/prompts.h"
+#include "server/requests/thinking.h"
+#include "server/requests/tools.h"
+#include "server/requests/unserved.h"
 
 static mo_model *model;
 
@@ -196,7 +196,7 @@ static void bodies_of_many_values_are_bounded_together(void **state)
     free(text);
 }
 
-static void half_surrogates_are_mended(void **state)
+static void half_surrogates_are_fixed(void **state)
 {
     (void)state;
     static const char body[] =
@@ -247,7 +247,7 @@ static bool read_parameters(const char *text, srv_dialect dialect, srv_parameter
 {
     *root = read_request(text);
     *p = srv_parameters_default();
-    const srv_place f = srv_place_root(*root, fault);
+    const srv_field f = srv_field_root(*root, fault);
     return srv_unserved_check(&f, dialect) && srv_parameters_read(&f, dialect, model, p) &&
            srv_thinking_read(&f, p);
 }
@@ -483,7 +483,7 @@ static bool read_tools(const char *text, srv_dialect dialect, srv_tools *tools, 
 {
     *root = read_request(text);
     *tools = (srv_tools){0};
-    const srv_place f = srv_place_root(*root, fault);
+    const srv_field f = srv_field_root(*root, fault);
     return srv_tools_read(&f, dialect, tools);
 }
 
@@ -618,7 +618,7 @@ static void formats_are_found_in_every_dialect(void **state)
         srv_fault fault = {0};
         srv_format format = {0};
         json_t *root = read_request(cases[i].request);
-        const srv_place f = srv_place_root(root, &fault);
+        const srv_field f = srv_field_root(root, &fault);
         const bool good = srv_format_read(&f, cases[i].dialect, &format);
         if (good != (cases[i].schema != NULL)) {
             fail_msg("%s: %s", cases[i].request, fault.message);
@@ -648,7 +648,7 @@ static void grammars_are_found_in_every_dialect(void **state)
             srv_fault fault = {0};
             srv_format format = {0};
             json_t *root = read_request(cases[i][0]);
-            const srv_place f = srv_place_root(root, &fault);
+            const srv_field f = srv_field_root(root, &fault);
             assert_true(srv_format_read(&f, (srv_dialect)dialect, &format));
             assert_int_equal(format.grammar.length, strlen(cases[i][1]));
             assert_memory_equal(format.grammar.data, cases[i][1], format.grammar.length);
@@ -660,14 +660,14 @@ static void grammars_are_found_in_every_dialect(void **state)
 
 /* ---- Conversations ---- */
 
-typedef bool (*reader)(const srv_place *root, srv_conversation *out);
+typedef bool (*reader)(const srv_field *root, srv_conversation *out);
 
 static void check_conversation(reader read, const char *request, const char *expected, bool prefill)
 {
     srv_fault fault = {0};
     srv_conversation c = {0};
     json_t *root = read_request(request);
-    const srv_place f = srv_place_root(root, &fault);
+    const srv_field f = srv_field_root(root, &fault);
     if (!read(&f, &c)) {
         fail_msg("%s: %s", request, fault.message);
     }
@@ -682,7 +682,7 @@ static void check_refused(reader read, const char *request, const char *param)
     srv_fault fault = {0};
     srv_conversation c = {0};
     json_t *root = read_request(request);
-    const srv_place f = srv_place_root(root, &fault);
+    const srv_field f = srv_field_root(root, &fault);
     if (read(&f, &c)) {
         fail_msg("%s was taken", request);
     }
@@ -795,7 +795,7 @@ static void what_is_left_out_of_a_history_is_told(void **state)
     srv_conversation c = {0};
     json_t *root =
         read_request("{'input':[{'role':'user','content':'a'},{'type':'item_reference','id':'msg_1'}]}");
-    const srv_place f = srv_place_root(root, &fault);
+    const srv_field f = srv_field_root(root, &fault);
     assert_true(srv_conversation_responses(&f, &c));
     assert_true(c.left_out.length > 10 && memcmp(c.left_out.data, "input[1]: ", 10) == 0);
     srv_conversation_free(&c);
@@ -946,7 +946,7 @@ static void prompts_come_in_all_forms(void **state)
         size_t count = 0;
         bool several = false;
         json_t *root = read_request(cases[i].request);
-        const srv_place f = srv_place_root(root, &fault), p = srv_member(&f, "p");
+        const srv_field f = srv_field_root(root, &fault), p = srv_member(&f, "p");
         const bool good = srv_prompts_read(&p, model, tokens, 4, &count, &several);
         if (good != (cases[i].count > 0) ||
             (good && (count != cases[i].count || several != cases[i].several))) {
@@ -1040,7 +1040,7 @@ int main(void)
         cmocka_unit_test(bodies_that_are_no_object_are_refused),
         cmocka_unit_test(bodies_of_too_many_values_are_refused),
         cmocka_unit_test(bodies_of_many_values_are_bounded_together),
-        cmocka_unit_test(half_surrogates_are_mended),
+        cmocka_unit_test(half_surrogates_are_fixed),
         cmocka_unit_test(numbers_of_any_size_are_numbers),
         cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_body),
         cmocka_unit_test(parameters_have_names_in_every_dialect),

@@ -12,8 +12,8 @@
 #include "check.h"
 #include "failing_memory.h"
 #include "random.h"
-#include "server/fault.h"
-#include "server/writer.h"
+#include "server/common/fault.h"
+#include "server/common/writer.h"
 
 static json_t *read_back(const srv_writer *w)
 {

@@ -62,7 +62,7 @@ static void ceilings_for(const oracle *o, double share, int64_t *each)
     }
 }
 
-static void experts_that_do_not_fit_are_computed_elsewhere(void **state)
+static void experts_that_do_not_fit_are_computed_remotely(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i += FAMILY_STEP) {
@@ -510,7 +510,7 @@ int main(int argc, char **argv)
     snprintf(three, sizeof three, "%s,%.20s%s", two, device_name, number);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_families_on_two_and_three_devices),
-        cmocka_unit_test(experts_that_do_not_fit_are_computed_elsewhere),
+        cmocka_unit_test(experts_that_do_not_fit_are_computed_remotely),
         cmocka_unit_test(a_tiny_device_is_left_out),
         cmocka_unit_test(layers_follow_memory),
         cmocka_unit_test(states_move_between_devices_and_ram),

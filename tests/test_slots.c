@@ -17,21 +17,21 @@ static mo_error err;
 
 /* ---- A naive model ------------------------------------------------------------------------------ */
 
-enum { BRICKS = 40, SLOTS = 48 }; /* limits */
+enum { EXPERT_COUNT = 40, SLOTS = 48 }; /* limits */
 
 typedef struct model {
     const mo_policy *policy;
-    int32_t bricks, slots;
-    mo_policy_entry entry[BRICKS];
-    int32_t slot[BRICKS]; /* or -1 */
-    uint32_t pins[BRICKS];
-    bool kept[BRICKS];
+    int32_t experts, slots;
+    mo_policy_entry entry[EXPERT_COUNT];
+    int32_t slot[EXPERT_COUNT]; /* or -1 */
+    uint32_t pins[EXPERT_COUNT];
+    bool kept[EXPERT_COUNT];
 } model;
 
 static int32_t resident_count(const model *m)
 {
     int32_t count = 0;
-    for (int32_t i = 0; i < m->bricks; i++) {
+    for (int32_t i = 0; i < m->experts; i++) {
         count += m->slot[i] >= 0;
     }
     return count;
@@ -49,7 +49,7 @@ static int32_t expected_victim(const model *m)
     if (resident_count(m) < m->slots) {
         return -1;
     }
-    for (int32_t i = 0; i < m->bricks; i++) {
+    for (int32_t i = 0; i < m->experts; i++) {
         if (evictable(m, i) && (best < 0 || m->entry[i].key < m->entry[best].key)) {
             best = i;
         }
@@ -59,22 +59,22 @@ static int32_t expected_victim(const model *m)
 
 static void check_all(const model *m, const mo_slots *s)
 {
-    for (int32_t i = 0; i < m->bricks; i++) {
+    for (int32_t i = 0; i < m->experts; i++) {
         assert_int_equal(mo_slots_find(s, i), m->slot[i]);
         if (m->slot[i] >= 0) {
-            assert_int_equal(mo_slots_brick(s, m->slot[i]), i);
+            assert_int_equal(mo_slots_expert(s, m->slot[i]), i);
         }
     }
     assert_int_equal(mo_slots_free(s), m->slots - resident_count(m));
 }
 
-static void take(model *m, mo_slots *s, int32_t brick)
+static void take(model *m, mo_slots *s, int32_t expert_id)
 {
     int32_t evicted = -5;
     const int32_t victim = expected_victim(m);
-    const int32_t slot = mo_slots_acquire(s, brick, &evicted);
+    const int32_t slot = mo_slots_acquire(s, expert_id, &evicted);
     if (m->policy->learns && victim >= 0) { /* by its own mind */
-        assert_in_range(evicted, 0, m->bricks - 1);
+        assert_in_range(evicted, 0, m->experts - 1);
         assert_true(evictable(m, evicted));
     } else {
         assert_int_equal(evicted, victim >= 0 ? victim : -1);
@@ -84,7 +84,7 @@ static void take(model *m, mo_slots *s, int32_t brick)
         return;
     }
     assert_in_range(slot, 0, m->slots - 1);
-    for (int32_t i = 0; i < m->bricks; i++) {
+    for (int32_t i = 0; i < m->experts; i++) {
         assert_true(m->slot[i] != slot || i == evicted);
     }
     if (evicted >= 0) {
@@ -93,53 +93,53 @@ static void take(model *m, mo_slots *s, int32_t brick)
             m->entry[evicted] = (mo_policy_entry){0};
         }
     }
-    m->slot[brick] = slot;
-    m->pins[brick] = 1;
-    m->kept[brick] = false;
+    m->slot[expert_id] = slot;
+    m->pins[expert_id] = 1;
+    m->kept[expert_id] = false;
 }
 
 /* One random call that the contract allows. */
 static void random_call(model *m, mo_slots *s, uint64_t *random, uint64_t *now)
 {
-    const int32_t brick = (int32_t)random_below(random, m->bricks);
-    const bool resident = m->slot[brick] >= 0;
+    const int32_t expert_id = (int32_t)random_below(random, m->experts);
+    const bool resident = m->slot[expert_id] >= 0;
     switch (random_below(random, 8)) {
     case 0:
     case 1: {
         const uint32_t picks = 1 + (uint32_t)(random_below(random, 4) ? 0 : random_below(random, 200));
         *now += random_below(random, 4) ? 0 : (uint64_t)random_below(random, 9);
-        mo_slots_touch(s, brick, *now, picks);
+        mo_slots_touch(s, expert_id, *now, picks);
         if (!m->policy->learns) {
-            m->policy->touch(&m->entry[brick], *now, picks);
+            m->policy->touch(&m->entry[expert_id], *now, picks);
         }
         break;
     }
     case 2:
     case 3:
         if (!resident) {
-            take(m, s, brick);
+            take(m, s, expert_id);
         }
         break;
     case 4:
         if (resident && random_below(random, 3) == 0) {
-            mo_slots_pin(s, brick);
-            m->pins[brick]++;
+            mo_slots_pin(s, expert_id);
+            m->pins[expert_id]++;
         }
         break;
     case 5:
     case 6:
-        if (resident && m->pins[brick]) {
-            mo_slots_unpin(s, brick);
-            m->pins[brick]--;
+        if (resident && m->pins[expert_id]) {
+            mo_slots_unpin(s, expert_id);
+            m->pins[expert_id]--;
         }
         break;
     default:
         if (resident && random_below(random, 4) == 0) {
-            mo_slots_drop(s, brick);
-            m->slot[brick] = -1;
+            mo_slots_drop(s, expert_id);
+            m->slot[expert_id] = -1;
         } else if (resident) {
-            m->kept[brick] = random_below(random, 3) == 0;
-            mo_slots_keep(s, brick, m->kept[brick]);
+            m->kept[expert_id] = random_below(random, 3) == 0;
+            mo_slots_keep(s, expert_id, m->kept[expert_id]);
         }
     }
 }
@@ -148,16 +148,16 @@ static void random_run(const mo_policy *policy, uint64_t seed)
 {
     uint64_t random = seed, now = 1;
     model m = {.policy = policy,
-               .bricks = 1 + (int32_t)random_below(&random, BRICKS),
+               .experts = 1 + (int32_t)random_below(&random, EXPERT_COUNT),
                .slots = (int32_t)random_below(&random, SLOTS)};
     mo_slots *s = NULL;
-    assert_int_equal(mo_slots_create(policy, m.bricks, m.slots, &s, &err), MO_OK);
-    for (int32_t i = 0; i < m.bricks; i++) {
+    assert_int_equal(mo_slots_create(policy, m.experts, m.slots, &s, &err), MO_OK);
+    for (int32_t i = 0; i < m.experts; i++) {
         m.slot[i] = -1;
-        mo_slots_place(s, i, i * 4 / m.bricks);
+        mo_slots_place(s, i, i * 4 / m.experts);
     }
     if (seed % 3 == 0) {
-        for (int32_t i = 0; i < m.bricks; i++) {
+        for (int32_t i = 0; i < m.experts; i++) {
             const uint64_t hits = (uint64_t)random_below(&random, 1000);
             mo_slots_seed(s, i, hits, 1000);
             if (!policy->learns) {
@@ -265,12 +265,12 @@ static void priority_formula(void **state)
 /* ---- What the default learns -------------------------------------------------------------------- */
 
 /* Hits of one layer's bricks, one per step, after the first half. */
-static int hits_of(const mo_policy *policy, int32_t bricks, int32_t slots, const int32_t *uses, int count)
+static int hits_of(const mo_policy *policy, int32_t experts, int32_t slots, const int32_t *uses, int count)
 {
     mo_slots *s = NULL;
     int hits = 0;
     int32_t evicted;
-    assert_int_equal(mo_slots_create(policy, bricks, slots, &s, &err), MO_OK);
+    assert_int_equal(mo_slots_create(policy, experts, slots, &s, &err), MO_OK);
     for (int i = 0; i < count; i++) {
         mo_slots_touch(s, uses[i], (uint64_t)i + 1, 1);
         if (mo_slots_find(s, uses[i]) >= 0) {

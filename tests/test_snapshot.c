@@ -414,7 +414,7 @@ static const float *go_on(mo_session *s, const rest *r)
 }
 
 /* As bytes it is what it was before it was lean. */
-static void lean_on(mo_snapshot *s, const mo_snapshot *on)
+static void make_delta_on(mo_snapshot *s, const mo_snapshot *on)
 {
     uint8_t *before, *after;
     size_t size_before, size_after;
@@ -470,7 +470,7 @@ static void sixteen_rest(const oracle *o, const char *device, int64_t common, in
     const uint64_t least = (uint64_t)mo_snapshot_least(r[1].snapshot);
     for (int j = 1; j < RESTING; j++) {
         if (j < 3) {
-            lean_on(r[j].snapshot, r[0].snapshot);
+            make_delta_on(r[j].snapshot, r[0].snapshot);
         } else { /* on one that is lean itself, too */
             assert_int_equal(mo_snapshot_lean(r[j].snapshot, r[j / 3].snapshot, &err), MO_OK);
         }

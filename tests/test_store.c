@@ -72,7 +72,7 @@ static void load(rig *r, const char *path, const setting *s)
 
 static void open_tiers(rig *r, const setting *s)
 {
-    mo_bricks *bricks = NULL;
+    mo_expert_table *experts = NULL;
     mo_tiers_options o = {
         .layer_slots = s->buffers ? s->buffers : 2, .predict = s->predict, .skip_missing = s->skip};
     o.store.policy = s->policy ? mo_policy_find(s->policy) : NULL;
@@ -81,13 +81,13 @@ static void open_tiers(rig *r, const setting *s)
                                      .plain = s->plain,
                                      .fault = s->fault,
                                      .fault_user = s->fault_user};
-    check_status(mo_bricks_create(r->model, &bricks, &r->err), &r->err);
-    for (int i = 0; i < bricks->class_count; i++) {
-        const mo_brick_class *c = &bricks->classes[i];
+    check_status(mo_expert_table_create(r->model, &experts, &r->err), &r->err);
+    for (int i = 0; i < experts->class_count; i++) {
+        const mo_expert_class *c = &experts->classes[i];
         const int32_t wanted = c->count * s->percent / 100;
         o.store.class_slots[i] = wanted > c->used ? wanted : c->used;
     }
-    mo_bricks_destroy(bricks);
+    mo_expert_table_destroy(experts);
     check_status(mo_tiers_open(r->model, &o, &r->tiers, &r->err), &r->err);
 }
 
@@ -330,11 +330,11 @@ static void await_held(gate *g)
 }
 
 /* Guesses that the layer, which needs nothing, proves wrong before they are read. */
-static void guess_in_vain(mo_store *store, int layer, int reach, int count)
+static void guess_in_vain(mo_store *store, int layer, int distance, int count)
 {
     for (int i = 0; i < count; i++) {
         mo_need none;
-        mo_store_guess(store, layer, (const int32_t[]){2}, 1, reach, INT64_MAX);
+        mo_store_guess(store, layer, (const int32_t[]){2}, 1, distance, INT64_MAX);
         mo_store_want(store, layer, &none, 0);
         mo_store_leave(store);
     }
@@ -348,7 +348,7 @@ static void wrong_guesses_are_not_read(void **state)
     rig r;
     open_gated(&r, &g, false);
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
+    const int layer = r.tiers->experts->home[0].layer;
     mo_need need = {.expert = 1, .picks = 1};
     mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 1, INT64_MAX);
     assert_true(mo_store_has(store, layer, 0) && mo_store_has(store, layer, 1) &&
@@ -382,16 +382,16 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
     const oracle *o = find("qwen3moe-nvfp4");
     open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
+    const int layer = r.tiers->experts->home[0].layer;
     mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
     await_held(&g);
     guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     assert_int_equal(mo_store_count(store).withdrawn, GUESSES);
-    assert_true(r.tiers->foresight.on);
+    assert_true(r.tiers->prefetch.on);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
     check_status(mo_session_feed(&f, &r.err), &r.err);
-    assert_false(r.tiers->foresight.on);
+    assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
 
@@ -404,7 +404,7 @@ static void nearer_guesses_correct_those_from_afar(void **state)
     rig r;
     open_gated(&r, &g, false);
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
+    const int layer = r.tiers->experts->home[0].layer;
     mo_need needs[2] = {{.expert = 0, .picks = 1}, {.expert = 2, .picks = 1}};
     mo_store_guess(store, layer, (const int32_t[]){0, 1, 2}, 3, 2, INT64_MAX);
     await_held(&g);
@@ -420,12 +420,12 @@ static void nearer_guesses_correct_those_from_afar(void **state)
     }
     mo_store_leave(store);
     const mo_store_counters c = mo_store_count(store);
-    assert_int_equal(c.reach[2].made, 3);
-    assert_int_equal(c.reach[2].proven, 2);
-    assert_int_equal(c.reach[2].late, 2);
-    assert_int_equal(c.reach[1].made, 2);
-    assert_int_equal(c.reach[1].proven, 1);
-    assert_int_equal(c.reach[1].late, 1);
+    assert_int_equal(c.distance[2].made, 3);
+    assert_int_equal(c.distance[2].proven, 2);
+    assert_int_equal(c.distance[2].late, 2);
+    assert_int_equal(c.distance[1].made, 2);
+    assert_int_equal(c.distance[1].proven, 1);
+    assert_int_equal(c.distance[1].late, 1);
     assert_int_equal(c.withdrawn, 2); /* 1 by the nearer guess, 3 by the layer */
     assert_int_equal(c.guessed, 2);
     rig_close(&r);
@@ -437,7 +437,7 @@ static void lose(mo_store *store, int layer, int expert)
     mo_need need = {.expert = expert, .picks = 1};
     mo_store_yield(store, layer, expert);
     mo_store_want(store, layer, &need, 1);
-    mo_store_forgo(store, &need);
+    mo_store_skip(store, &need);
     mo_store_leave(store);
 }
 
@@ -451,10 +451,10 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     const oracle *o = find("qwen3moe-nvfp4");
     open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
-    const mo_foresight *f = &r.tiers->foresight;
-    const int layer = r.tiers->bricks->home[0].layer;
+    const mo_prefetch_state *f = &r.tiers->prefetch;
+    const int layer = r.tiers->experts->home[0].layer;
     mo_feed feed = {.size = sizeof feed, .session = r.session, .tokens = o->tokens, .count = 1};
-    assert_int_equal(f->reach, 1);
+    assert_int_equal(f->distance, 1);
     for (int i = 0; i < GUESSES; i++) {
         mo_need need = {.expert = 2, .picks = 1};
         atomic_store(&g.closed, true);
@@ -465,11 +465,11 @@ static void prediction_looks_as_far_as_it_pays(void **state)
         mo_store_leave(store);
         lose(store, layer, 2);
     }
-    assert_int_equal(mo_store_count(store).reach[1].late, GUESSES);
+    assert_int_equal(mo_store_count(store).distance[1].late, GUESSES);
     check_status(mo_session_feed(&feed, &r.err), &r.err);
     assert_true(f->on);
-    assert_int_equal(f->reach, 2);
-    assert_true(mo_store_count(store).reach[2].made > 0);
+    assert_int_equal(f->distance, 2);
+    assert_true(mo_store_count(store).distance[2].made > 0);
     mo_store_settle(store);
     atomic_store(&g.closed, true);
     atomic_store(&g.held, 0);
@@ -482,7 +482,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     feed.count = 2;
     check_status(mo_session_feed(&feed, &r.err), &r.err);
     assert_true(f->on);
-    assert_int_equal(f->reach, 1);
+    assert_int_equal(f->distance, 1);
     assert_int_equal(f->most, 1);
     rig_close(&r);
 }
@@ -499,7 +499,7 @@ static void guesses_are_for_several_tokens(void **state)
         rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
         check_status(feed_with(&r, o, 2, rows[predict], &r.err), &r.err);
         const mo_store_counters c = mo_store_count(r.tiers->store);
-        assert_true(predict ? c.reach[1].made > 0 && c.reach[1].proven > 0 : c.reach[1].made == 0);
+        assert_true(predict ? c.distance[1].made > 0 && c.distance[1].proven > 0 : c.distance[1].made == 0);
         rig_close(&r);
     }
     assert_memory_equal(rows[0], rows[1], floats * sizeof(float));
@@ -508,7 +508,7 @@ static void guesses_are_for_several_tokens(void **state)
 }
 
 /* Far guesses find no slots, and name nothing: that those for the next layer are wrong is seen all the same. */
-static void each_reach_is_judged(void **state)
+static void each_distance_is_checked(void **state)
 {
     (void)state;
     enum { GUESSES = 300 };
@@ -517,15 +517,15 @@ static void each_reach_is_judged(void **state)
     const oracle *o = find("qwen3moe-nvfp4");
     open_gated(&r, &g, true);
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
-    r.tiers->foresight.reach = 2;
+    const int layer = r.tiers->experts->home[0].layer;
+    r.tiers->prefetch.distance = 2;
     mo_store_guess(store, layer, (const int32_t[]){0}, 1, 1, INT64_MAX);
     await_held(&g);
     guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
     check_status(mo_session_feed(&f, &r.err), &r.err);
-    assert_false(r.tiers->foresight.on);
+    assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
 
@@ -553,11 +553,11 @@ static void far_guesses_spare_what_near_ones_name(void **state)
     rig r;
     rig_open(&r, find("qwen3moe-nvfp4")->path, &(setting){.percent = 25, .policy = "lru"});
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
-    const int32_t slots = mo_store_class_slots(store, 0), experts = r.tiers->bricks->experts;
+    const int layer = r.tiers->experts->home[0].layer;
+    const int32_t slots = mo_store_class_slots(store, 0), experts = r.tiers->experts->experts;
     const int32_t count = slots < experts ? slots : experts;
     int32_t ids[MO_EXPERTS_MAX];
-    assert_int_equal(r.tiers->bricks->class_count, 1);
+    assert_int_equal(r.tiers->experts->class_count, 1);
     for (int32_t i = 0; i < count; i++) {
         ids[i] = i;
     }
@@ -589,7 +589,7 @@ static void prompts_read_the_next_layer_ahead(void **state)
         rig r;
         rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
         const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 32};
-        r.tiers->foresight.on = predict == 1;
+        r.tiers->prefetch.on = predict == 1;
         check_status(mo_session_feed(&f, &r.err), &r.err);
         mo_store_settle(r.tiers->store);
         const mo_store_counters all = mo_store_count(r.tiers->store);
@@ -729,13 +729,13 @@ static void what_is_done_without_may_fail(void **state)
     rig_open(&r, find("qwen3moe-nvfp4")->path,
              &(setting){.percent = 90, .readers = 1, .fault = hold_and_fail, .fault_user = &g});
     mo_store *store = r.tiers->store;
-    const int layer = r.tiers->bricks->home[0].layer;
+    const int layer = r.tiers->experts->home[0].layer;
     mo_need need = {.expert = 1, .picks = 1};
     mo_store_guess(store, layer, (const int32_t[]){1}, 1, 1, INT64_MAX);
     mo_store_pass(store, MO_STORE_GENERATION);
     mo_store_want(store, layer, &need, 1);
     assert_true(need.missing);
-    mo_store_forgo(store, &need);
+    mo_store_skip(store, &need);
     mo_store_leave(store);
     atomic_store(&g.closed, false);
     mo_store_settle(store);
@@ -745,14 +745,14 @@ static void what_is_done_without_may_fail(void **state)
 
 /* ---- Counting and warming --------------------------------------------------------------------- */
 
-static void warm_bricks_are_hits(void **state)
+static void warm_experts_are_hits(void **state)
 {
     (void)state;
     const oracle *o = find("qwen3moe-nvfp4");
     float *want = logits_of(o, &(setting){.percent = -1}), *rows = rows_for(o);
     rig r;
     rig_open(&r, o->path, &(setting){.percent = 100});
-    const mo_bricks *b = r.tiers->bricks;
+    const mo_expert_table *b = r.tiers->experts;
     mo_store_request *requests = calloc((size_t)b->expert_count, sizeof *requests);
     for (int32_t i = 0; i < b->expert_count; i++) {
         requests[i] = (mo_store_request){.layer = b->home[i].layer, .expert = b->home[i].expert, .hits = 1};
@@ -775,7 +775,7 @@ static void exchanges_take_place(void **state)
     const oracle *o = find("qwen3moe-nvfp4");
     rig r;
     rig_open(&r, o->path, &(setting){.percent = 50});
-    const mo_brick_home first = r.tiers->bricks->home[0];
+    const mo_expert_home first = r.tiers->experts->home[0];
     const mo_store_request request = {.layer = first.layer, .expert = first.expert};
     check_status(mo_store_warm(r.tiers->store, &request, 1, 1, NULL, NULL, &r.err), &r.err);
     assert_true(mo_store_resident(r.tiers->store, first.layer, first.expert));
@@ -802,13 +802,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(nearer_guesses_correct_those_from_afar),
         cmocka_unit_test(prediction_looks_as_far_as_it_pays),
         cmocka_unit_test(guesses_are_for_several_tokens),
-        cmocka_unit_test(each_reach_is_judged),
+        cmocka_unit_test(each_distance_is_checked),
         cmocka_unit_test(far_guesses_spare_what_near_ones_name),
         cmocka_unit_test(prompts_read_the_next_layer_ahead),
         cmocka_unit_test(layers_ahead_change_no_bit),
         cmocka_unit_test(every_read_of_a_layer_ahead_fails_once),
         cmocka_unit_test(what_is_done_without_may_fail),
-        cmocka_unit_test(warm_bricks_are_hits),
+        cmocka_unit_test(warm_experts_are_hits),
         cmocka_unit_test(exchanges_take_place),
     };
     model_count = oracle_read(models);

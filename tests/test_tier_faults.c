@@ -210,7 +210,7 @@ static void a_read_may_fail_after_the_device(void **state)
         const uint64_t before = mo_store_count(r.gpu->experts.store).disk.failed;
         atomic_store(&bad.from, atomic_load(&bad.seen) + later);
         atomic_store(&bad.to, atomic_load(&bad.from) + 2);
-        mo_sim_arm(r.means.device, MO_SIM_LOST, 0);
+        mo_sim_arm(r.resources.device, MO_SIM_LOST, 0);
         expect_despite(r.session, 1, want);
         assert_true(mo_store_count(r.gpu->experts.store).disk.failed > before);
         rig_close(&r);

@@ -227,7 +227,7 @@ static void same_bits_for_budgets_and_policies(void **state)
     free(want);
 }
 
-static void experts_are_told_with_their_places(void **state)
+static void experts_are_reported_with_their_locations(void **state)
 {
     (void)state;
     mo_model *model = open_setting(&(setting){.budget = 50});
@@ -849,7 +849,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_budgets_and_policies),
-        cmocka_unit_test(experts_are_told_with_their_places),
+        cmocka_unit_test(experts_are_reported_with_their_locations),
         cmocka_unit_test(same_bits_for_every_way_of_reading),
         cmocka_unit_test(prompts_larger_than_the_slots),
         cmocka_unit_test(several_sessions_together),

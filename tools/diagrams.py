@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""diagrams.py: writes docs/rooms.svg and docs/token.svg, the two diagrams of docs/architecture.md.
+"""diagrams.py: writes docs/modules.svg and docs/token.svg, the two diagrams of docs/architecture.md.
 
-What each room may include is read from tools/rooms.sh, which enforces it. Colours are presentation attributes for
+What each room may include is read from tools/modules.sh, which enforces it. Colours are presentation attributes for
 light pages; a style sheet replaces them on dark ones."""
 
 import pathlib
@@ -48,7 +48,7 @@ class Drawing:
 
 def includes():
     """Room: the rooms it may include, as rooms.sh has them."""
-    script = (ROOT / "tools/rooms.sh").read_text()
+    script = (ROOT / "tools/modules.sh").read_text()
     return {room: may.split() for room, may in re.findall(r'may\["(\w+)"\] = "([^"]*)"', script)}
 
 
@@ -114,7 +114,7 @@ def rooms():
             d.arrow((middle, y + height), (middle, oy - 1))
     d.text(20, 815, "An arrow: may include. A room may also include most rooms below those; the table in architecture.md has the whole list.",
            11, "note", "start")
-    d.write(ROOT / "docs/rooms.svg")
+    d.write(ROOT / "docs/modules.svg")
 
 
 def token():

@@ -21,7 +21,7 @@ mapfile -t sources < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*
 clang-format --dry-run -Werror "${sources[@]}" >"$directory/format.log" 2>&1
 report clang-format $? "$directory/format.log"
 
-tools/rooms.sh >"$directory/rooms.log" 2>&1
+tools/modules.sh >"$directory/rooms.log" 2>&1
 report "order of the rooms" $? "$directory/rooms.log"
 for program in tests/test_*.c; do # tests/README.md says what each one tests
     name=$(basename "$program" .c)

@@ -183,10 +183,10 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
     return MO_OK;
 }
 
-void mo_cluster_share_ram(const mo_cluster *c, mo_means *means)
+void mo_cluster_share_ram(const mo_cluster *c, mo_resources *resources)
 {
-    if (!means->ram_given && c->local_ranks > 1) {
-        means->limits.ram_bytes /= c->local_ranks;
+    if (!resources->ram_given && c->local_ranks > 1) {
+        resources->limits.ram_bytes /= c->local_ranks;
     }
 }
 
@@ -208,18 +208,18 @@ static mo_status describe_file(const char *path, mo_wire_hello *h, mo_error *err
     return status;
 }
 
-static void describe_means(const mo_means *means, mo_wire_hello *h)
+static void describe_resources(const mo_resources *resources, mo_wire_hello *h)
 {
-    const mo_plan_limits *l = &means->limits;
-    h->devices = means->device != NULL;
+    const mo_plan_limits *l = &resources->limits;
+    h->devices = resources->device != NULL;
     h->ram_bytes = l->ram_bytes > l->ram_held ? l->ram_bytes - l->ram_held : 0;
-    h->vram_bytes = means->device ? l->vram_bytes - mo_plan_vram_held(l) : 0;
-    h->vram_bytes_s = means->rates.vram_bytes_s;
-    h->ram_bytes_s = mo_rates_products(&means->rates);
-    h->disk_bytes_s = means->rates.disk_bytes_s;
+    h->vram_bytes = resources->device ? l->vram_bytes - mo_plan_vram_held(l) : 0;
+    h->vram_bytes_s = resources->rates.vram_bytes_s;
+    h->ram_bytes_s = mo_rates_products(&resources->rates);
+    h->disk_bytes_s = resources->rates.disk_bytes_s;
 }
 
-void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *means, mo_status status,
+void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_resources *resources, mo_status status,
                       const mo_error *why, mo_wire_hello *h)
 {
     mo_error err = {0};
@@ -233,7 +233,7 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_means *mea
         h->host[0] = 0; /* matches no name that was kept */
     }
     h->local_ranks = c->local_ranks;
-    describe_means(means, h);
+    describe_resources(resources, h);
     if (status == MO_OK) {
         status = describe_file(path, h, &err);
         why = &err;
@@ -271,12 +271,12 @@ static mo_status check_hello(const mo_wire_hello *own, const mo_wire_hello *h, i
 
 /* ---- Rank 0 ---- */
 
-static mo_status gather(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
+static mo_status gather(mo_cluster *c, const char *path, const mo_resources *resources, mo_wire_hello *all,
                         mo_error *err)
 {
     mo_status status = send_head(c, MO_WIRE_OPEN, err);
     c->told = status == MO_OK;
-    mo_cluster_hello(c, path, means, MO_OK, NULL, &all[0]);
+    mo_cluster_hello(c, path, resources, MO_OK, NULL, &all[0]);
     if (status == MO_OK && all[0].status != MO_OK) {
         status = mo_fail(err, (mo_status)all[0].status, "%s", all[0].detail);
     }
@@ -323,18 +323,18 @@ static void choose_way(const mo_division_model *m, const mo_wire_hello *all, mo_
 }
 
 /* Who has what, in the way that *parts says, and rank 0's part of the needs. */
-static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks, mo_needs_options *asked,
-                              mo_cluster_parts *parts, mo_error *err)
+static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks,
+                              mo_requirements_options *asked, mo_cluster_parts *parts, mo_error *err)
 {
-    mo_needs whole;
+    mo_requirements whole;
     mo_dividing d = {0};
-    mo_status status = mo_needs_of(path, asked, &whole, err);
+    mo_status status = mo_requirements_of(path, asked, &whole, err);
     if (status != MO_OK) {
         return status;
     }
     mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
     if (!machines) {
-        mo_needs_drop(&whole);
+        mo_requirements_drop(&whole);
         return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     }
     status = mo_dividing_of(&whole, ranks, &d, err);
@@ -359,24 +359,24 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
         asked->range = (mo_layer_range){0, parts->first[1]};
         for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
             const int groups = mo_division_groups(&d.model, ranks, i);
-            parts->groups[i] = (uint8_t)(groups < MO_RELAY_GROUPS ? groups : MO_RELAY_GROUPS);
+            parts->groups[i] = (uint8_t)(groups < MO_REMOTE_GROUPS ? groups : MO_REMOTE_GROUPS);
         }
     }
     free(machines);
     mo_dividing_drop(&d);
-    mo_needs_drop(&whole);
+    mo_requirements_drop(&whole);
     return status;
 }
 
 /* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step. */
-static mo_status decide_sizes(const char *path, mo_model_options *o, mo_means *means, mo_needs_options *needs,
-                              mo_error *err)
+static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resources *resources,
+                              mo_requirements_options *requirements, mo_error *err)
 {
     mo_placed placed;
-    const mo_status status = mo_placed_make(path, needs, means, &placed, err);
+    const mo_status status = mo_placed_make(path, requirements, resources, &placed, err);
     if (status == MO_OK) {
-        o->context = needs->context = placed.needs.model.context;
-        o->batch = needs->batch = placed.needs.model.batch;
+        o->context = requirements->context = placed.requirements.model.context;
+        o->batch = requirements->batch = placed.requirements.model.batch;
         mo_placed_drop(&placed);
     }
     return status;
@@ -471,8 +471,8 @@ static bool recall_said(mo_cluster *c, const char *path, mo_wire_hello *all)
     return known;
 }
 
-mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o, mo_means *means,
-                            mo_needs_options *needs, mo_error *err)
+mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o, mo_resources *resources,
+                            mo_requirements_options *requirements, mo_error *err)
 {
     const int ranks = mo_link_ranks(c->link);
     mo_cluster_parts *parts = &c->parts;
@@ -480,22 +480,22 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
-    mo_cluster_share_ram(c, means);
-    needs->batch = needs->batch ? needs->batch : PIECE;
+    mo_cluster_share_ram(c, resources);
+    requirements->batch = requirements->batch ? requirements->batch : PIECE;
     /* Experts may only be skipped where layers are divided. */
     parts->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
-    mo_status status = gather(c, path, means, all, err);
+    mo_status status = gather(c, path, resources, all, err);
     if (status == MO_OK) {
-        status = divide_model(path, all, ranks, needs, parts, err);
+        status = divide_model(path, all, ranks, requirements, parts, err);
     }
     if (status == MO_OK) {
-        needs->kept_bytes = part_of(o->kept_bytes, parts, ranks, 0);
-        status = decide_sizes(path, o, means, needs, err);
+        requirements->kept_bytes = part_of(o->kept_bytes, parts, ranks, 0);
+        status = decide_sizes(path, o, resources, requirements, err);
     }
     if (status == MO_OK) {
         keep_said(c, path, all);
-        status = send_shares(c, o, needs->range.count, err);
-        o->kept_bytes = needs->kept_bytes;
+        status = send_shares(c, o, requirements->range.count, err);
+        o->kept_bytes = requirements->kept_bytes;
         tell_division(c);
         return status;
     }
@@ -509,13 +509,13 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
 }
 
 /* Asks all ranks of themselves; they open nothing. */
-static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *means, mo_error *err)
+static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_resources *resources, mo_error *err)
 {
     mo_wire_hello *all = calloc((size_t)mo_link_ranks(c->link), sizeof *all);
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
     }
-    mo_status status = gather(c, path, means, all, err);
+    mo_status status = gather(c, path, resources, all, err);
     if (c->told) {
         mo_error later = {0};
         const mo_status heard = send_shares(c, NULL, 0, &later);
@@ -534,8 +534,8 @@ static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_means *mean
 }
 
 /* What ranks have said, or say now: [ranks]. This one's means are those of the question. */
-static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
-                            mo_error *err)
+static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_resources *resources,
+                            mo_wire_hello *all, mo_error *err)
 {
     mo_status status = MO_OK;
     if (!recall_said(c, path, all)) {
@@ -543,64 +543,65 @@ static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_means *mea
             return mo_fail(err, MO_EUNSUPPORTED,
                            "ranks share one model at a time; close the other one first");
         }
-        status = ask_ranks(c, path, means, err);
+        status = ask_ranks(c, path, resources, err);
         atomic_store(&c->used, false);
         if (status == MO_OK && !recall_said(c, path, all)) {
             status = mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
         }
     }
-    describe_means(means, &all[0]);
+    describe_resources(resources, &all[0]);
     return status;
 }
 
 /* Would another rank refuse its layers? Its device is not looked at, but for what that takes of RAM. */
-static mo_status check_layers(const mo_cluster_parts *parts, const char *path, const mo_means *means,
-                              const mo_needs_options *asked, const mo_wire_hello *said, int rank,
+static mo_status check_layers(const mo_cluster_parts *parts, const char *path, const mo_resources *resources,
+                              const mo_requirements_options *asked, const mo_wire_hello *said, int rank,
                               mo_error *err)
 {
-    mo_needs_options o = *asked;
-    mo_needs needs;
+    mo_requirements_options o = *asked;
+    mo_requirements requirements;
     mo_plan plan;
     o.range = (mo_layer_range){parts->first[rank], parts->first[rank + 1] - parts->first[rank]};
     o.kept_bytes = part_of(asked->kept_bytes, parts, asked->peers + 1, rank);
-    mo_status status = mo_needs_of(path, &o, &needs, err);
+    mo_status status = mo_requirements_of(path, &o, &requirements, err);
     if (status == MO_OK) {
         const mo_plan_limits limits = {.ram_keeps = true, .plain = true, .ram_bytes = said->ram_bytes};
-        needs.model.work_bytes += said->devices ? needs.model.device_host_bytes : 0;
-        status = mo_plan_make(&needs.model, &limits, &means->rates, &plan, err);
-        mo_needs_drop(&needs);
+        requirements.model.work_bytes += said->devices ? requirements.model.device_host_bytes : 0;
+        status = mo_plan_make(&requirements.model, &limits, &resources->rates, &plan, err);
+        mo_requirements_drop(&requirements);
     }
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "rank %d", rank);
 }
 
-static mo_status plan_parts(mo_cluster *c, const char *path, const mo_means *means, mo_wire_hello *all,
-                            mo_needs_options *needs, mo_cluster_parts *parts, mo_error *err)
+static mo_status plan_parts(mo_cluster *c, const char *path, const mo_resources *resources,
+                            mo_wire_hello *all, mo_requirements_options *requirements,
+                            mo_cluster_parts *parts, mo_error *err)
 {
-    const int ranks = needs->peers + 1;
-    mo_status status = hear_ranks(c, path, means, all, err);
+    const int ranks = requirements->peers + 1;
+    mo_status status = hear_ranks(c, path, resources, all, err);
     if (status == MO_OK) {
-        status = divide_model(path, all, ranks, needs, parts, err);
+        status = divide_model(path, all, ranks, requirements, parts, err);
     }
     for (int r = 1; r < ranks && status == MO_OK && parts->way == MO_DIVIDE_LAYERS; r++) {
-        status = check_layers(parts, path, means, needs, &all[r], r, err);
+        status = check_layers(parts, path, resources, requirements, &all[r], r, err);
     }
-    needs->kept_bytes = status == MO_OK ? part_of(needs->kept_bytes, parts, ranks, 0) : 0;
+    requirements->kept_bytes = status == MO_OK ? part_of(requirements->kept_bytes, parts, ranks, 0) : 0;
     return status;
 }
 
-mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_means *means,
-                          mo_needs_options *needs, mo_error *err)
+mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_resources *resources,
+                          mo_requirements_options *requirements, mo_error *err)
 {
     const size_t ranks = (size_t)mo_link_ranks(c->link);
     mo_wire_hello *all = calloc(ranks, sizeof *all);
     mo_cluster_parts parts = {.way = divide, .first = calloc(ranks + 1, sizeof *parts.first)};
-    mo_cluster_share_ram(c, means);
-    mo_means_count_held(means);
-    needs->batch = needs->batch ? needs->batch : PIECE;
-    needs->peers = (int)ranks - 1;
+    mo_cluster_share_ram(c, resources);
+    mo_resources_count_held(resources);
+    requirements->batch = requirements->batch ? requirements->batch : PIECE;
+    requirements->peers = (int)ranks - 1;
     mo_status status = MO_ENOMEM;
     if (all && parts.first) {
-        status = plan_parts(c, path, means, all, needs, &parts, err);
+        status = plan_parts(c, path, resources, all, requirements, &parts, err);
     } else {
         mo_fail(err, status, "no memory for dividing a model");
     }

@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-#include "api/means.h"
-#include "api/needs.h"
 #include "api/open.h"
+#include "api/requirements.h"
+#include "api/resources.h"
 #include "cluster/experts.h"
 #include "cluster/leader.h"
 #include "net/mpi.h"
@@ -41,20 +41,20 @@ mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cl
 mo_status mo_cluster_check_options(mo_model_options *options, mo_error *err);
 
 /* Ranks on one machine share what is free there. */
-void mo_cluster_share_ram(const mo_cluster *cluster, mo_means *means);
+void mo_cluster_share_ram(const mo_cluster *cluster, mo_resources *resources);
 /* What this rank says of itself and of its file; a status that is not MO_OK says why it cannot open the model. */
-void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_means *means, mo_status status,
-                      const mo_error *why, mo_wire_hello *out);
+void mo_cluster_hello(const mo_cluster *cluster, const char *path, const mo_resources *resources,
+                      mo_status status, const mo_error *why, mo_wire_hello *out);
 
 /* Rank 0, before it loads: hears of all ranks, decides which layers or experts each has, and tells them. o gets the batch and the context that
  * all have, means a ceiling that ranks on this machine share, needs the part of this rank. Afterwards mo_cluster_join() or
  * mo_cluster_give_up() is called. */
-mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o, mo_means *means,
-                            mo_needs_options *needs, mo_error *err);
+mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_options *o,
+                            mo_resources *resources, mo_requirements_options *requirements, mo_error *err);
 /* Rank 0, for a plan: the same for its part, with its ceilings as means has them; nothing is opened. The others are asked once for each file;
  * of one that is open they have said it, and are not disturbed (any thread); of another one nothing is known then: MO_EUNSUPPORTED. */
-mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_means *means,
-                          mo_needs_options *needs, mo_error *err);
+mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_resources *resources,
+                          mo_requirements_options *requirements, mo_error *err);
 /* The part of it that is about experts, of which a layer has so many: where every rank's begin, first[ranks + 1]. */
 mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
                                     const mo_division_rank *machines, int ranks, int *first, mo_error *err);

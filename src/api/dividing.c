@@ -19,13 +19,13 @@ static int64_t sessions_in(const mo_plan_model *m, int layer)
 }
 
 /* Every layer, with its part of the sessions, of adapters, and of what is never left on disk. */
-static void weigh_layers(const mo_needs *needs, mo_division_layer *out)
+static void weigh_layers(const mo_requirements *requirements, mo_division_layer *out)
 {
-    const mo_plan_model *m = &needs->model;
+    const mo_plan_model *m = &requirements->model;
     const int64_t fixed = m->vector_bytes + m->core_bytes - m->dense_bytes - (m->tied ? 0 : m->output_bytes);
     for (int i = 0; i < m->layers; i++) {
         const mo_plan_layer *l = &m->layer[i];
-        const mo_lora_share *a = &needs->adapters[i];
+        const mo_lora_share *a = &requirements->adapters[i];
         const mo_plan_class *c = l->size_class >= 0 ? &m->classes[l->size_class] : NULL;
         const int used = c ? (c->used ? c->used : m->used) : 0;
         const int64_t all = c ? c->bytes * m->experts : 0, token = c ? c->bytes * used : 0;
@@ -43,45 +43,47 @@ static void weigh_layers(const mo_needs *needs, mo_division_layer *out)
 }
 
 /* For messages, whichever way the model is divided. */
-static int64_t message_bytes(const mo_needs *needs, int ranks)
+static int64_t message_bytes(const mo_requirements *requirements, int ranks)
 {
-    const mo_plan_model *m = &needs->model;
-    const int64_t by_layers = mo_needs_stream_bytes(m->batch, needs->width);
+    const mo_plan_model *m = &requirements->model;
+    const int64_t by_layers = mo_requirements_stream_bytes(m->batch, requirements->width);
     const int64_t by_experts =
-        m->used ? mo_plan_times(m->batch, mo_experts_message_bytes(needs->width, m->used, ranks - 1)) : 0;
+        m->used ? mo_plan_times(m->batch, mo_experts_message_bytes(requirements->width, m->used, ranks - 1))
+                : 0;
     return by_layers > by_experts ? by_layers : by_experts;
 }
 
-mo_status mo_dividing_of(const mo_needs *needs, int ranks, mo_dividing *out, mo_error *err)
+mo_status mo_dividing_of(const mo_requirements *requirements, int ranks, mo_dividing *out, mo_error *err)
 {
-    const mo_plan_model *m = &needs->model;
+    const mo_plan_model *m = &requirements->model;
     mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
     if (!layers) {
         *out = (mo_dividing){0};
         return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
     }
-    weigh_layers(needs, layers);
+    weigh_layers(requirements, layers);
     int64_t cores = 0;
     for (int i = 0; i < m->layers; i++) {
         cores += m->layer[i].core_bytes;
     }
     *out = (mo_dividing){.layers = layers,
-                         .rank_bytes = m->work_bytes + m->other_bytes - needs->adapter_bytes +
-                                       message_bytes(needs, ranks) + MO_NEEDS_RANK_BYTES,
+                         .rank_bytes = m->work_bytes + m->other_bytes - requirements->adapter_bytes +
+                                       message_bytes(requirements, ranks) + MO_REQUIRED_RANK_BYTES,
                          .lead_bytes = m->tied ? m->table_bytes : m->output_bytes,
                          .host_bytes = m->device_host_bytes,
                          .buffer_bytes = MO_PLAN_LAYER_BUFFERS_LEAST * m->dense_buffer_bytes,
-                         .device_bytes = m->device_work_bytes - needs->adapter_bytes + m->device_map_bytes,
+                         .device_bytes =
+                             m->device_work_bytes - requirements->adapter_bytes + m->device_map_bytes,
                          .stage_bytes = m->device_stage_plain,
                          .end_bytes = m->device_core_bytes - cores};
     out->model = (mo_division_model){
         .layers = layers,
         .count = m->layers,
         .end_bytes = m->output_bytes,
-        .stream_bytes = needs->width * (int64_t)sizeof(float),
-        .input_bytes =
-            needs->width + needs->width / 32 * (int64_t)sizeof(float), /* codes, and their scales */
-        .output_bytes = needs->width * (int64_t)sizeof(float),
+        .stream_bytes = requirements->width * (int64_t)sizeof(float),
+        .input_bytes = requirements->width +
+                       requirements->width / 32 * (int64_t)sizeof(float), /* codes, and their scales */
+        .output_bytes = requirements->width * (int64_t)sizeof(float),
         .piece = m->batch,
         .prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST};
     return MO_OK;

@@ -2,7 +2,7 @@
 #ifndef MO_API_DIVIDING_H
 #define MO_API_DIVIDING_H
 
-#include "api/needs.h"
+#include "api/requirements.h"
 #include "plan/division.h"
 
 typedef struct mo_dividing {
@@ -18,7 +18,7 @@ typedef struct mo_dividing {
 } mo_dividing;
 
 /* Of a whole model, with a batch that is decided, for so many ranks. On failure *out holds nothing. */
-mo_status mo_dividing_of(const mo_needs *needs, int ranks, mo_dividing *out, mo_error *err);
+mo_status mo_dividing_of(const mo_requirements *requirements, int ranks, mo_dividing *out, mo_error *err);
 void mo_dividing_drop(mo_dividing *dividing);
 
 /* Of a rank whose ceilings are known: what it holds besides layers. Its `vram_bytes`, all of the device's before, are what is left of it for

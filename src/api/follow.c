@@ -28,20 +28,20 @@ static bool on_load(void *user, int64_t done, int64_t total)
 
 static mo_status say_hello(const follow *f, mo_error *err)
 {
-    mo_means means = {0};
+    mo_resources resources = {0};
     mo_wire_hello hello;
     mo_error why = {0};
     mo_model_options o = f->options;
     mo_status able = mo_cluster_check_options(&o, &why);
     if (able == MO_OK) {
-        able = mo_model_find_means(&o, 0, &means, &why);
+        able = mo_model_find_resources(&o, 0, &resources, &why);
     }
     if (able == MO_OK) {
-        mo_cluster_share_ram(f->cluster, &means);
+        mo_cluster_share_ram(f->cluster, &resources);
     }
-    mo_cluster_hello(f->cluster, f->path, &means, able, &why, &hello);
+    mo_cluster_hello(f->cluster, f->path, &resources, able, &why, &hello);
     if (able == MO_OK) {
-        mo_means_close(&means); /* a device is opened again with the rank's part */
+        mo_resources_close(&resources); /* a device is opened again with the rank's part */
     }
     const mo_status status = mo_link_send(f->cluster->link, 0, &hello, sizeof hello, err);
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;

@@ -41,7 +41,7 @@ mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo
 
 /* The hot caches of a model's devices. The functions below take them; none: RAM's, which is learning's own. */
 typedef struct mo_hot_caches {
-    mo_hot_update *of[MO_PLAN_CARDS];
+    mo_hot_update *of[MO_PLAN_DEVICES];
     int count;
 } mo_hot_caches;
 

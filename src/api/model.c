@@ -76,34 +76,34 @@ static mo_status refuse_policy(const char *name, mo_error *err)
     return mo_fail(err, MO_EINVAL, "`policy` \"%.60s\" is not known; there are %s", name, names);
 }
 
-static mo_needs_options needs_of(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
-                                 const mo_means *means)
+static mo_requirements_options requirements_of(const mo_model *m, const mo_model_options *o,
+                                               const mo_kernels *kernels, const mo_resources *resources)
 {
-    return (mo_needs_options){.kv = o->kv,
-                              .batch = o->batch,
-                              .context = o->context,
-                              .sessions = o->sessions,
-                              .positions = o->positions,
-                              .kept_bytes = o->kept_bytes,
-                              .kept_device_bytes = o->kept_device_bytes,
-                              .threads = mo_pool_threads(m->pool),
-                              .interleave = o->map ? 0 : kernels->interleave,
-                              .all_logits = o->all_logits,
-                              .adapters = o->adapters,
-                              .adapter_count = o->adapter_count,
-                              .adapter_bytes = o->adapter_bytes,
-                              .precision = means->precision,
-                              .range = m->range,
-                              .experts = m->experts,
-                              .peers = m->cluster ? mo_cluster_ranks(m->cluster) - 1 : 1};
+    return (mo_requirements_options){.kv = o->kv,
+                                     .batch = o->batch,
+                                     .context = o->context,
+                                     .sessions = o->sessions,
+                                     .positions = o->positions,
+                                     .kept_bytes = o->kept_bytes,
+                                     .kept_device_bytes = o->kept_device_bytes,
+                                     .threads = mo_pool_threads(m->pool),
+                                     .interleave = o->map ? 0 : kernels->interleave,
+                                     .all_logits = o->all_logits,
+                                     .adapters = o->adapters,
+                                     .adapter_count = o->adapter_count,
+                                     .adapter_bytes = o->adapter_bytes,
+                                     .precision = resources->precision,
+                                     .range = m->range,
+                                     .experts = m->experts,
+                                     .peers = m->cluster ? mo_cluster_ranks(m->cluster) - 1 : 1};
 }
 
-static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_means *means,
+static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_resources *resources,
                             const mo_kernels *kernels, mo_error *err)
 {
     mo_open_options options = {
-        .means = means,
-        .needs = needs_of(m, o, kernels, means),
+        .resources = resources,
+        .requirements = requirements_of(m, o, kernels, resources),
         .disk = {.io = o->io, .readers = o->readers},
         .predict = !o->no_prediction,
         .skip_missing = o->skip_missing,
@@ -118,24 +118,24 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
             return refuse_policy(o->policy, err);
         }
     }
-    const char *hot = means->hot.file;
-    const bool device = means->device != NULL;
-    mo_means_know_disk(means, path);
+    const char *hot = resources->hot.file;
+    const bool device = resources->device != NULL;
+    mo_resources_know_disk(resources, path);
     const mo_status status = mo_opened_make(path, &options, &m->opened, err);
     m->checkpoint = m->opened.model;
     m->mapped = o->map;
-    if (status == MO_OK && device && !means->device) {
-        warn_no_device(means->why, hot);
+    if (status == MO_OK && device && !resources->device) {
+        warn_no_device(resources->why, hot);
     }
     return status;
 }
 
 /* How fast experts cross: the rate with which the lanes begin, as the plan has it. */
-static double experts_rate(const mo_plan_model *needs, const mo_rates *rates)
+static double experts_rate(const mo_plan_model *requirements, const mo_rates *rates)
 {
     double bytes = 0, seconds = 0;
-    for (int i = 0; i < needs->class_count; i++) {
-        const mo_plan_class *c = &needs->classes[i];
+    for (int i = 0; i < requirements->class_count; i++) {
+        const mo_plan_class *c = &requirements->classes[i];
         const double used = c->used_per_token * (double)c->bytes;
         bytes += used;
         seconds += used / mo_rates_link(rates, (double)c->bytes, MO_RATES_EXPERT_COPIES);
@@ -144,26 +144,26 @@ static double experts_rate(const mo_plan_model *needs, const mo_rates *rates)
 }
 
 static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
-                                  const mo_means *means)
+                                  const mo_resources *resources)
 {
-    const mo_plan_model *needs = &m->opened.placed.needs.model;
-    const mo_needs_options asked = needs_of(m, o, kernels, means);
-    const mo_rates *rates = &means->rates;
+    const mo_plan_model *requirements = &m->opened.placed.requirements.model;
+    const mo_requirements_options asked = requirements_of(m, o, kernels, resources);
+    const mo_rates *rates = &resources->rates;
     mo_gpu_options options = {
         .device = m->device,
-        .batch = needs->batch,
-        .context = needs->context,
-        .states = mo_needs_states(&asked, needs->batch, needs->context, true),
+        .batch = requirements->batch,
+        .context = requirements->context,
+        .states = mo_requirements_states(&asked, requirements->batch, requirements->context, true),
         .placement = mo_placed_view(&m->opened.placed),
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .tiers = m->opened.tiers,
-        .hot = &means->hot,
-        .serial = means->serial,
-        .postfetch = &means->postfetch,
+        .hot = &resources->hot,
+        .serial = resources->serial,
+        .postfetch = &resources->postfetch,
         .cpu_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0,
-        .link_bytes_s = means->device_measured ? experts_rate(needs, rates) : 0,
-        .round_trip_s = means->device_measured ? rates->round_trip_s : 0,
-        .precision = means->precision,
+        .link_bytes_s = resources->device_measured ? experts_rate(requirements, rates) : 0,
+        .round_trip_s = resources->device_measured ? rates->round_trip_s : 0,
+        .precision = resources->precision,
         .progress = o->progress,
         .user = o->user,
     };
@@ -172,29 +172,29 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
 }
 
 /* The device of a run of layers, with its part of the plan: `plan` and `hot` are for that. */
-static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run *run, mo_plan *plan,
+static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run, mo_plan *plan,
                      mo_hot_request *hot, mo_gpu_options *o)
 {
     const mo_placed *placed = &m->opened.placed;
-    const mo_rates *rates = &means->cards[run->card].rates;
-    const bool measured = means->card_measured[run->card];
+    const mo_rates *rates = &resources->each[run->device].rates;
+    const bool measured = resources->each_measured[run->device];
     *plan = placed->plan;
     plan->device = run->plan;
-    *hot = means->hot;
+    *hot = resources->hot;
     if (hot->file && hot->max_mib > 0) { /* of all together; a device whose share is nothing has no slots */
-        const int layers = placed->needs.model.layers;
+        const int layers = placed->requirements.model.layers;
         hot->max_mib = hot->max_mib * run->end / layers - hot->max_mib * run->first / layers;
         hot->file = hot->max_mib > 0 ? hot->file : NULL;
     }
-    o->device = means->devices[run->card];
+    o->device = resources->devices[run->device];
     o->first = run->first;
     o->end = run->end;
     o->placement.plan = plan;
     o->hot = hot;
-    o->link_bytes_s = measured ? experts_rate(&placed->needs.model, rates) : 0;
+    o->link_bytes_s = measured ? experts_rate(&placed->requirements.model, rates) : 0;
     o->round_trip_s = measured ? rates->round_trip_s : 0;
-    o->precision = means->precision;
-    if (!means->card_wide[run->card] && means->precision.precision != MO_PRECISION_EXACT) {
+    o->precision = resources->precision;
+    if (!resources->each_bf16[run->device] && resources->precision.precision != MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
                "%s has no products in bfloat16: its layers, %d to %d, are computed exactly in prompts, too",
                rates->device, run->first, run->end - 1);
@@ -206,14 +206,14 @@ static void take_run(const mo_model *m, const mo_means *means, const mo_plan_run
 static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_error *err)
 {
     if (m->experts.alone) {
-        return first ? mo_gpu_annex_open(m->checkpoint, o, &m->annex, err)
-                     : mo_gpu_annex_join(m->annex, m->checkpoint, o, err);
+        return first ? mo_gpu_expert_device_open(m->checkpoint, o, &m->expert_device, err)
+                     : mo_gpu_expert_device_join(m->expert_device, m->checkpoint, o, err);
     }
     return first ? mo_gpu_open(m->checkpoint, o, &m->gpu, err) : mo_gpu_join(m->gpu, m->checkpoint, o, err);
 }
 
 /* On several devices, each with its run of layers. */
-static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means *means, int *failing,
+static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resources *resources, int *failing,
                            mo_error *err)
 {
     const mo_plan_division *d = m->opened.placed.division;
@@ -221,42 +221,42 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_means 
     mo_hot_request hot;
     mo_status status = plan ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to open a model on devices");
     for (int i = 0; plan && i < d->count && status == MO_OK; i++) {
-        take_run(m, means, &d->run[i], plan, &hot, options);
+        take_run(m, resources, &d->run[i], plan, &hot, options);
         status = open_run(m, options, i == 0, err);
-        *failing = d->run[i].card;
+        *failing = d->run[i].device;
     }
     if (status == MO_OK && m->gpu) {
         mo_gpu_divide_batches(m->gpu, d->piece);
     } else if (status != MO_OK) {
         mo_gpu_close(m->gpu);
-        mo_gpu_annex_close(m->annex);
+        mo_gpu_expert_device_close(m->expert_device);
         m->gpu = NULL;
-        m->annex = NULL;
+        m->expert_device = NULL;
     }
     free(plan);
     return status;
 }
 
 /* The names of the devices that are used. */
-static void name_devices(mo_model *m, const mo_means *means)
+static void name_devices(mo_model *m, const mo_resources *resources)
 {
     const mo_plan_division *d = m->opened.placed.division;
     mo_device_info info;
     for (int i = 0; i == 0 || (d && i < d->count); i++) {
         const size_t used = strlen(m->device_name);
-        mo_device_describe(d ? means->devices[d->run[i].card] : m->device, &info);
+        mo_device_describe(d ? resources->devices[d->run[i].device] : m->device, &info);
         snprintf(m->device_name + used, sizeof m->device_name - used, "%s%s", i ? " + " : "", info.name);
     }
 }
 
 /* One of several devices that nobody named has failed while it was opened: the model is opened once more without it. A file that
  * cannot be read, or too little RAM, is not the device's fault, and would be the same with the next. */
-static bool leave_out(mo_model *m, const mo_model_options *o, const mo_means *means, int card,
+static bool leave_out(mo_model *m, const mo_model_options *o, const mo_resources *resources, int number,
                       mo_status status, const mo_error *why)
 {
     mo_device_info info;
-    mo_device_describe(means->devices[card], &info);
-    const bool its_fault = status == MO_EDEVICE || status == mo_device_refusal(means->devices[card]);
+    mo_device_describe(resources->devices[number], &info);
+    const bool its_fault = status == MO_EDEVICE || status == mo_device_refusal(resources->devices[number]);
     if (!its_fault || o->cluster || m->range.count || info.index >= 32) {
         return false;
     }
@@ -268,50 +268,51 @@ static bool leave_out(mo_model *m, const mo_model_options *o, const mo_means *me
 
 /* A device that fails is an error when it was asked for by name; otherwise others or the CPU run the model. */
 static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
-                          const mo_means *means, mo_error *err)
+                          const mo_resources *resources, mo_error *err)
 {
     if (!m->device) {
         return MO_OK;
     }
-    name_devices(m, means);
-    m->probed_link_bytes_s = means->device_measured ? means->rates.link_bytes_s : 0;
-    m->probed_experts_bytes_s =
-        means->device_measured ? experts_rate(&m->opened.placed.needs.model, &means->rates) : 0;
-    m->probed_host_bytes_s = means->device_measured ? means->rates.host_bytes_s : 0;
-    mo_gpu_options options = gpu_options(m, o, kernels, means);
+    name_devices(m, resources);
+    m->probed_link_bytes_s = resources->device_measured ? resources->rates.link_bytes_s : 0;
+    m->probed_experts_bytes_s = resources->device_measured
+                                    ? experts_rate(&m->opened.placed.requirements.model, &resources->rates)
+                                    : 0;
+    m->probed_host_bytes_s = resources->device_measured ? resources->rates.host_bytes_s : 0;
+    mo_gpu_options options = gpu_options(m, o, kernels, resources);
     mo_error failed = {0};
     mo_status status = MO_OK;
-    int failing = means->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
+    int failing = resources->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL,
                          "`skip_missing` needs `device` none: with a device nothing is left out");
     }
     if (status == MO_OK) {
-        status = m->opened.placed.division ? open_runs(m, &options, means, &failing, &failed)
+        status = m->opened.placed.division ? open_runs(m, &options, resources, &failing, &failed)
                                            : open_run(m, &options, true, &failed);
     }
-    if (status != MO_OK && status != MO_ECANCELLED && means->any_device && failing >= 0 &&
-        leave_out(m, o, means, failing, status, &failed)) {
+    if (status != MO_OK && status != MO_ECANCELLED && resources->any_device && failing >= 0 &&
+        leave_out(m, o, resources, failing, status, &failed)) {
         return mo_fail(err, status, "%s", failed.detail);
     }
     if (status == MO_EDEVICE && m->experts.alone) { /* as if it were lost with the first question */
         mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts", failed.detail);
         return MO_OK;
     }
-    if (status != MO_OK && status != MO_ECANCELLED && means->any_device) {
-        warn_no_device(failed.detail, means->hot.file);
+    if (status != MO_OK && status != MO_ECANCELLED && resources->any_device) {
+        warn_no_device(failed.detail, resources->hot.file);
         return MO_OK;
     }
     return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", failed.detail);
 }
 
 static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
-                             const mo_means *means, mo_error *err)
+                             const mo_resources *resources, mo_error *err)
 {
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
     const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
-    const mo_needs_options asked = needs_of(m, o, kernels, means);
-    const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.needs.model : NULL;
+    const mo_requirements_options asked = requirements_of(m, o, kernels, resources);
+    const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.requirements.model : NULL;
     const mo_engine_options options = {
         .kernels = kernels,
         .pool = m->pool,
@@ -324,27 +325,27 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),
-        .states = mo_needs_states(&asked, 0, 0, false),
+        .states = mo_requirements_states(&asked, 0, 0, false),
         .fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(m->checkpoint)),
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
         m->engine->timed = mo_learning_times(m->learning);
-        m->engine->annex = mo_gpu_annex_of(m->annex);
+        m->engine->expert_device = mo_gpu_expert_device_of(m->expert_device);
     }
     return status;
 }
 
 /* Whoever asked for bfloat16 and does not get it hears why. */
-static void tell_precision(const mo_model *m, const mo_model_options *o, const mo_means *means)
+static void tell_precision(const mo_model *m, const mo_model_options *o, const mo_resources *resources)
 {
     if (o->prompt_precision == MO_PRECISION_EXACT || m->engine->precision == o->prompt_precision) {
         return;
     }
     if (!m->gpu) {
         mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 changes nothing: %s computes, exactly",
-               m->annex ? "a rank that has experts alone" : "the CPU");
-    } else if (means->precision.precision == MO_PRECISION_EXACT) {
+               m->expert_device ? "a rank that has experts alone" : "the CPU");
+    } else if (resources->precision.precision == MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
                "`prompt_precision` bf16 changes nothing: %s computes exactly; kernels for bfloat16 need a "
                "GPU of "
@@ -355,7 +356,7 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
                "`prompt_precision` bf16 changes nothing: steps have at most %lld tokens (`batch`), and it "
                "begins above "
                "%lld (LLAMA_FP4_PREFILL_M)",
-               (long long)m->engine->batch, (long long)means->precision.more_than);
+               (long long)m->engine->batch, (long long)resources->precision.more_than);
     }
 }
 
@@ -377,24 +378,25 @@ static mo_status open_text(mo_model *m, const char *given, mo_error *err)
     return status;
 }
 
-mo_status mo_model_find_means(const mo_model_options *o, unsigned without, mo_means *means, mo_error *err)
+mo_status mo_model_find_resources(const mo_model_options *o, unsigned without, mo_resources *resources,
+                                  mo_error *err)
 {
-    return mo_means_find(&(mo_means_ask){.ram_bytes = o->ram_bytes,
-                                         .vram_bytes = o->vram_bytes,
-                                         .vram_each = o->vram_each,
-                                         .device = o->device,
-                                         .cpu_moe = o->cpu_moe,
-                                         .postfetch = o->postfetch,
-                                         .precision = o->prompt_precision,
-                                         .hot_cache = &o->learning.hot_cache,
-                                         .to_open = true,
-                                         .without = without,
-                                         .mapped = o->map},
-                         means, err);
+    return mo_resources_find(&(mo_resources_ask){.ram_bytes = o->ram_bytes,
+                                                 .vram_bytes = o->vram_bytes,
+                                                 .vram_each = o->vram_each,
+                                                 .device = o->device,
+                                                 .cpu_moe = o->cpu_moe,
+                                                 .postfetch = o->postfetch,
+                                                 .precision = o->prompt_precision,
+                                                 .hot_cache = &o->learning.hot_cache,
+                                                 .to_open = true,
+                                                 .without = without,
+                                                 .mapped = o->map},
+                             resources, err);
 }
 
 /* A model of several ranks: others get their layers or experts, and this one what is left, the batch and the context. */
-static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_means *means,
+static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_resources *resources,
                         const mo_kernels *kernels, mo_error *err)
 {
     if (!o->cluster || mo_cluster_ranks(o->cluster) < 2) {
@@ -404,10 +406,10 @@ static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_m
         return mo_fail(err, MO_EUNSUPPORTED, "ranks share one model at a time; close the other one first");
     }
     m->cluster = o->cluster;
-    mo_needs_options needs = needs_of(m, o, kernels, means);
-    const mo_status status = mo_cluster_divide(o->cluster, path, o, means, &needs, err);
-    m->range = needs.range;
-    m->experts = needs.experts;
+    mo_requirements_options requirements = requirements_of(m, o, kernels, resources);
+    const mo_status status = mo_cluster_divide(o->cluster, path, o, resources, &requirements, err);
+    m->range = requirements.range;
+    m->experts = requirements.experts;
     return status;
 }
 
@@ -415,31 +417,31 @@ static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_m
 static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o, const mo_kernels *kernels,
                               mo_error *err)
 {
-    mo_means means = {0};
-    mo_status status = mo_model_find_means(o, m->without, &means, err);
+    mo_resources resources = {0};
+    mo_status status = mo_model_find_resources(o, m->without, &resources, err);
     if (status == MO_OK) {
-        const int cores = mo_machine_cores_usable(""), fewer = mo_rates_threads(&means.rates, cores);
+        const int cores = mo_machine_cores_usable(""), fewer = mo_rates_threads(&resources.rates, cores);
         status = mo_pool_create(o->threads ? o->threads : fewer < cores ? fewer : 0, &m->pool, err);
     }
     if (status == MO_OK) {
-        status = divide(m, path, o, &means, kernels, err);
+        status = divide(m, path, o, &resources, kernels, err);
     }
     if (status == MO_OK) {
-        status = open_files(m, path, o, &means, kernels, err);
+        status = open_files(m, path, o, &resources, kernels, err);
     }
-    m->device = means.device;
-    for (int i = 1; i < means.card_count; i++) {
-        m->others[i - 1] = means.devices[i];
-    }
-    if (status == MO_OK) {
-        status =
-            mo_learning_open(&m->opened, &o->learning, &means.hot, o->progress, o->user, &m->learning, err);
+    m->device = resources.device;
+    for (int i = 1; i < resources.device_count; i++) {
+        m->others[i - 1] = resources.devices[i];
     }
     if (status == MO_OK) {
-        status = open_gpu(m, o, kernels, &means, err);
+        status = mo_learning_open(&m->opened, &o->learning, &resources.hot, o->progress, o->user,
+                                  &m->learning, err);
     }
     if (status == MO_OK) {
-        status = open_engine(m, o, kernels, &means, err);
+        status = open_gpu(m, o, kernels, &resources, err);
+    }
+    if (status == MO_OK) {
+        status = open_engine(m, o, kernels, &resources, err);
     }
     if (status == MO_OK) {
         status = mo_model_open_adapters(m, o, err);
@@ -451,10 +453,10 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
         status = mo_checkpoint_check(m->checkpoint, err);
     }
     if (status == MO_OK) {
-        tell_precision(m, o, &means);
+        tell_precision(m, o, &resources);
     }
-    free(means.cards);
-    free(means.alone);
+    free(resources.each);
+    free(resources.alone);
     return status;
 }
 
@@ -555,7 +557,7 @@ void mo_model_close(mo_model *model)
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);
         mo_gpu_close(model->gpu);
-        mo_gpu_annex_close(model->annex);
+        mo_gpu_expert_device_close(model->expert_device);
         mo_device_close(model->device);
         for (int i = 0; i < MO_DEVICES - 1; i++) {
             mo_device_close(model->others[i]);

@@ -6,7 +6,7 @@
 #include "api/learning.h"
 #include "dialogue/style.h"
 #include "engine/adapter.h"
-#include "gpu/annex.h"
+#include "gpu/expert_device.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
 #include "template/chat_template.h"
@@ -26,15 +26,15 @@ struct mo_model {
     mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
     unsigned
         without; /* GPUs that nobody named and that failed while they were opened, a bit for the number of each */
-    bool again;                    /* it is to be opened again without them */
-    mo_gpu *gpu;                   /* the model on it; the engine stops using it when the device is lost */
-    mo_gpu_annex *annex;           /* or, where experts are all that is here, these on it */
-    char device_name[256];         /* of several, all names */
-    double probed_link_bytes_s;    /* to the device; 0: nobody has measured */
-    double probed_experts_bytes_s; /* the same in copies of experts; likewise */
-    double probed_host_bytes_s;    /* of memory under the CPU and copies at once; likewise */
-    mo_learning *learning;         /* under the engine's lock */
-    pthread_mutex_t profile_lock;  /* what mo_model_profile() reads of it is changed under this lock too */
+    bool again;  /* it is to be opened again without them */
+    mo_gpu *gpu; /* the model on it; the engine stops using it when the device is lost */
+    mo_gpu_expert_device *expert_device; /* or, where experts are all that is here, these on it */
+    char device_name[256];               /* of several, all names */
+    double probed_link_bytes_s;          /* to the device; 0: nobody has measured */
+    double probed_experts_bytes_s;       /* the same in copies of experts; likewise */
+    double probed_host_bytes_s;          /* of memory under the CPU and copies at once; likewise */
+    mo_learning *learning;               /* under the engine's lock */
+    pthread_mutex_t profile_lock; /* what mo_model_profile() reads of it is changed under this lock too */
     mo_engine *engine;
     mo_layer_range range;                     /* the layers that are here; count 0: all */
     mo_expert_range experts;                  /* and of their experts those that are */
@@ -47,8 +47,8 @@ struct mo_model {
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon
         *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
-    const mo_chat_format *chat; /* as it is recognized; NULL: it is not */
-    mo_template *format;        /* that of `chat`, where there is no other */
+    const mo_chat_format *chat;                      /* as it is recognized; NULL: it is not */
+    mo_template *format;                             /* that of `chat`, where there is no other */
     char *given_template;                            /* in the place of those in its file; NULL: none */
     mo_chat_template *chat_template, *tool_template; /* of its file; NULL: none, or one that cannot be read */
     mo_dialogue dialogue;                            /* how it writes thoughts and calls */
@@ -70,8 +70,8 @@ void mo_model_close_templates(mo_model *model);
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
                              mo_expert_range experts, mo_model **out, mo_error *err);
 /* What there is to plan with, by these options; of GPUs that nobody named without those whose bit is set. */
-mo_status mo_model_find_means(const mo_model_options *options, unsigned without, mo_means *out,
-                              mo_error *err);
+mo_status mo_model_find_resources(const mo_model_options *options, unsigned without, mo_resources *out,
+                                  mo_error *err);
 
 /* Opens the adapters that the options name (adapter.c), when the engine is there. */
 mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err);

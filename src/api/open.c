@@ -18,74 +18,77 @@ enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 /* Devices that nobody named share a model where a token is so much faster than with the best of them alone. */
 #define WORTH_SHARING 1.02
 
-static mo_status need(const char *path, const mo_needs_options *needs, mo_placed *out, mo_error *err)
+static mo_status need(const char *path, const mo_requirements_options *requirements, mo_placed *out,
+                      mo_error *err)
 {
     *out = (mo_placed){0};
-    const mo_status status = mo_needs_of(path, needs, &out->needs, err);
+    const mo_status status = mo_requirements_of(path, requirements, &out->requirements, err);
     if (status != MO_OK) {
         return status;
     }
-    out->layers = calloc((size_t)out->needs.model.layers + 1, sizeof *out->layers);
+    out->layers = calloc((size_t)out->requirements.model.layers + 1, sizeof *out->layers);
     return out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
 }
 
-static mo_status place_on(const char *path, const mo_needs_options *needs, const mo_plan_limits *limits,
-                          const mo_rates *rates, mo_placed *out, mo_error *err)
+static mo_status place_on(const char *path, const mo_requirements_options *requirements,
+                          const mo_plan_limits *limits, const mo_rates *rates, mo_placed *out, mo_error *err)
 {
-    mo_status status = need(path, needs, out, err);
+    mo_status status = need(path, requirements, out, err);
     if (status == MO_OK) {
-        status = mo_plan_choose(&out->needs.model, limits, rates, &out->plan, err);
+        status = mo_plan_choose(&out->requirements.model, limits, rates, &out->plan, err);
     }
     return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
 }
 
 /* As if the devices were one. Each has pinned memory of its own. */
-static mo_status place_together(const char *path, const mo_needs_options *needs, const mo_means *means,
-                                mo_placed *out, mo_error *err)
+static mo_status place_together(const char *path, const mo_requirements_options *requirements,
+                                const mo_resources *resources, mo_placed *out, mo_error *err)
 {
-    mo_status status = need(path, needs, out, err);
+    mo_status status = need(path, requirements, out, err);
     if (status != MO_OK) {
         return status;
     }
-    mo_plan_model *m = &out->needs.model;
-    m->device_host_bytes = means->card_count * (m->device_host_bytes + m->device_piece_bytes);
+    mo_plan_model *m = &out->requirements.model;
+    m->device_host_bytes = resources->device_count * (m->device_host_bytes + m->device_piece_bytes);
     for (int i = 0; i < m->batch_count; i++) {
         mo_plan_batch *b = &m->batches[i];
-        b->device_host_bytes = means->card_count * (b->device_host_bytes + b->device_piece_bytes);
+        b->device_host_bytes = resources->device_count * (b->device_host_bytes + b->device_piece_bytes);
     }
-    mo_plan_card sum = mo_plan_cards_sum(m, means->cards, means->card_count);
+    mo_plan_device_limits sum = mo_plan_devices_sum(m, resources->each, resources->device_count);
     return mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err);
 }
 
 /* RAM and the batch are decided for all devices together; then, with what layers need for this batch, their layers. */
-static mo_status place_divided(const char *path, const mo_needs_options *needs, const mo_means *means,
-                               mo_placed *out, mo_error *err)
+static mo_status place_divided(const char *path, const mo_requirements_options *requirements,
+                               const mo_resources *resources, mo_placed *out, mo_error *err)
 {
-    mo_needs_options o = *needs;
-    mo_status status = place_together(path, &o, means, out, err);
+    mo_requirements_options o = *requirements;
+    mo_status status = place_together(path, &o, resources, out, err);
     if (status == MO_OK && o.batch == 0) {
         char why[sizeof out->plan.batch_why];
         memcpy(why, out->plan.batch_why, sizeof why);
-        o.batch = out->needs.model.batch;
-        o.context = out->needs.model.context;
+        o.batch = out->requirements.model.batch;
+        o.context = out->requirements.model.context;
         mo_placed_drop(out);
-        status = place_together(path, &o, means, out, err);
+        status = place_together(path, &o, resources, out, err);
         memcpy(out->plan.batch_why, why, sizeof why);
     }
     if (status == MO_OK) {
         out->division = calloc(1, sizeof *out->division);
-        status = out->division ? mo_plan_divide(&out->needs.model, means->cards, means->card_count,
-                                                !means->any_device, &out->plan, out->division, err)
-                               : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        status = out->division
+                     ? mo_plan_divide(&out->requirements.model, resources->each, resources->device_count,
+                                      !resources->any_device, &out->plan, out->division, err)
+                     : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
     }
     return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
 }
 
-static mo_status place_once(const char *path, const mo_needs_options *needs, const mo_means *means,
-                            mo_placed *out, mo_error *err)
+static mo_status place_once(const char *path, const mo_requirements_options *requirements,
+                            const mo_resources *resources, mo_placed *out, mo_error *err)
 {
-    return means->card_count > 1 ? place_divided(path, needs, means, out, err)
-                                 : place_on(path, needs, &means->limits, &means->rates, out, err);
+    return resources->device_count > 1
+               ? place_divided(path, requirements, resources, out, err)
+               : place_on(path, requirements, &resources->limits, &resources->rates, out, err);
 }
 
 /* Why a device was too small: the sentence of the context that needs the fewest bytes of it. */
@@ -94,9 +97,11 @@ typedef struct refusal {
     mo_error why;
 } refusal;
 
-static void keep_lowest(const mo_means *means, const mo_placed *p, const mo_error *why, refusal *lowest)
+static void keep_lowest(const mo_resources *resources, const mo_placed *p, const mo_error *why,
+                        refusal *lowest)
 {
-    const int64_t vram = means->card_count > 1 ? 0 : mo_plan_least_vram(&p->needs.model, &means->limits);
+    const int64_t vram =
+        resources->device_count > 1 ? 0 : mo_plan_least_vram(&p->requirements.model, &resources->limits);
     if (lowest->vram_bytes == 0 || (vram > 0 && vram < lowest->vram_bytes)) {
         *lowest = (refusal){.vram_bytes = vram, .why = *why};
     }
@@ -104,41 +109,41 @@ static void keep_lowest(const mo_means *means, const mo_placed *p, const mo_erro
 
 /* A context that nobody gave is halved until the model fits. Where a device is too small for all of them, the longest may need least:
  * keys and values that are most of what is needed can be in RAM. *asked: the one before. */
-static mo_status place(const char *path, const mo_needs_options *needs, const mo_means *means, int64_t *asked,
-                       mo_placed *out, mo_error *err)
+static mo_status place(const char *path, const mo_requirements_options *requirements,
+                       const mo_resources *resources, int64_t *asked, mo_placed *out, mo_error *err)
 {
     const int64_t least =
-        means->limits.vram_bytes && means->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
-    mo_needs_options o = *needs;
+        resources->limits.vram_bytes && resources->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
+    mo_requirements_options o = *requirements;
     refusal lowest = {0};
-    mo_status status = place_once(path, &o, means, out, err);
-    *asked = out->needs.model.context;
-    while ((status == MO_ENOMEM || status == MO_EDEVICE) && needs->context == 0 &&
-           out->needs.model.context / 2 >= least) {
+    mo_status status = place_once(path, &o, resources, out, err);
+    *asked = out->requirements.model.context;
+    while ((status == MO_ENOMEM || status == MO_EDEVICE) && requirements->context == 0 &&
+           out->requirements.model.context / 2 >= least) {
         if (status == MO_EDEVICE) {
-            keep_lowest(means, out, err, &lowest);
+            keep_lowest(resources, out, err, &lowest);
         }
-        o.context = out->needs.model.context / 2;
+        o.context = out->requirements.model.context / 2;
         mo_placed_drop(out);
-        status = place_once(path, &o, means, out, err);
+        status = place_once(path, &o, resources, out, err);
     }
     if (status == MO_EDEVICE && lowest.vram_bytes > 0) {
-        keep_lowest(means, out, err, &lowest);
+        keep_lowest(resources, out, err, &lowest);
         *err = lowest.why;
     }
     return status;
 }
 
 /* The device with which alone a token is fastest, and how many there are then in a second. *alone: to plan in. */
-static int fastest_card(const char *path, const mo_needs_options *needs, const mo_means *means,
-                        mo_placed *alone, double *speed)
+static int fastest_device(const char *path, const mo_requirements_options *requirements,
+                          const mo_resources *resources, mo_placed *alone, double *speed)
 {
     int best = 0;
     *speed = 0;
-    for (int i = 0; i < means->card_count; i++) {
+    for (int i = 0; i < resources->device_count; i++) {
         mo_error ignored = {0};
-        const mo_plan_card *c = &means->alone[i];
-        if (place_on(path, needs, &c->limits, &c->rates, alone, &ignored) == MO_OK &&
+        const mo_plan_device_limits *c = &resources->alone[i];
+        if (place_on(path, requirements, &c->limits, &c->rates, alone, &ignored) == MO_OK &&
             alone->plan.tokens_per_second > *speed) {
             *speed = alone->plan.tokens_per_second;
             best = i;
@@ -150,7 +155,8 @@ static int fastest_card(const char *path, const mo_needs_options *needs, const m
 
 /* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. Who named several
  * hears of it. Plans are large: both are made beside the stack. */
-static mo_status settle_cards(const char *path, const mo_needs_options *needs, mo_means *means, mo_error *err)
+static mo_status settle_devices(const char *path, const mo_requirements_options *requirements,
+                                mo_resources *resources, mo_error *err)
 {
     mo_placed *shared = calloc(2, sizeof *shared);
     if (!shared) {
@@ -159,60 +165,61 @@ static mo_status settle_cards(const char *path, const mo_needs_options *needs, m
     mo_error why = {0};
     int64_t asked;
     double alone = 0;
-    const bool named = !means->any_device;
-    const mo_status status = place(path, needs, means, &asked, shared, &why);
+    const bool named = !resources->any_device;
+    const mo_status status = place(path, requirements, resources, &asked, shared, &why);
     const bool divided = status == MO_OK && shared->division->count > 1;
-    const int best = divided && named ? 0 : fastest_card(path, needs, means, shared + 1, &alone);
+    const int best = divided && named ? 0 : fastest_device(path, requirements, resources, shared + 1, &alone);
     if (!divided || (!named && shared->plan.tokens_per_second < WORTH_SHARING * alone)) {
-        const int card = status == MO_OK && !divided && named ? shared->division->run[0].card : best;
+        const int device = status == MO_OK && !divided && named ? shared->division->run[0].device : best;
         mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "of %d devices %s is used alone: %s",
-               means->card_count, means->cards[card].rates.device,
+               resources->device_count, resources->each[device].rates.device,
                status != MO_OK ? why.detail
                : divided       ? "with the others a token would not be faster"
                                : "the others are too small for a layer, or make a token slower");
-        mo_means_use_card(means, card);
+        mo_resources_use_device(resources, device);
     }
     mo_placed_drop(shared);
     free(shared);
     return MO_OK;
 }
 
-mo_status mo_placed_make(const char *path, const mo_needs_options *needs, mo_means *means, mo_placed *out,
-                         mo_error *err)
+mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
+                         mo_resources *resources, mo_placed *out, mo_error *err)
 {
     mo_error small = {0};
     int64_t asked = 0;
-    mo_means_count_held(means);
-    mo_status status = means->card_count > 1 ? settle_cards(path, needs, means, err) : MO_OK;
+    mo_resources_count_held(resources);
+    mo_status status =
+        resources->device_count > 1 ? settle_devices(path, requirements, resources, err) : MO_OK;
     if (status != MO_OK) {
         *out = (mo_placed){0};
         return status;
     }
-    status = place(path, needs, means, &asked, out, &small);
-    if (status == MO_EDEVICE && means->any_device) {
-        mo_means_drop_device(means, small.detail);
+    status = place(path, requirements, resources, &asked, out, &small);
+    if (status == MO_EDEVICE && resources->any_device) {
+        mo_resources_drop_device(resources, small.detail);
         mo_placed_drop(out);
-        status = place(path, needs, means, &asked, out, &small);
+        status = place(path, requirements, resources, &asked, out, &small);
     }
     if (status != MO_OK) {
         mo_placed_drop(out);
         return mo_fail(err, status, "%s", small.detail);
     }
-    if (out->needs.model.context < asked) {
+    if (out->requirements.model.context < asked) {
         mo_log(
             MO_LOG_WARN, "plan",
             "sessions have %lld positions instead of %lld: memory does not hold more; raise `ram_bytes`%s, "
             "or give `context`",
-            (long long)out->needs.model.context, (long long)asked,
-            means->limits.vram_bytes ? " or `vram_bytes`" : "");
+            (long long)out->requirements.model.context, (long long)asked,
+            resources->limits.vram_bytes ? " or `vram_bytes`" : "");
     }
-    mo_placement_list(&out->needs.model, &out->plan, out->layers);
+    mo_placement_list(&out->requirements.model, &out->plan, out->layers);
     return MO_OK;
 }
 
 void mo_placed_drop(mo_placed *p)
 {
-    mo_needs_drop(&p->needs);
+    mo_requirements_drop(&p->requirements);
     free(p->layers);
     free(p->division);
     *p = (mo_placed){0};
@@ -220,7 +227,7 @@ void mo_placed_drop(mo_placed *p)
 
 mo_placement mo_placed_view(const mo_placed *p)
 {
-    return (mo_placement){.model = &p->needs.model, .plan = &p->plan, .layers = p->layers};
+    return (mo_placement){.model = &p->requirements.model, .plan = &p->plan, .layers = p->layers};
 }
 
 /* ---- Opening ---- */
@@ -228,19 +235,19 @@ mo_placement mo_placed_view(const mo_placed *p)
 /* With a device the hot cache is there, and RAM follows its policy. */
 static bool wants_hot_set(const mo_open_options *o)
 {
-    return o->means->hot.file && !o->means->limits.vram_bytes;
+    return o->resources->hot.file && !o->resources->limits.vram_bytes;
 }
 
 /* The slots: those of the hot set where there is one, otherwise as planned. */
 static mo_status choose_slots(const mo_open_options *o, uint64_t hot_bytes, mo_opened *out, mo_error *err)
 {
-    mo_bricks *bricks = NULL;
-    mo_status status = mo_bricks_create(out->model, &bricks, err);
+    mo_expert_table *experts = NULL;
+    mo_status status = mo_expert_table_create(out->model, &experts, err);
     if (status == MO_OK) {
-        status = mo_hot_set_choose(&o->means->hot, out->model, bricks, hot_bytes, &out->placed.plan,
+        status = mo_hot_set_choose(&o->resources->hot, out->model, experts, hot_bytes, &out->placed.plan,
                                    &out->hot, err);
     }
-    mo_bricks_destroy(bricks);
+    mo_expert_table_destroy(experts);
     return status;
 }
 
@@ -263,8 +270,8 @@ static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_ope
     }
     t.store.policy = o->policy;
     t.store.disk = o->disk;
-    t.store.still = hot_bytes > 0;
-    for (int i = 0; i < MO_BRICK_CLASSES; i++) {
+    t.store.static_set = hot_bytes > 0;
+    for (int i = 0; i < MO_EXPERT_CLASSES; i++) {
         t.store.class_slots[i] = out->placed.plan.class_slots[i];
     }
     return mo_tiers_open(out->model, &t, &out->tiers, err);
@@ -272,7 +279,7 @@ static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_ope
 
 static mo_status load(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
-    const mo_plan_model *m = &out->placed.needs.model;
+    const mo_plan_model *m = &out->placed.requirements.model;
     bool *leave = calloc((size_t)m->layers + 1, sizeof *leave);
     const bool resident = out->placed.plan.mode == MO_PLAN_RESIDENT;
     if (!leave) {
@@ -282,13 +289,13 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
         leave[i] = !mo_layer_kept(&out->placed.layers[i], MO_AT_RAM);
     }
     const mo_load_options options = {.map = o->map,
-                                     .interleave = o->needs.interleave,
+                                     .interleave = o->requirements.interleave,
                                      .leave_experts = !o->map && !resident && m->class_count > 0,
                                      .leave_table = !o->map,
                                      .leave_layer = o->map ? NULL : leave,
                                      .context = m->context,
-                                     .range = o->needs.range,
-                                     .experts = o->needs.experts,
+                                     .range = o->requirements.range,
+                                     .experts = o->requirements.experts,
                                      .pool = o->pool,
                                      .progress = o->progress,
                                      .user = o->user};
@@ -309,8 +316,9 @@ static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t
             err, MO_EINVAL,
             "a mapped model leaves its memory to the system; `hot_cache.file` needs it without `map`");
     }
-    const mo_status status = mo_hot_set_budget(&o->means->hot, &out->placed.needs.model, &out->placed.plan,
-                                               !o->means->ram_given, bytes, &slots, err);
+    const mo_status status =
+        mo_hot_set_budget(&o->resources->hot, &out->placed.requirements.model, &out->placed.plan,
+                          !o->resources->ram_given, bytes, &slots, err);
     if (status == MO_OK && slots) {
         out->placed.plan.mode = MO_PLAN_SLOTS;
     }
@@ -320,15 +328,15 @@ static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t
 /* A mapped model has no plan of RAM, and one of the device alone where there is one. */
 static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
-    const mo_plan_limits *l = &o->means->limits;
+    const mo_plan_limits *l = &o->resources->limits;
     if (o->map && !l->vram_bytes) {
         return MO_OK;
     }
-    const mo_status status = mo_placed_make(path, &o->needs, o->means, &out->placed, err);
+    const mo_status status = mo_placed_make(path, &o->requirements, o->resources, &out->placed, err);
     if (status == MO_OK && o->map) {
         const mo_plan device = out->placed.plan;
-        out->placed.plan = (mo_plan){.device = device.device, .place_count = device.place_count};
-        memcpy(out->placed.plan.place, device.place, sizeof device.place);
+        out->placed.plan = (mo_plan){.device = device.device, .location_count = device.location_count};
+        memcpy(out->placed.plan.location, device.location, sizeof device.location);
     } else if (status == MO_OK && l->available_bytes > 0 && l->ram_bytes > l->available_bytes) {
         mo_log(MO_LOG_WARN, "plan", "%s", out->placed.plan.why);
     }
@@ -341,16 +349,16 @@ static void hold(const mo_open_options *o, int64_t bytes, mo_opened *out)
 {
     const mo_plan *p = &out->placed.plan;
     const mo_plan_division *d = out->placed.division;
-    const int64_t device = d ? 0 : o->means->hot.file ? p->device.ceiling : p->device.used;
-    mo_place_hold(p->place[MO_AT_RAM], bytes - out->held);
-    mo_place_hold(p->place[MO_AT_VRAM], device - out->device_held);
+    const int64_t device = d ? 0 : o->resources->hot.file ? p->device.ceiling : p->device.used;
+    mo_location_hold(p->location[MO_AT_RAM], bytes - out->held);
+    mo_location_hold(p->location[MO_AT_VRAM], device - out->device_held);
     out->held = bytes;
     out->device_held = device;
     for (int i = 0; d && i < d->count; i++) {
         const mo_plan_device *r = &d->run[i].plan;
-        const int64_t taken = o->means->hot.file ? r->ceiling : r->used;
-        out->run_place[i] = o->means->cards[d->run[i].card].limits.vram_place;
-        mo_place_hold(out->run_place[i], taken - out->run_held[i]);
+        const int64_t taken = o->resources->hot.file ? r->ceiling : r->used;
+        out->run_location[i] = o->resources->each[d->run[i].device].limits.vram_location;
+        mo_location_hold(out->run_location[i], taken - out->run_held[i]);
         out->run_held[i] = taken;
     }
 }
@@ -364,7 +372,7 @@ static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_op
     const mo_status status = plan(path, o, out, err);
     if (status == MO_OK && out->placed.layers) {
         const mo_plan *p = &out->placed.plan;
-        hold(o, wants_hot_set(o) && o->means->ram_given ? p->ceiling : p->used, out);
+        hold(o, wants_hot_set(o) && o->resources->ram_given ? p->ceiling : p->used, out);
     }
     pthread_mutex_unlock(&planning);
     return status;
@@ -372,11 +380,11 @@ static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_op
 
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err)
 {
-    const mo_rates *rates = &options->means->rates;
+    const mo_rates *rates = &options->resources->rates;
     uint64_t hot_bytes = 0;
     *out = (mo_opened){
-        .probed_disk_bytes_s = options->means->probed_disk_bytes_s,
-        .disk_bytes_s = rates->measured || options->means->disk_learned ? rates->disk_bytes_s : 0.0,
+        .probed_disk_bytes_s = options->resources->probed_disk_bytes_s,
+        .disk_bytes_s = rates->measured || options->resources->disk_learned ? rates->disk_bytes_s : 0.0,
         .probed_ram_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0.0};
     mo_status status = plan_and_hold(path, options, out, err);
     if (status == MO_OK) {
@@ -418,15 +426,15 @@ void mo_opened_learn_disk(const mo_opened *o, const char *path)
     }
 }
 
-_Static_assert((int)MO_HOLDING_PLACES >= MO_PLAN_CARDS + 2, "RAM, a device, or several");
+_Static_assert((int)MO_HOLDING_LOCATIONS >= MO_PLAN_DEVICES + 2, "RAM, a device, or several");
 
-mo_place_holding mo_opened_holding(const mo_opened *o)
+mo_location_holding mo_opened_holding(const mo_opened *o)
 {
-    mo_place_holding h = {0};
-    mo_place_holding_add(&h, o->placed.plan.place[MO_AT_RAM], o->held);
-    mo_place_holding_add(&h, o->placed.plan.place[MO_AT_VRAM], o->device_held);
-    for (int i = 0; i < MO_PLAN_CARDS; i++) {
-        mo_place_holding_add(&h, o->run_place[i], o->run_held[i]);
+    mo_location_holding h = {0};
+    mo_location_holding_add(&h, o->placed.plan.location[MO_AT_RAM], o->held);
+    mo_location_holding_add(&h, o->placed.plan.location[MO_AT_VRAM], o->device_held);
+    for (int i = 0; i < MO_PLAN_DEVICES; i++) {
+        mo_location_holding_add(&h, o->run_location[i], o->run_held[i]);
     }
     return h;
 }
@@ -436,10 +444,10 @@ void mo_opened_drop(mo_opened *o)
     mo_hot_set_drop(&o->hot);
     mo_tiers_close(o->tiers);
     mo_checkpoint_free(o->model);
-    mo_place_hold(o->placed.plan.place[MO_AT_RAM], -o->held);
-    mo_place_hold(o->placed.plan.place[MO_AT_VRAM], -o->device_held);
-    for (int i = 0; i < MO_PLAN_CARDS; i++) {
-        mo_place_hold(o->run_place[i], -o->run_held[i]);
+    mo_location_hold(o->placed.plan.location[MO_AT_RAM], -o->held);
+    mo_location_hold(o->placed.plan.location[MO_AT_VRAM], -o->device_held);
+    for (int i = 0; i < MO_PLAN_DEVICES; i++) {
+        mo_location_hold(o->run_location[i], -o->run_held[i]);
     }
     mo_placed_drop(&o->placed);
     *o = (mo_opened){0};

@@ -22,7 +22,7 @@
 
 _Static_assert(MO_PLAN_REPORT_CLASSES >= MO_PLAN_CLASSES, "every class is reported");
 
-static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_report *out)
+static void report_locations(const mo_plan_model *m, const mo_plan *p, mo_plan_report *out)
 {
     out->ceiling_bytes = p->ceiling;
     out->used_bytes = p->used;
@@ -36,9 +36,9 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
     out->slot_bytes = p->slots;
     out->least_bytes = p->least;
     out->whole_bytes = p->whole;
-    const int64_t elsewhere = p->expert_resident + p->device.expert_resident; /* one may be in both */
+    const int64_t in_memory = p->expert_resident + p->device.expert_resident; /* one may be in both */
     out->disk_table_bytes = p->table ? 0 : m->table_bytes;
-    out->disk_expert_bytes = p->expert_bytes > elsewhere ? p->expert_bytes - elsewhere : 0;
+    out->disk_expert_bytes = p->expert_bytes > in_memory ? p->expert_bytes - in_memory : 0;
     if (p->mode == MO_PLAN_STREAMED) { /* what a token needs from disk: not what stays in VRAM */
         const mo_placement_sums s = mo_placement_sum(m, mo_placement_counts_of(m, p));
         out->streamed_layers = s.from_disk;
@@ -51,8 +51,8 @@ static void report_places(const mo_plan_model *m, const mo_plan *p, mo_plan_repo
         out->classes[i] = (mo_plan_report_class){
             .bytes = c->bytes,
             .slot_bytes = c->slot_bytes,
-            .experts = c->bricks,
-            .slots = all ? c->bricks : p->class_slots[i],
+            .experts = c->experts,
+            .slots = all ? c->experts : p->class_slots[i],
             .device_slot_bytes = m->device_slot_bytes[i] ? m->device_slot_bytes[i] : c->slot_bytes,
             .device_slots = p->device.class_slots[i]};
     }
@@ -96,8 +96,8 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->core_bytes = d->core;
     out->vector_bytes = d->vectors;
     out->kv_bytes = d->kv;
-    report->device_cold_layers = d->cold_layers;
-    report->device_cold_bytes = d->cold_bytes;
+    report->device_cold_layers = d->kv_in_ram_layers;
+    report->device_cold_bytes = d->kv_in_ram_bytes;
     out->work_bytes = d->work;
     out->staging_bytes = d->staging;
     out->layer_buffer_bytes = d->layer_buffer_bytes;
@@ -126,7 +126,7 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->host_bytes_s = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s;
 }
 
-static void report_cards(const mo_placed *p, const mo_means *m, mo_plan_report *report)
+static void report_devices(const mo_placed *p, const mo_resources *m, mo_plan_report *report)
 {
     const mo_plan_division *d = p->division;
     for (int i = 0; d && i < d->count; i++) {
@@ -144,7 +144,7 @@ static void report_cards(const mo_placed *p, const mo_means *m, mo_plan_report *
                                      .slot_bytes = on->slots,
                                      .hit_rate = on->hit_rate,
                                      .seconds = r->seconds};
-        snprintf(out->name, sizeof out->name, "%.63s", m->cards[r->card].rates.device);
+        snprintf(out->name, sizeof out->name, "%.63s", m->each[r->device].rates.device);
         for (int c = 0; c < report->class_count; c++) {
             out->slots += on->class_slots[c];
         }
@@ -153,10 +153,10 @@ static void report_cards(const mo_placed *p, const mo_means *m, mo_plan_report *
 
 /* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
  * picks would. */
-static mo_status add_hot_cache(const char *path, const mo_means *m, mo_placed *placed,
+static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_placed *placed,
                                mo_plan_report_hot *out, mo_error *err)
 {
-    const mo_plan_model *model = &placed->needs.model;
+    const mo_plan_model *model = &placed->requirements.model;
     mo_plan *plan = &placed->plan;
     mo_hot_plan hot;
     mo_plan learned;
@@ -182,11 +182,11 @@ static mo_status add_hot_cache(const char *path, const mo_means *m, mo_placed *p
 }
 
 /* A device that was not asked for and has no memory left for its hot cache is left out, as opening a model does. */
-static mo_status make(const char *path, const mo_needs_options *needs, mo_means *m, mo_placed *out,
-                      mo_plan_report_hot *hot, mo_error *err)
+static mo_status make(const char *path, const mo_requirements_options *requirements, mo_resources *m,
+                      mo_placed *out, mo_plan_report_hot *hot, mo_error *err)
 {
     mo_error small = {0};
-    mo_status status = mo_placed_make(path, needs, m, out, &small);
+    mo_status status = mo_placed_make(path, requirements, m, out, &small);
     if (status == MO_OK && m->hot.file) {
         status = add_hot_cache(path, m, out, hot, &small);
         if (status != MO_OK) {
@@ -194,8 +194,8 @@ static mo_status make(const char *path, const mo_needs_options *needs, mo_means 
             mo_fail_prefix(&small, status, "%s", path);
         }
         if (status == MO_ENOMEM && m->any_device && m->limits.vram_bytes > 0) {
-            mo_means_drop_device(m, small.detail);
-            status = mo_placed_make(path, needs, m, out, &small);
+            mo_resources_drop_device(m, small.detail);
+            status = mo_placed_make(path, requirements, m, out, &small);
         }
     }
     if (status != MO_OK && err) {
@@ -216,53 +216,53 @@ static const char *device_of(const mo_plan_options *ask)
     return divided(ask) && any ? "none" : ask->device;
 }
 
-static mo_status ask_means(const mo_plan_options *ask, mo_means *means, mo_needs_options *needs,
-                           mo_error *err)
+static mo_status ask_resources(const mo_plan_options *ask, mo_resources *resources,
+                               mo_requirements_options *requirements, mo_error *err)
 {
     const mo_kernels *kernels = NULL;
-    const mo_place_holding instead =
-        ask->instead ? mo_opened_holding(&ask->instead->opened) : (mo_place_holding){0};
+    const mo_location_holding instead =
+        ask->instead ? mo_opened_holding(&ask->instead->opened) : (mo_location_holding){0};
     mo_status status = mo_kernels_select(ask->isa, &kernels, err);
     if (status == MO_OK) {
-        status = mo_means_find(&(mo_means_ask){.ram_bytes = ask->ram_bytes,
-                                               .vram_bytes = ask->vram_bytes,
-                                               .vram_each = ask->vram_each,
-                                               .machine = ask->machine,
-                                               .device = device_of(ask),
-                                               .cpu_moe = ask->cpu_moe,
-                                               .postfetch = ask->postfetch,
-                                               .precision = ask->prompt_precision,
-                                               .hot_cache = &ask->hot_cache,
-                                               .instead = instead},
-                               means, err);
+        status = mo_resources_find(&(mo_resources_ask){.ram_bytes = ask->ram_bytes,
+                                                       .vram_bytes = ask->vram_bytes,
+                                                       .vram_each = ask->vram_each,
+                                                       .machine = ask->machine,
+                                                       .device = device_of(ask),
+                                                       .cpu_moe = ask->cpu_moe,
+                                                       .postfetch = ask->postfetch,
+                                                       .precision = ask->prompt_precision,
+                                                       .hot_cache = &ask->hot_cache,
+                                                       .instead = instead},
+                                   resources, err);
     }
     if (status != MO_OK) {
         return status;
     }
     /* Here as many threads as the pool will have. */
-    const int cores = ask->machine   ? means->rates.threads
+    const int cores = ask->machine   ? resources->rates.threads
                       : ask->threads ? ask->threads
-                                     : mo_rates_threads(&means->rates, mo_machine_cores_usable(""));
-    *needs = (mo_needs_options){.kv = ask->kv,
-                                .batch = ask->batch,
-                                .context = ask->context,
-                                .sessions = ask->sessions,
-                                .positions = ask->positions,
-                                .kept_bytes = ask->kept_bytes,
-                                .kept_device_bytes = ask->kept_device_bytes,
-                                .threads = cores > 0 ? cores : 1,
-                                .interleave = kernels->interleave,
-                                .precision = means->precision,
-                                .adapters = ask->adapters,
-                                .adapter_count = ask->adapter_count,
-                                .adapter_bytes = ask->adapter_bytes};
+                                     : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
+    *requirements = (mo_requirements_options){.kv = ask->kv,
+                                              .batch = ask->batch,
+                                              .context = ask->context,
+                                              .sessions = ask->sessions,
+                                              .positions = ask->positions,
+                                              .kept_bytes = ask->kept_bytes,
+                                              .kept_device_bytes = ask->kept_device_bytes,
+                                              .threads = cores > 0 ? cores : 1,
+                                              .interleave = kernels->interleave,
+                                              .precision = resources->precision,
+                                              .adapters = ask->adapters,
+                                              .adapter_count = ask->adapter_count,
+                                              .adapter_bytes = ask->adapter_bytes};
     return MO_OK;
 }
 
 /* The lowest ceilings that run, each with the other as it is. Several devices have theirs from the division. */
-static void find_least(const mo_plan_model *model, const mo_means *m, mo_plan *plan)
+static void find_least(const mo_plan_model *model, const mo_resources *m, mo_plan *plan)
 {
-    if (m->card_count > 1) {
+    if (m->device_count > 1) {
         return;
     }
     const int64_t ram = mo_plan_least_ram(model, &m->limits);
@@ -275,26 +275,26 @@ static void find_least(const mo_plan_model *model, const mo_means *m, mo_plan *p
 
 static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan_report *out, mo_error *err)
 {
-    mo_means m;
-    mo_needs_options needs;
+    mo_resources m;
+    mo_requirements_options requirements;
     mo_placed placed = {0};
     mo_plan_report_hot hot = {0};
-    mo_status status = ask_means(ask, &m, &needs, err);
+    mo_status status = ask_resources(ask, &m, &requirements, err);
     if (status != MO_OK) {
         return status;
     }
-    mo_means_know_disk(&m, path);
+    mo_resources_know_disk(&m, path);
     if (divided(ask)) {
-        status = mo_cluster_plan(ask->cluster, path, ask->divide, &m, &needs, err);
+        status = mo_cluster_plan(ask->cluster, path, ask->divide, &m, &requirements, err);
     }
     if (status == MO_OK) {
-        status = make(path, &needs, &m, &placed, &hot, err);
+        status = make(path, &requirements, &m, &placed, &hot, err);
     }
     if (status != MO_OK) {
-        mo_means_close(&m);
+        mo_resources_close(&m);
         return status;
     }
-    const mo_plan_model *model = &placed.needs.model;
+    const mo_plan_model *model = &placed.requirements.model;
     const mo_plan *plan = &placed.plan;
     find_least(model, &m, &placed.plan);
     *out = (mo_plan_report){
@@ -313,7 +313,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
                                 : MO_PRECISION_EXACT,
     };
     memcpy(out->why, plan->why, sizeof out->why);
-    report_places(model, plan, out);
+    report_locations(model, plan, out);
     out->kept_bytes = model->kept_bytes;
     out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);
@@ -322,13 +322,13 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;
-        report_cards(&placed, &m, out);
+        report_devices(&placed, &m, out);
         out->full_prompt_tokens_per_second *= out->card_count == 0; /* pieces of a prompt overlap there */
     } else {
         snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
     }
     mo_placed_drop(&placed);
-    mo_means_close(&m);
+    mo_resources_close(&m);
     return MO_OK;
 }
 

@@ -114,9 +114,9 @@ static void report_host(const work *w, const mo_division_model *m, int r, mo_pla
     }
 }
 
-static void report_all(work *w, const mo_needs *needs, const mo_division_model *m)
+static void report_all(work *w, const mo_requirements *requirements, const mo_division_model *m)
 {
-    const mo_plan_model *p = &needs->model;
+    const mo_plan_model *p = &requirements->model;
     mo_plan_hosts_report *out = &w->report;
     out->way = w->choice.way == MO_DIVISION_EXPERTS ? "experts" : "layers";
     memcpy(out->why, w->choice.why, sizeof out->why);
@@ -141,10 +141,10 @@ static void report_all(work *w, const mo_needs *needs, const mo_division_model *
 
 /* ---- The plan ---- */
 
-static mo_status divide(work *w, const mo_needs *needs, mo_division_way asked, mo_error *err)
+static mo_status divide(work *w, const mo_requirements *requirements, mo_division_way asked, mo_error *err)
 {
     mo_dividing d;
-    mo_status status = mo_dividing_of(needs, w->hosts.count, &d, err);
+    mo_status status = mo_dividing_of(requirements, w->hosts.count, &d, err);
     if (status != MO_OK) {
         return status;
     }
@@ -155,7 +155,7 @@ static mo_status divide(work *w, const mo_needs *needs, mo_division_way asked, m
     status =
         mo_division_choose(&d.model, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
     if (status == MO_OK) {
-        report_all(w, needs, &d.model);
+        report_all(w, requirements, &d.model);
     }
     mo_dividing_drop(&d);
     return status;
@@ -165,25 +165,25 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
                             work *w, mo_error *err)
 {
     enum { THREADS = 16 }; /* nobody says how many a host has; each takes a quarter of a MiB */
-    mo_needs needs = {0};
+    mo_requirements requirements = {0};
     mo_division_way asked;
     const mo_kernels *kernels = NULL;
     mo_status status = load_hosts(hosts, &w->hosts, err);
     status = status == MO_OK ? read_way(how, &asked, err) : status;
     status = status == MO_OK ? mo_kernels_select(o->isa, &kernels, err) : status;
     if (status == MO_OK) {
-        const mo_needs_options ask = {.kv = o->kv,
-                                      .batch = o->batch ? o->batch : PIECE,
-                                      .context = o->context,
-                                      .sessions = o->sessions,
-                                      .threads = THREADS,
-                                      .interleave = kernels->interleave};
-        status = mo_needs_of(path, &ask, &needs, err);
+        const mo_requirements_options ask = {.kv = o->kv,
+                                             .batch = o->batch ? o->batch : PIECE,
+                                             .context = o->context,
+                                             .sessions = o->sessions,
+                                             .threads = THREADS,
+                                             .interleave = kernels->interleave};
+        status = mo_requirements_of(path, &ask, &requirements, err);
     }
     if (status == MO_OK) {
-        status = divide(w, &needs, asked, err);
+        status = divide(w, &requirements, asked, err);
     }
-    mo_needs_drop(&needs);
+    mo_requirements_drop(&requirements);
     return status;
 }
 

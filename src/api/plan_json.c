@@ -82,7 +82,7 @@ static json_t *device_json(const mo_plan_report *r)
 }
 
 /* Of several devices each; an empty list where there is one, or none. */
-static json_t *cards_json(const mo_plan_report *r)
+static json_t *devices_json(const mo_plan_report *r)
 {
     json_t *list = json_array();
     for (int i = 0; i < r->card_count && i < MO_DEVICES_MAX; i++) {
@@ -146,7 +146,7 @@ static json_t *plan_json(const mo_plan_report *r)
         rates, "device_bytes", (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache",
         hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? text(r->device.why) : json_null(), "prompt",
-        prompt_json(r), "devices", cards_json(r), "depth", depth_json(r));
+        prompt_json(r), "devices", devices_json(r), "depth", depth_json(r));
 }
 
 mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)

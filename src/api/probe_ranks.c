@@ -26,27 +26,27 @@ _Static_assert(sizeof(((mo_probe_rank *)0)->host) == MO_HOST_NAME, "names fit");
 
 static mo_status describe(mo_cluster *c, const mo_probe_report *own, rank_hello *out, mo_error *err)
 {
-    mo_means means = {0};
+    mo_resources resources = {0};
     const mo_plan_options usual = mo_plan_options_default();
-    const mo_status status =
-        mo_means_find(&(mo_means_ask){.device = "none", .hot_cache = &usual.hot_cache}, &means, err);
+    const mo_status status = mo_resources_find(
+        &(mo_resources_ask){.device = "none", .hot_cache = &usual.hot_cache}, &resources, err);
     if (status != MO_OK) {
         return status;
     }
-    mo_cluster_share_ram(c, &means);
-    const mo_rates rates = own ? mo_probe_rates(own) : means.rates;
+    mo_cluster_share_ram(c, &resources);
+    const mo_rates rates = own ? mo_probe_rates(own) : resources.rates;
     memset(out, 0, sizeof *out);
     memcpy(out->magic, "PROBING", 8);
     out->order = MO_WIRE_ORDER;
     snprintf(out->version, sizeof out->version, "%s", mo_version());
-    out->rank = (mo_probe_rank){.ram_bytes = means.limits.ram_bytes,
+    out->rank = (mo_probe_rank){.ram_bytes = resources.limits.ram_bytes,
                                 .product_bytes_s = mo_rates_products(&rates),
                                 .disk_bytes_s = rates.disk_bytes_s,
                                 .measured = rates.measured};
     if (gethostname(out->rank.host, sizeof out->rank.host - 1) != 0) {
         snprintf(out->rank.host, sizeof out->rank.host, "rank-%d", mo_link_rank(c->link));
     }
-    mo_means_close(&means);
+    mo_resources_close(&resources);
     return MO_OK;
 }
 

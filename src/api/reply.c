@@ -8,7 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "dialogue/call_grammar.h"
-#include "dialogue/told.h"
+#include "dialogue/tools_prompt.h"
 #include "grammar/grammar.h"
 
 static const mo_reply_options reply_defaults = {.size = sizeof(mo_reply_options)};
@@ -90,7 +90,7 @@ mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length,
     *text = NULL;
     mo_status status = mo_tools_open(tools, length, &read, err);
     if (status == MO_OK) {
-        status = mo_told_text(&model->dialogue, read, required, text, err);
+        status = mo_tools_prompt_text(&model->dialogue, read, required, text, err);
         mo_tools_close(read);
     }
     return status;

@@ -14,8 +14,8 @@
 #include "plan/text.h"
 #include "profile/tally.h"
 
-#define PUBLISH_NS ((int64_t)20 * 1000 * 1000)
-#define PLACES_NS  ((int64_t)200 * 1000 * 1000)
+#define PUBLISH_NS   ((int64_t)20 * 1000 * 1000)
+#define LOCATIONS_NS ((int64_t)200 * 1000 * 1000)
 
 struct mo_reports {
     pthread_mutex_t lock; /* held for a copy only; everything below is under it */
@@ -23,10 +23,10 @@ struct mo_reports {
     mo_counter_report counters;
     mo_tier_report tiers;
     /* Where experts are is gathered while somebody asks: it takes a look at each of them. */
-    bool places_wanted;
-    int64_t places_ns;
-    uint8_t *places; /* mo_expert_place, [experts of all layers] */
-    int64_t *bytes;  /* likewise; constant: a page that watches asks for all of them four times a second */
+    bool locations_wanted;
+    int64_t locations_ns;
+    uint8_t *locations; /* mo_expert_place, [experts of all layers] */
+    int64_t *bytes;     /* likewise; constant: a page that watches asks for all of them four times a second */
 };
 
 /* ---- Reading the counters, under the engine's lock ---- */
@@ -68,11 +68,11 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
 /* Layers that come from disk for every step: not those that a device has, as long as it is there. */
 static int streamed_layers(const mo_model *m)
 {
-    const mo_plan_model *needs = &m->opened.placed.needs.model;
+    const mo_plan_model *requirements = &m->opened.placed.requirements.model;
     const mo_plan *plan = &m->opened.placed.plan;
     const bool device = m->gpu && m->engine && atomic_load(&m->engine->accelerator);
-    return device ? mo_placement_sum(needs, mo_placement_counts_of(needs, plan)).from_disk
-                  : needs->dense_layers - plan->dense_resident;
+    return device ? mo_placement_sum(requirements, mo_placement_counts_of(requirements, plan)).from_disk
+                  : requirements->dense_layers - plan->dense_resident;
 }
 
 /* Of all layers that are here. */
@@ -116,7 +116,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
     out->ram_probed_bytes_s = model->opened.probed_ram_bytes_s;
 }
 
-static mo_expert_place place_of(const mo_model *m, int layer, int expert)
+static mo_expert_place location_of(const mo_model *m, int layer, int expert)
 {
     const mo_gpu *gpu = mo_model_gpu(m);
     const mo_store *store = m->opened.tiers ? m->opened.tiers->store : NULL;
@@ -127,21 +127,21 @@ static mo_expert_place place_of(const mo_model *m, int layer, int expert)
 }
 
 /* With both locks held. */
-static void publish_places(mo_model *m)
+static void publish_locations(mo_model *m)
 {
     mo_reports *r = m->reports;
     const int64_t now = mo_clock_ns();
     size_t at = 0;
-    if (!r->places_wanted || !r->places || (r->places_ns && now - r->places_ns < PLACES_NS)) {
+    if (!r->locations_wanted || !r->locations || (r->locations_ns && now - r->locations_ns < LOCATIONS_NS)) {
         return;
     }
     for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
         for (int expert = 0, count = mo_model_layer_experts(m, layer); expert < count; expert++) {
-            r->places[at++] = (uint8_t)place_of(m, layer, expert);
+            r->locations[at++] = (uint8_t)location_of(m, layer, expert);
         }
     }
-    r->places_ns = now;
-    r->places_wanted = false;
+    r->locations_ns = now;
+    r->locations_wanted = false;
 }
 
 static void publish(mo_model *m)
@@ -151,9 +151,9 @@ static void publish(mo_model *m)
     pthread_mutex_lock(&r->lock);
     r->published_ns = mo_clock_ns();
     r->counters = (mo_counter_report){
-        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.bricks_run};
+        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.experts_run};
     report_tiers(m, &r->tiers);
-    publish_places(m);
+    publish_locations(m);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -177,7 +177,7 @@ static int64_t matrix_bytes(const mo_linear *l)
 
 static int64_t expert_bytes(const mo_model *model, int layer, int expert)
 {
-    const mo_brick *b = &model->engine->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &model->engine->spec->layers[layer].moe.expert[expert];
     return matrix_bytes(&b->gate) + matrix_bytes(&b->up) + matrix_bytes(&b->down);
 }
 
@@ -204,10 +204,10 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
     for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
         experts += (size_t)mo_model_layer_experts(m, layer);
     }
-    r->places = calloc(experts, 1);
+    r->locations = calloc(experts, 1);
     r->bytes = calloc(experts, sizeof *r->bytes);
-    if (!r->places || !r->bytes) {
-        free(r->places);
+    if (!r->locations || !r->bytes) {
+        free(r->locations);
         free(r->bytes);
         free(r);
         return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
@@ -219,7 +219,7 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
         }
     }
     pthread_mutex_init(&r->lock, NULL);
-    r->places_wanted = true;
+    r->locations_wanted = true;
     m->reports = r;
     name_disk(m);
     publish(m);
@@ -232,7 +232,7 @@ void mo_reports_close(mo_reports *r)
 {
     if (r) {
         pthread_mutex_destroy(&r->lock);
-        free(r->places);
+        free(r->locations);
         free(r->bytes);
         free(r);
     }
@@ -328,7 +328,7 @@ int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t s
         first += (size_t)mo_model_layer_experts(model, i);
     }
     pthread_mutex_lock(&model->reports->lock);
-    model->reports->places_wanted = true;
+    model->reports->locations_wanted = true;
     pthread_mutex_unlock(&model->reports->lock);
     pthread_mutex_lock(&model->profile_lock);
     const mo_tally *tally = mo_learning_tally(model->learning);
@@ -336,7 +336,7 @@ int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t s
     const mo_reports *r = look(model);
     for (int e = 0; e < experts && e < count; e++) {
         const uint64_t hits = picks_of(counts, MO_FOUND_HOT, e);
-        const mo_expert_report one = {.place = (mo_expert_place)r->places[first + (size_t)e],
+        const mo_expert_report one = {.place = (mo_expert_place)r->locations[first + (size_t)e],
                                       .picks = hits + picks_of(counts, MO_FOUND_COLD, e),
                                       .hits = hits,
                                       .bytes = r->bytes[first + (size_t)e]};

@@ -38,11 +38,11 @@ static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_m
     mo_trace_shape shape = {.fingerprint = mo_gguf_fingerprint(g),
                             .used = info->experts_used,
                             .layer = calloc((size_t)info->layers, sizeof *shape.layer),
-                            .brick_bytes = calloc((size_t)info->layers, sizeof *shape.brick_bytes),
+                            .expert_bytes = calloc((size_t)info->layers, sizeof *shape.expert_bytes),
                             .core_bytes = summary.token_other_bytes + summary.token_output_bytes +
                                           summary.token_embedding_bytes};
     int64_t *bytes = calloc((size_t)info->layers, sizeof *bytes);
-    if (!shape.layer || !shape.brick_bytes || !bytes) {
+    if (!shape.layer || !shape.expert_bytes || !bytes) {
         status = mo_fail(err, MO_ENOMEM, "no memory for a trace");
     } else {
         add_expert_bytes(g, info->layers, bytes);
@@ -50,14 +50,14 @@ static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_m
             const int experts = mo_model_layer_experts(model, i);
             if (experts) {
                 shape.layer[shape.layers] = i;
-                shape.brick_bytes[shape.layers++] = bytes[i] / experts;
+                shape.expert_bytes[shape.layers++] = bytes[i] / experts;
                 shape.experts = experts > shape.experts ? experts : shape.experts;
             }
         }
         status = mo_tracer_create(&shape, out, err);
     }
     free(shape.layer);
-    free(shape.brick_bytes);
+    free(shape.expert_bytes);
     free(bytes);
     return status;
 }
@@ -93,8 +93,8 @@ void mo_trace_describe(const mo_trace *trace, mo_trace_info *out, size_t size)
                           .passes = trace->step_count,
                           .core_bytes = s->core_bytes};
     for (int i = 0; i < s->layers; i++) {
-        info.expert_bytes += s->brick_bytes[i] * s->experts;
-        info.token_bytes += s->brick_bytes[i] * s->used;
+        info.expert_bytes += s->expert_bytes[i] * s->experts;
+        info.token_bytes += s->expert_bytes[i] * s->used;
     }
     for (int64_t i = 0; i < trace->step_count; i++) {
         const mo_trace_step *step = &trace->steps[i];

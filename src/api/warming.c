@@ -62,7 +62,7 @@ static bool show(void *user, int64_t done, int64_t total)
 static mo_status bring(const mo_warming *w, const mo_store_request *requests, int count, uint64_t most,
                        mo_error *err)
 {
-    bar b = {w->progress, w->user, mo_store_bricks(w->store)->home[0].bytes};
+    bar b = {w->progress, w->user, mo_store_experts(w->store)->home[0].bytes};
     return mo_store_warm(w->store, requests, count, most, show, &b, err);
 }
 
@@ -70,15 +70,15 @@ static mo_status bring(const mo_warming *w, const mo_store_request *requests, in
  * must find slots. */
 static void limit_keeping(const mo_warming *w)
 {
-    const mo_bricks *b = mo_store_bricks(w->store);
-    int32_t left[MO_BRICK_CLASSES];
+    const mo_expert_table *b = mo_store_experts(w->store);
+    int32_t left[MO_EXPERT_CLASSES];
     for (int i = 0; i < b->class_count; i++) {
         left[i] = mo_store_class_slots(w->store, i) / 4;
     }
     for (int i = 0; i < w->request_count; i++) {
         mo_store_request *r = &w->requests[i];
-        const int32_t brick = mo_bricks_of(b, r->layer, r->expert);
-        r->keep = r->keep && brick >= 0 && left[b->home[brick].size_class]-- > 0;
+        const int32_t expert_id = mo_expert_table_id(b, r->layer, r->expert);
+        r->keep = r->keep && expert_id >= 0 && left[b->home[expert_id].size_class]-- > 0;
     }
 }
 
@@ -94,7 +94,7 @@ static mo_status from_file(const mo_warming *w, mo_error *err)
     const mo_status status =
         mo_warm_load(w->store, w->fingerprint, w->file, w->progress, w->user, &report, err);
     if (status == MO_OK) {
-        mo_log(MO_LOG_INFO, "learning", "%s: %d experts, %.1f MiB in %.2f s", w->file, (int)report.bricks,
+        mo_log(MO_LOG_INFO, "learning", "%s: %d experts, %.1f MiB in %.2f s", w->file, (int)report.experts,
                (double)report.bytes / (1 << 20), (double)report.time_ns * 1e-9);
     }
     return status == MO_ENOENT ? MO_OK : status;

@@ -1,4 +1,4 @@
-#include "adapters.h"
+#include "cli/adapters.h"
 
 #include <errno.h>
 #include <math.h>

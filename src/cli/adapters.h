@@ -4,7 +4,7 @@
 
 #include <moraine.h>
 
-#include "options.h"
+#include "cli/options.h"
 
 typedef struct cli_adapters {
     cli_texts plain, scaled;

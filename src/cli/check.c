@@ -1,5 +1,5 @@
-#include "check.h"
-#include "messages.h"
+#include "cli/check.h"
+#include "cli/messages.h"
 
 #include <moraine_tools.h>
 

@@ -2,7 +2,7 @@
 #ifndef MO_CLI_CHECK_H
 #define MO_CLI_CHECK_H
 
-#include "loading.h"
+#include "cli/loading.h"
 
 /* Can this file be opened for reading? "-" is stdin. `what` is how the sentence begins, such as "--text". False after saying
  * why not. */

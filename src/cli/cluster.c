@@ -1,4 +1,4 @@
-#include "cluster.h"
+#include "cli/cluster.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "default_model.h"
-#include "loading.h"
-#include "messages.h"
+#include "cli/default_model.h"
+#include "cli/loading.h"
+#include "cli/messages.h"
 
 static mo_cluster *cluster;
 static atomic_bool lost, said, ending;
@@ -21,6 +21,11 @@ static char joined[32]; /* the command */
 mo_cluster *cli_cluster(void)
 {
     return cluster;
+}
+
+bool cli_cluster_is_shared(void)
+{
+    return cli_cluster() && mo_cluster_ranks(cli_cluster()) > 1;
 }
 
 int cli_cluster_rank(void)

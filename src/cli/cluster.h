@@ -17,6 +17,7 @@ int cli_cluster_end(int code);
 /* The ranks; NULL: this program is alone. */
 mo_cluster *cli_cluster(void);
 int cli_cluster_rank(void);
+bool cli_cluster_is_shared(void); /* other ranks have parts of the model */
 
 /* True in every rank but 0: it has followed to the end, and *code says how. name: the model's, as the command line has it. */
 bool cli_cluster_follows(const char *command, const char *name, const cli_loading *loading, int *code);

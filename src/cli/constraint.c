@@ -1,11 +1,11 @@
-#include "constraint.h"
+#include "cli/constraint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "infile.h"
-#include "options.h"
+#include "cli/infile.h"
+#include "cli/options.h"
 
 static int wrong(const char *command, const cli_constraint *c, const mo_error *err)
 {

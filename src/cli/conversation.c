@@ -1,11 +1,11 @@
-#include "conversation.h"
+#include "cli/conversation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
-#include "messages.h"
+#include "cli/messages.h"
+#include "cli/print/json.h"
 
 static const char *const roles[] = {"system", "user", "assistant"};
 

@@ -1,4 +1,4 @@
-#include "default_model.h"
+#include "cli/default_model.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options.h"
-#include "pulled.h"
+#include "cli/options.h"
+#include "cli/pulled.h"
 
 /* Relative to the directory of the program: in a build directory of the source tree, and where it is installed. */
 static const char *const beside[] = {"../models/pebble.gguf", "../share/moraine/pebble.gguf"};

@@ -1,8 +1,8 @@
-#include "feed.h"
+#include "cli/feed.h"
 
-#include "messages.h"
-#include "signals.h"
-#include "terminal.h"
+#include "cli/messages.h"
+#include "cli/print/terminal.h"
+#include "cli/signals.h"
 
 /* A prompt shorter than this is done before a bar could be read. */
 enum { BAR_TOKENS = 256 };

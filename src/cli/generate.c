@@ -1,4 +1,4 @@
-#include "generate.h"
+#include "cli/generate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "feed.h"
-#include "learning.h"
-#include "measured.h"
-#include "messages.h"
-#include "signals.h"
-#include "terminal.h"
+#include "cli/feed.h"
+#include "cli/learning.h"
+#include "cli/messages.h"
+#include "cli/print/measured.h"
+#include "cli/print/terminal.h"
+#include "cli/signals.h"
 
 bool cli_thinking_check(const char *command, const cli_thinking *t)
 {

@@ -6,7 +6,7 @@
 
 #include <moraine.h>
 
-#include "options.h"
+#include "cli/options.h"
 
 /* Sampling options as people type them. What was not given is as the model's file recommends, else as the help says: NAN, or
  * CLI_SAMPLING_UNSAID. */

@@ -1,4 +1,4 @@
-#include "history.h"
+#include "cli/history.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "homepath.h"
+#include "cli/homepath.h"
 
 #include <stdio.h>
 #include <stdlib.h>

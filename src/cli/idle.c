@@ -1,11 +1,11 @@
-#include "idle.h"
+#include "cli/idle.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster.h"
+#include "cli/cluster.h"
 
 extern char **environ;
 

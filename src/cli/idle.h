@@ -5,7 +5,7 @@
 
 #include <moraine_tools.h>
 
-#include "loading.h"
+#include "cli/loading.h"
 
 void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model);
 

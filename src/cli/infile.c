@@ -1,4 +1,4 @@
-#include "infile.h"
+#include "cli/infile.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
-#include "input.h"
+#include "cli/input.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "history.h"
-#include "lines.h"
+#include "cli/history.h"
+#include "cli/lines.h"
 
 #define QUOTES "\"\"\""
 

@@ -1,9 +1,9 @@
-#include "learning.h"
+#include "cli/learning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "messages.h"
+#include "cli/messages.h"
 
 void cli_learning_set(const cli_learning *l, mo_model_options *out)
 {

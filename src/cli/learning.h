@@ -5,7 +5,7 @@
 
 #include <moraine.h>
 
-#include "options.h"
+#include "cli/options.h"
 
 typedef struct cli_learning {
     mo_learning_options options;

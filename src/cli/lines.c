@@ -1,4 +1,4 @@
-#include "lines.h"
+#include "cli/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "history.h"
-#include "signals.h"
+#include "cli/history.h"
+#include "cli/signals.h"
 
 struct cli_lines {
     const char *prompt;

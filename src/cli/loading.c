@@ -1,14 +1,14 @@
-#include "loading.h"
+#include "cli/loading.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
-#include "cluster.h"
-#include "idle.h"
-#include "messages.h"
-#include "signals.h"
-#include "terminal.h"
+#include "cli/check.h"
+#include "cli/cluster.h"
+#include "cli/idle.h"
+#include "cli/messages.h"
+#include "cli/print/terminal.h"
+#include "cli/signals.h"
 
 /* Once, however often a command asks. */
 static void note_f16(const char *command)

@@ -4,9 +4,9 @@
 
 #include <moraine.h>
 
-#include "adapters.h"
-#include "learning.h"
-#include "options.h"
+#include "cli/adapters.h"
+#include "cli/learning.h"
+#include "cli/options.h"
 
 typedef struct cli_loading {
     int64_t threads, context, batch;

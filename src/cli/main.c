@@ -8,16 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cluster.h"
-#include "commands.h"
-#include "learning.h"
-#include "messages.h"
-#include "nearest.h"
-#include "options.h"
-#include "signals.h"
-#include "terminal.h"
-#include "version.h"
-#include "welcome.h"
+#include "cli/cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/learning.h"
+#include "cli/messages.h"
+#include "cli/nearest.h"
+#include "cli/options.h"
+#include "cli/print/terminal.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+#include "cli/welcome.h"
 
 static const struct {
     const char *name, *help;

@@ -1,4 +1,4 @@
-#include "options.h"
+#include "cli/options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "nearest.h"
-#include "terminal.h"
+#include "cli/nearest.h"
+#include "cli/print/terminal.h"
 
 #define OPTION_LIMIT 126
 #define HELP_VALUE   256 /* getopt_long's number for --help; table entries follow it */

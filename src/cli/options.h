@@ -6,10 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/print/exit_code.h"
 #include "moraine.h"
-
-/* Exit codes of the program. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 typedef enum cli_kind {
     CLI_FLAG,    /* bool *out = true */

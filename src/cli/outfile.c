@@ -1,4 +1,4 @@
-#include "outfile.h"
+#include "cli/outfile.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "signals.h"
+#include "cli/signals.h"
 
 static bool complain(const cli_outfile *f)
 {

@@ -1,4 +1,4 @@
-#include "profile.h"
+#include "cli/profile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "infile.h"
-#include "messages.h"
+#include "cli/infile.h"
+#include "cli/messages.h"
 
 /* May the file be written: is it absent, or a profile as they are written here? */
 static bool is_ours(const char *path)

@@ -1,4 +1,4 @@
-#include "prompt.h"
+#include "cli/prompt.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "infile.h"
+#include "cli/infile.h"
 
 /* Removes what an editor or another system puts around a text. Of one that was typed as an argument a last newline stays,
  * unless it comes from such a system. */

@@ -1,4 +1,4 @@
-#include "pulled.h"
+#include "cli/pulled.h"
 
 #include <moraine.h>
 
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "default_model.h"
+#include "cli/default_model.h"
+#include "cli/options.h"
+#include "cli/pulling.h"
 #include "hub/store.h"
-#include "options.h"
-#include "pulling.h"
 
 /* Texts that live as long as the process. */
 typedef struct kept {

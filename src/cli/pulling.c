@@ -1,4 +1,4 @@
-#include "pulling.h"
+#include "cli/pulling.h"
 
 #include <moraine_tools.h>
 
@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/messages.h"
+#include "cli/options.h"
+#include "cli/print/plan_words.h"
+#include "cli/print/terminal.h"
+#include "cli/signals.h"
 #include "hub/pull.h"
 #include "hub/store.h"
-#include "messages.h"
-#include "options.h"
-#include "plan_words.h"
-#include "signals.h"
-#include "terminal.h"
 
 typedef struct show {
     const char *command;

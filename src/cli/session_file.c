@@ -1,4 +1,4 @@
-#include "session_file.h"
+#include "cli/session_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "json.h"
-#include "messages.h"
-#include "signals.h"
+#include "cli/messages.h"
+#include "cli/print/json.h"
+#include "cli/signals.h"
 
 /* Then the text (JSON: the conversation and the tokens) and the state (as mo_snapshot_write() has it). */
 typedef struct header {

@@ -2,8 +2,8 @@
 #ifndef MO_CLI_SESSION_FILE_H
 #define MO_CLI_SESSION_FILE_H
 
-#include "conversation.h"
-#include "generate.h"
+#include "cli/conversation.h"
+#include "cli/generate.h"
 
 typedef struct cli_session_file cli_session_file;
 

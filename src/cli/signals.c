@@ -1,4 +1,4 @@
-#include "signals.h"
+#include "cli/signals.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "terminal.h"
+#include "cli/print/terminal.h"
 
 /* Within half a second of a signal the program has ended: so long it may do so by itself. The rest is the kernel's,
  * which takes back gigabytes. */

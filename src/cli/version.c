@@ -1,4 +1,4 @@
-#include "version.h"
+#include "cli/version.h"
 
 #include <moraine.h>
 #include <moraine_tools.h>

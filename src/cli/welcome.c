@@ -1,8 +1,8 @@
-#include "welcome.h"
+#include "cli/welcome.h"
 
 #include <stdio.h>
 
-#include "pulled.h"
+#include "cli/pulled.h"
 
 void cli_welcome_print(void)
 {

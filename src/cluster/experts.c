@@ -21,7 +21,7 @@ bool mo_experts_read_codes(const mo_moe *moe, int64_t width)
 {
     bool codes = width % 32 == 0;
     for (int e = 0; e < moe->experts; e++) {
-        const mo_brick *b = &moe->bricks[e];
+        const mo_expert *b = &moe->expert[e];
         codes &= !mo_linear_present(&b->gate) || mo_format_of(b->gate.w.type)->kind != MO_KIND_FLOAT;
         codes &= mo_format_of(b->up.w.type)->kind != MO_KIND_FLOAT;
     }

@@ -20,19 +20,19 @@ typedef struct question {
     int64_t from_row;      /* among all rows */
     bool listens;          /* as its last answer said */
     mo_experts_head ahead; /* what it was told last of layers to come, */
-    mo_experts_pick foreseen[MO_EXPERTS_MAX];
+    mo_experts_pick prefetched[MO_EXPERTS_MAX];
 } question;
 
 struct mo_experts_leader {
-    mo_elsewhere elsewhere;
+    mo_remote_experts remote_experts;
     mo_link *link;
     mo_engine *engine;
     int ranks;
-    question *questions;    /* [ranks]; that of rank 0 is not used */
-    bool *codes;            /* [layers] */
-    mo_elsewhere_rows rows; /* of the layer at hand */
-    int32_t *place;         /* [batch] where a token's activations are in a body; -1: not there */
-    bool adapted;           /* experts of the layer at hand, for some of its tokens */
+    question *questions; /* [ranks]; that of rank 0 is not used */
+    bool *codes;         /* [layers] */
+    mo_remote_rows rows; /* of the layer at hand */
+    int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
+    bool adapted;        /* experts of the layer at hand, for some of its tokens */
     mo_wire_result result;
     mo_traffic traffic;
     /* Of the step that is under way: */
@@ -197,7 +197,7 @@ static void send_rest(void *ctx)
     mo_link_flush(l->link, &ignored);
 }
 
-static mo_status begin(void *owner, mo_forward *f, const mo_elsewhere_rows *rows, mo_error *err)
+static mo_status begin(void *owner, mo_forward *f, const mo_remote_rows *rows, mo_error *err)
 {
     mo_experts_leader *l = owner;
     size_t bytes = 0;
@@ -236,13 +236,13 @@ static void guess(void *owner, int layer, const int32_t *experts, int count)
         q->ahead = (mo_experts_head){.order = MO_WIRE_ORDER, .kind = MO_EXPERTS_AHEAD, .layer = layer};
         for (int i = 0; i < count && q->listens; i++) {
             if (experts[i] >= q->first && experts[i] < q->end) {
-                q->foreseen[q->ahead.experts++] = (mo_experts_pick){.expert = experts[i]};
+                q->prefetched[q->ahead.experts++] = (mo_experts_pick){.expert = experts[i]};
             }
         }
         if (q->ahead.experts > 0 && mo_link_send(l->link, r, &q->ahead, sizeof q->ahead, &ignored) == MO_OK) {
-            const size_t bytes = sizeof *q->foreseen * (size_t)q->ahead.experts;
+            const size_t bytes = sizeof *q->prefetched * (size_t)q->ahead.experts;
             l->step.sent_bytes += sizeof q->ahead + bytes;
-            mo_link_send(l->link, r, q->foreseen, bytes, &ignored);
+            mo_link_send(l->link, r, q->prefetched, bytes, &ignored);
         }
     }
 }
@@ -352,8 +352,9 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
         mo_experts_leave(l);
         return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
     }
-    l->elsewhere = (mo_elsewhere){.owner = l, .begin = begin, .end = end, .listens = listens, .guess = guess};
-    engine->elsewhere = &l->elsewhere;
+    l->remote_experts =
+        (mo_remote_experts){.owner = l, .begin = begin, .end = end, .listens = listens, .guess = guess};
+    engine->remote_experts = &l->remote_experts;
     *out = l;
     return MO_OK;
 }
@@ -372,9 +373,9 @@ void mo_experts_close(mo_link *link)
 void mo_experts_leave(mo_experts_leader *l)
 {
     if (l) {
-        if (l->engine->elsewhere) {
+        if (l->engine->remote_experts) {
             mo_experts_close(l->link);
-            l->engine->elsewhere = NULL;
+            l->engine->remote_experts = NULL;
         }
         for (int r = 1; l->questions && r < l->ranks; r++) {
             free(l->questions[r].body);

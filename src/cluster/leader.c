@@ -28,7 +28,7 @@ typedef struct outgoing {
 } outgoing;
 
 struct mo_leader {
-    mo_relay relay;
+    mo_remote_layers remote_layers;
     mo_link *link;
     mo_engine *engine;
     int *first;           /* [ranks + 1] */
@@ -321,7 +321,7 @@ static int groups(void *owner, int64_t tokens)
 void mo_leader_group(mo_leader *l, const uint8_t *by_tokens)
 {
     for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
-        l->groups[i] = by_tokens[i] < MO_RELAY_GROUPS ? by_tokens[i] : MO_RELAY_GROUPS;
+        l->groups[i] = by_tokens[i] < MO_REMOTE_GROUPS ? by_tokens[i] : MO_REMOTE_GROUPS;
     }
 }
 
@@ -428,19 +428,19 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
         return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
     }
     memcpy(l->first, first, sizeof *first * (ranks + 1));
-    l->relay = (mo_relay){.owner = l,
-                          .step = step,
-                          .groups = groups,
-                          .begin = begin,
-                          .end = end,
-                          .open_state = open_state,
-                          .close_state = close_state,
-                          .open_snapshot = open_snapshot,
-                          .close_snapshot = close_snapshot,
-                          .restore = restore,
-                          .save = save,
-                          .load = load};
-    engine->relay = &l->relay;
+    l->remote_layers = (mo_remote_layers){.owner = l,
+                                          .step = step,
+                                          .groups = groups,
+                                          .begin = begin,
+                                          .end = end,
+                                          .open_state = open_state,
+                                          .close_state = close_state,
+                                          .open_snapshot = open_snapshot,
+                                          .close_snapshot = close_snapshot,
+                                          .restore = restore,
+                                          .save = save,
+                                          .load = load};
+    engine->remote_layers = &l->remote_layers;
     *out = l;
     return MO_OK;
 }
@@ -449,12 +449,12 @@ void mo_leader_close(mo_leader *l)
 {
     if (l) {
         mo_error err;
-        if (l->engine && l->engine->relay) {
+        if (l->engine && l->engine->remote_layers) {
             if (mo_link_flush(l->link, &err) == MO_OK && take_results(l, 0, &err) == MO_OK) {
                 send_head(l, &l->out[0], MO_WIRE_CLOSE, &err);
                 mo_link_flush(l->link, &err);
             }
-            l->engine->relay = NULL;
+            l->engine->remote_layers = NULL;
         }
         mo_traffic_close(&l->traffic);
         pthread_mutex_destroy(&l->lock);

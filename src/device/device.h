@@ -28,7 +28,7 @@ typedef struct mo_device_info {
     double memory_bytes_s;           /* 0: unknown */
     int compute;                     /* cuda: capability, 90 for 9.0; otherwise 0 */
     bool own_memory;                 /* copies are needed: false for host */
-    bool wide;                       /* MO_OP_WIDE is there */
+    bool bf16;                       /* MO_OP_BF16 is there */
 } mo_device_info;
 
 void mo_device_describe(mo_device *device, mo_device_info *out);

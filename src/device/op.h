@@ -1,5 +1,5 @@
 /* Op: one piece of a layer's work on a device, with everything it needs to know. Addresses are the device's; an
- * op reads and writes device memory (or pinned memory by its device address) and nothing else. Every op but MO_OP_WIDE gives the
+ * op reads and writes device memory (or pinned memory by its device address) and nothing else. Every op but MO_OP_BF16 gives the
  * bits of the scalar definition (docs/numerics.md), whatever device runs it.
  *
  * Included by C and by CUDA C++: plain types only. What changes from token to token (positions, chosen experts,
@@ -13,20 +13,20 @@
 typedef uint64_t mo_daddr;
 
 enum {
-    MO_OP_MATRICES = 5,   /* products of one op */
-    MO_OP_NORMS = 3,      /* normed copies of the stream that one op makes */
-    MO_OP_RANGES = 4,     /* ranges of one publication */
-    MO_OP_ALIGN = 256,    /* of matrices, vectors and the parts of a brick on a device */
-    MO_OP_EXPERTS = 1024, /* most experts of a layer, as MO_EXPERTS_MAX */
-    MO_OP_USED = 64,      /* most experts that a token uses */
-    MO_OP_SORTED = 512,   /* most rows of a worklist that is in the order of experts */
-    MO_OP_SMALL = 8,      /* tokens whose attention has space for every chunk's result */
-    MO_OP_GROUPS = 64,    /* most groups of experts */
-    MO_OP_ROWS = 64,      /* most rows of a group that is interleaved */
-    MO_OP_BRICKS = 65535, /* most bricks that one op restores */
-    MO_OP_ADAPTERS = 16,  /* adapters of one op, as MO_ADAPTERS_MAX */
-    MO_OP_USES = 8,       /* adapters of a token, as MO_ADAPTERS_USED */
-    MO_OP_WIDE_COLS = 32, /* rows of matrices in bfloat16 are as many values, or a multiple */
+    MO_OP_MATRICES = 5,        /* products of one op */
+    MO_OP_NORMS = 3,           /* normed copies of the stream that one op makes */
+    MO_OP_RANGES = 4,          /* ranges of one publication */
+    MO_OP_ALIGN = 256,         /* of matrices, vectors and the parts of a brick on a device */
+    MO_OP_EXPERTS = 1024,      /* most experts of a layer, as MO_EXPERTS_MAX */
+    MO_OP_USED = 64,           /* most experts that a token uses */
+    MO_OP_SORTED = 512,        /* most rows of a worklist that is in the order of experts */
+    MO_OP_SMALL = 8,           /* tokens whose attention has space for every chunk's result */
+    MO_OP_GROUPS = 64,         /* most groups of experts */
+    MO_OP_ROWS = 64,           /* most rows of a group that is interleaved */
+    MO_OP_EXPERT_DATA = 65535, /* most bricks that one op restores */
+    MO_OP_ADAPTERS = 16,       /* adapters of one op, as MO_ADAPTERS_MAX */
+    MO_OP_USES = 8,            /* adapters of a token, as MO_ADAPTERS_USED */
+    MO_OP_BF16_COLS = 32,      /* rows of matrices in bfloat16 are as many values, or a multiple */
 };
 
 /* A matrix, in the file's layout, and what is done to its finished product: times *scale, plus bias. */
@@ -102,8 +102,8 @@ typedef enum mo_op_kind {
     MO_OP_PRODUCT,      /* several matrices times the same rows */
     MO_OP_GROUPED,      /* groups of rows, each times a matrix of its own */
     MO_OP_ROUND,        /* rows to bfloat16 */
-    MO_OP_WIDEN,        /* matrices to bfloat16 */
-    MO_OP_WIDE,         /* the product of both */
+    MO_OP_TO_BF16,      /* matrices to bfloat16 */
+    MO_OP_BF16,         /* the product of both */
     MO_OP_ACTIVATE,     /* gate and up to hidden */
     MO_OP_HEADS,        /* queries, keys and values: norms, rotation, into the cache */
     MO_OP_LATENT,       /* latent attention: queries and keys */
@@ -183,7 +183,7 @@ typedef struct mo_op_grouped {
     int32_t rows;    /* that in (or pick) and y have; groups name some of them */
     int32_t most;    /* rows of the largest group */
     int32_t
-        lossy_rows; /* rows of in, where the product may be in bfloat16 (gpu/wide.h); devices do not look */
+        lossy_rows; /* rows of in, where the product may be in bfloat16 (gpu/bf16.h); devices do not look */
     mo_dmatrix matrix; /* shape; scale and bias of expert 0; data unused */
     mo_daddr y;
     int64_t stride; /* floats */
@@ -197,21 +197,21 @@ typedef struct mo_op_round {
 } mo_op_round;
 
 /* Matrix i, decoded and rounded, goes to number i of `to`. Groups that have no rows have no matrix either, and their place stays as it is. */
-typedef struct mo_op_widen {
+typedef struct mo_op_to_bf16 {
     mo_dmatrix matrix; /* shape; and data, where there are no groups. Scale and bias are unread */
     mo_daddr groups;   /* mo_dgroup[count] in device memory; or 0: matrix.data alone */
     mo_daddr to;       /* uint16[count][rows][cols] */
     int32_t count;     /* groups; without them 1 */
     int32_t unused;
-} mo_op_widen;
+} mo_op_to_bf16;
 
-/* As MO_OP_GROUPED of what the two others made, but that the order of the sums is the device's own. cols is a multiple of MO_OP_WIDE_COLS. */
-typedef struct mo_op_wide {
+/* As MO_OP_GROUPED of what the two others made, but that the order of the sums is the device's own. cols is a multiple of MO_OP_BF16_COLS. */
+typedef struct mo_op_bf16 {
     mo_daddr in;   /* uint16[...][cols] */
     mo_daddr pick; /* int32[rows], or 0: row i itself */
     mo_daddr
         groups;    /* mo_dgroup[count] in device memory, of which data is not read; or 0: one, of all rows */
-    mo_daddr wide; /* uint16[count][rows of a matrix][cols] */
+    mo_daddr bf16; /* uint16[count][rows of a matrix][cols] */
     int32_t count; /* groups; without them 1 */
     int32_t rows;  /* that in (or pick) and y have; groups name some of them */
     int32_t most;  /* rows of the largest group */
@@ -219,7 +219,7 @@ typedef struct mo_op_wide {
     mo_dmatrix matrix; /* shape; scale and bias of expert 0; data and type unread */
     mo_daddr y;
     int64_t stride; /* floats */
-} mo_op_wide;
+} mo_op_bf16;
 
 /* hidden = quantized(activation(gate, up)), rows of n values. */
 typedef struct mo_op_activate {
@@ -531,8 +531,8 @@ typedef struct mo_op {
         mo_op_product product;
         mo_op_grouped grouped;
         mo_op_round round;
-        mo_op_widen widen;
-        mo_op_wide wide;
+        mo_op_to_bf16 to_bf16;
+        mo_op_bf16 bf16;
         mo_op_activate activate;
         mo_op_heads heads;
         mo_op_latent latent;

@@ -5,7 +5,7 @@
 
 static void check_restore(const mo_op_restore *o)
 {
-    assert(o->count >= 0 && o->count <= MO_OP_BRICKS && o->parts >= 0 && o->parts <= 3);
+    assert(o->count >= 0 && o->count <= MO_OP_EXPERT_DATA && o->parts >= 0 && o->parts <= 3);
     for (int i = 0; i < o->parts; i++) {
         const int group = o->group[i];
         assert(o->rows[i] > 0 && o->cols[i] > 0);
@@ -31,14 +31,14 @@ static void check_matrices(const mo_op *op)
         assert(op->grouped.matrix.cols == op->grouped.in.cols);
         break;
     case MO_OP_ROUND: assert(op->round.count >= 0); break;
-    case MO_OP_WIDEN:
-        assert(op->widen.count >= 0 && op->widen.matrix.rows > 0 && op->widen.matrix.cols > 0);
-        assert(op->widen.groups || op->widen.count <= 1);
+    case MO_OP_TO_BF16:
+        assert(op->to_bf16.count >= 0 && op->to_bf16.matrix.rows > 0 && op->to_bf16.matrix.cols > 0);
+        assert(op->to_bf16.groups || op->to_bf16.count <= 1);
         break;
-    case MO_OP_WIDE:
-        assert(op->wide.count >= 0 && op->wide.rows >= 0 && op->wide.most <= op->wide.rows);
-        assert(op->wide.matrix.rows > 0 && op->wide.matrix.cols % MO_OP_WIDE_COLS == 0);
-        assert(op->wide.groups || op->wide.count <= 1);
+    case MO_OP_BF16:
+        assert(op->bf16.count >= 0 && op->bf16.rows >= 0 && op->bf16.most <= op->bf16.rows);
+        assert(op->bf16.matrix.rows > 0 && op->bf16.matrix.cols % MO_OP_BF16_COLS == 0);
+        assert(op->bf16.groups || op->bf16.count <= 1);
         break;
     default: assert(!"one of these"); break;
     }
@@ -112,8 +112,8 @@ void mo_op_check(const mo_op *op)
     case MO_OP_PRODUCT:
     case MO_OP_GROUPED:
     case MO_OP_ROUND:
-    case MO_OP_WIDEN:
-    case MO_OP_WIDE: check_matrices(op); break;
+    case MO_OP_TO_BF16:
+    case MO_OP_BF16: check_matrices(op); break;
     case MO_OP_ACTIVATE: assert(op->activate.rows >= 0 && op->activate.n == op->activate.hidden.cols); break;
     case MO_OP_HEADS:
     case MO_OP_ATTEND:

@@ -40,7 +40,7 @@ static int list_chosen(const uint32_t *count, int experts, int32_t *out)
 /* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
 static int64_t fetch(mo_tiers *tiers, const choices *c, const atomic_bool *cancel)
 {
-    const mo_bricks *b = mo_store_bricks(tiers->store);
+    const mo_expert_table *b = mo_store_experts(tiers->store);
     const uint64_t before = mo_store_count(tiers->store).guessed;
     int32_t slots, filled, ids[MO_EXPERTS_MAX];
     int64_t bytes;
@@ -63,14 +63,14 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
     if (state->length != 0 || count < 1) {
         return mo_fail(err, MO_EINVAL, "discovery needs tokens and a session that holds none yet");
     }
-    if (engine->relay) {
+    if (engine->remote_layers) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "experts are not discovered ahead where a model's layers are divided among ranks");
     }
     if (!tiers || !tiers->store) {
         return MO_OK;
     }
-    choices c = {.experts = mo_store_bricks(tiers->store)->experts};
+    choices c = {.experts = mo_store_experts(tiers->store)->experts};
     c.count = calloc((size_t)engine->spec->layer_count * (size_t)c.experts + 1, sizeof *c.count);
     if (!c.count) {
         return mo_fail(err, MO_ENOMEM, "no memory for discovery; free some and try again");

@@ -8,9 +8,9 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
-#include "engine/annex.h"
-#include "engine/elsewhere.h"
-#include "engine/relay.h"
+#include "engine/expert_device.h"
+#include "engine/remote_experts.h"
+#include "engine/remote_layers.h"
 #include "engine/split.h"
 #include "engine/workspace.h"
 #include "model/load.h"
@@ -35,7 +35,7 @@ typedef struct mo_engine_options {
 typedef struct mo_engine_counters {
     uint64_t steps, tokens;
     uint64_t expert_picks; /* tokens x experts used x layers */
-    uint64_t bricks_run;   /* bricks computed: fewer than picks where tokens of a batch share one */
+    uint64_t experts_run;  /* bricks computed: fewer than picks where tokens of a batch share one */
 } mo_engine_counters;
 
 typedef struct mo_engine {
@@ -51,12 +51,12 @@ typedef struct mo_engine {
                            under lock, read by anyone */
     mo_precision precision;    /* the accelerator's, also when it is lost: states are from before */
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
-    const mo_relay
-        *relay; /* the ranks that have further layers; set before the first session. NULL: all are here */
-    const mo_elsewhere
-        *elsewhere; /* the ranks that have further experts; set before the first step. NULL: all are here */
-    const mo_annex *
-        annex; /* the device of a rank that has experts alone; set before the first question. NULL: none, or lost */
+    const mo_remote_layers *
+        remote_layers; /* the ranks that have further layers; set before the first session. NULL: all are here */
+    const mo_remote_experts *
+        remote_experts; /* the ranks that have further experts; set before the first step. NULL: all are here */
+    const mo_expert_device *
+        expert_device; /* the device of a rank that has experts alone; set before the first question. NULL: none, or lost */
     atomic_ullong layers_run; /* by the CPU; any thread may look whether something moves */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;

@@ -81,7 +81,7 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     if (f->unfinished && f->sampler) {
         return mo_fail(err, MO_EINVAL, "a sampler picks what follows a sequence, and this one is unfinished");
     }
-    if (f->routes && s->engine->relay) {
+    if (f->routes && s->engine->remote_layers) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "the experts of tokens are not told where a model's layers are divided among ranks");
     }
@@ -313,8 +313,8 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
  * so that the failure is only its own, to the end of the slice that failed: a recurrent state is empty now, and would
  * otherwise meet the others there again and again. One session: it has failed. All were cancelled: nothing is to be
  * done; a step that says so of a session that nobody cancelled has failed, or it would be tried for ever. */
-static void bear_failure(feeding *all, mo_session **of, const mo_slice *slices, int used, mo_status status,
-                         const mo_error *err)
+static void handle_failure(feeding *all, mo_session **of, const mo_slice *slices, int used, mo_status status,
+                           const mo_error *err)
 {
     for (int i = 0; i < used; i++) {
         if (status == MO_ECANCELLED && atomic_load(&of[i]->cancel)) {
@@ -339,7 +339,7 @@ static void end_cancelled(feeding *all, mo_session *s)
 }
 
 /* Ends what is done or cancelled. False: nothing is left to do. */
-static bool look_around(feeding *all)
+static bool collect_finished(feeding *all)
 {
     bool more = false;
     for (int i = 0; i < all->count; i++) {
@@ -373,7 +373,7 @@ static void feed_to_end(feeding *all)
     mo_slice few[FEEDS_FEW];
     mo_slice *slices = all->count > FEEDS_FEW ? all->list[0]->slices : few;
     mo_session *of[FEEDS_MAX];
-    while (look_around(all)) {
+    while (collect_finished(all)) {
         mo_error err;
         const int used = choose_slices(all, slices, of);
         if (used == 0) {
@@ -381,7 +381,7 @@ static void feed_to_end(feeding *all)
         }
         const mo_status status = mo_step(all->list[0]->engine, slices, used, &err);
         if (status != MO_OK) {
-            bear_failure(all, of, slices, used, status, &err);
+            handle_failure(all, of, slices, used, status, &err);
         }
         for (int i = 0; i < used && status == MO_OK; i++) {
             end_slice(of[i], &slices[i]);

@@ -20,7 +20,7 @@ static const mo_ffn *side_of(const mo_layer *l)
 /* ---- Who needs which expert ------------------------------------------------------------------- */
 
 /* What describes an expert has left the caches since the layer's last step: all of them are asked for at once, before one after the other is read. */
-static void ask_brick(const mo_brick *b)
+static void ask_expert(const mo_expert *b)
 {
     for (size_t i = 0; i < sizeof *b; i += 64) {
         __builtin_prefetch((const uint8_t *)b + i);
@@ -36,11 +36,11 @@ static void sort_by_expert(mo_forward *forward)
     int32_t *first = w->first;
     memset(first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
     for (int64_t i = 0; i < assignments; i++) {
-        ask_brick(&moe->bricks[w->ids[i]]);
+        ask_expert(&moe->expert[w->ids[i]]);
         first[w->ids[i] + 1]++;
     }
     for (int e = 0; e < moe->experts; e++) {
-        forward->engine->counters.bricks_run += first[e + 1] > 0;
+        forward->engine->counters.experts_run += first[e + 1] > 0;
         first[e + 1] += first[e];
     }
     for (int64_t i = 0; i < assignments; i++) {
@@ -180,7 +180,7 @@ static mo_phase merging(mo_forward *forward)
 /* Does the last round merge? Not where outputs of other ranks are waited for, or another rank waits for these. */
 static bool merges(const mo_forward *forward)
 {
-    return !forward->experts_only && !(forward->layer->routed && forward->engine->elsewhere);
+    return !forward->experts_only && !(forward->layer->routed && forward->engine->remote_experts);
 }
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t cou
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
-    const mo_brick *b = &moe->bricks[expert];
+    const mo_expert *b = &moe->expert[expert];
     if (count > 0 && goes_on(forward, count, &b->gate, &b->up)) {
         const mo_job_gated gated = {.up = &b->up,
                                     .y = w->up + row * moe->width,
@@ -221,7 +221,7 @@ void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t cou
 void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count)
 {
     mo_workspace *w = forward->w;
-    mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.bricks[expert].down, &forward->hidden,
+    mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
                     w->identity + row, w->by_expert + row, count, w->down + row * forward->spec->width,
                     forward->spec->width);
 }
@@ -555,10 +555,10 @@ static mo_status feed_here(mo_forward *forward, mo_error *err)
 /* The same while other ranks compute their experts, and the merge when all outputs are there. */
 static mo_status feed_divided(mo_forward *forward, mo_error *err)
 {
-    const mo_elsewhere *others = forward->engine->elsewhere;
+    const mo_remote_experts *others = forward->engine->remote_experts;
     mo_error theirs = {0};
-    const mo_elsewhere_rows rows = {forward->w->first, forward->w->by_expert, forward->w->down};
-    mo_forward_guess_elsewhere(forward); /* their disks look ahead while they compute */
+    const mo_remote_rows rows = {forward->w->first, forward->w->by_expert, forward->w->down};
+    mo_forward_guess_remote(forward); /* their disks look ahead while they compute */
     mo_status status = others->begin(others->owner, forward, &rows, err);
     if (status != MO_OK) {
         return status;
@@ -594,18 +594,18 @@ static mo_status feed_rest(mo_forward *forward, const bool *taken, mo_error *err
 }
 
 /* Beside a device that has some of them. One that is lost costs speed: the CPU computes its share, of this layer too. */
-static mo_status feed_beside_annex(mo_forward *forward, mo_error *err)
+static mo_status feed_beside_device(mo_forward *forward, mo_error *err)
 {
-    const mo_annex *annex = forward->engine->annex;
+    const mo_expert_device *expert_device = forward->engine->expert_device;
     bool taken[MO_EXPERTS_MAX] = {0};
     mo_error lost = {0};
-    mo_status there = annex->begin(annex->owner, forward, taken, &lost);
+    mo_status there = expert_device->begin(expert_device->owner, forward, taken, &lost);
     if (there != MO_OK) {
         memset(taken, 0, sizeof taken);
     }
     mo_status status = feed_rest(forward, taken, err);
     if (there == MO_OK) {
-        there = annex->end(annex->owner, forward, &lost);
+        there = expert_device->end(expert_device->owner, forward, &lost);
         if (there != MO_OK && status == MO_OK) {
             for (int e = 0; e < forward->layer->moe.experts; e++) {
                 taken[e] = !taken[e];
@@ -614,7 +614,7 @@ static mo_status feed_beside_annex(mo_forward *forward, mo_error *err)
         }
     }
     if (there != MO_OK) {
-        forward->engine->annex = NULL;
+        forward->engine->expert_device = NULL;
         mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts from here on", lost.detail);
     }
     return status;
@@ -624,8 +624,9 @@ mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->first[moe->experts], moe->width);
-    const bool annex = forward->engine->annex && forward->w->adapting.count == 0; /* which has no adapters */
-    return annex ? feed_beside_annex(forward, err) : feed_here(forward, err);
+    const bool expert_device =
+        forward->engine->expert_device && forward->w->adapting.count == 0; /* which has no adapters */
+    return expert_device ? feed_beside_device(forward, err) : feed_here(forward, err);
 }
 
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
@@ -641,5 +642,6 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
         sort_by_expert(forward);
         forward->worklist_ns = forward->engine->timed ? mo_clock_ns() - began : 0;
     }
-    return l->routed && forward->engine->elsewhere ? feed_divided(forward, err) : feed_here(forward, err);
+    return l->routed && forward->engine->remote_experts ? feed_divided(forward, err)
+                                                        : feed_here(forward, err);
 }

@@ -47,7 +47,7 @@ typedef struct mo_forward {
     int64_t merge_ns;       /* and what it took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     bool experts_only;      /* for another rank, which has the rest of the layer and merges */
-    const bool *taken;      /* [experts] those that a device computes (engine/annex.h); NULL: none */
+    const bool *taken;      /* [experts] those that a device computes (engine/expert_device.h); NULL: none */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;
@@ -151,7 +151,7 @@ void mo_forward_run_round(mo_forward *forward, bool last);
  * them), so will the next. Does nothing unless prediction is on. */
 void mo_forward_guess(mo_forward *forward, int needed);
 /* The same for other ranks that have experts on disk: they are told. */
-void mo_forward_guess_elsewhere(mo_forward *forward);
+void mo_forward_guess_remote(mo_forward *forward);
 /* In such a rank: is it of use to be told? And what was told. */
 bool mo_guess_wanted(const mo_tiers *tiers);
 void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count);

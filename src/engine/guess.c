@@ -11,7 +11,7 @@
 
 /* Guesses between two judgements, and the share of them that must have been right. A wrong one costs a slot
  * and disk time that a need may wait for; a right one saves about what it costs. */
-enum { JUDGED_AT_ONCE = 256 };
+enum { CHECKED_AT_ONCE = 256 };
 static const double right_share = 0.5;
 
 /* The share of right guesses that come too late, from which on it pays to look one layer further; and that of the time for which a disk
@@ -43,32 +43,33 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
 }
 
 /* Did the disk rest since the last judgement of the furthest guesses, and did most of what was right of them come too late? */
-static bool could_come_sooner(const mo_foresight *f, const mo_store_counters *c)
+static bool could_come_sooner(const mo_prefetch_state *f, const mo_store_counters *c)
 {
-    const mo_reach_counters *now = &c->reach[f->reach], *then = &f->judged[f->reach];
+    const mo_prefetch_counters *now = &c->distance[f->distance], *then = &f->last_checked[f->distance];
     const double proven = (double)(now->proven - then->proven), late = (double)(now->late - then->late);
-    const double busy = (double)(c->disk.busy_ns - f->busy_ns), time = (double)(mo_clock_ns() - f->judged_ns);
+    const double busy = (double)(c->disk.busy_ns - f->busy_ns),
+                 time = (double)(mo_clock_ns() - f->last_checked_ns);
     return late > late_share * proven && busy < busy_share * time;
 }
 
 /* The furthest guesses are judged by how busy the disk is from now on. */
-static void begin_time(mo_foresight *f, const mo_store_counters *c)
+static void begin_time(mo_prefetch_state *f, const mo_store_counters *c)
 {
-    f->judged_ns = mo_clock_ns();
+    f->last_checked_ns = mo_clock_ns();
     f->busy_ns = c->disk.busy_ns;
 }
 
 /* Guesses of this reach are wrong too often: it looks less far, in the end not at all. */
-static void shorten(mo_foresight *f, int reach, double share)
+static void shorten(mo_prefetch_state *f, int distance, double share)
 {
-    if (reach == 1) {
+    if (distance == 1) {
         f->on = false;
         mo_log(MO_LOG_INFO, "store",
                "prediction is off: only %.0f %% of the experts to be read ahead were needed", 100.0 * share);
     } else {
-        f->reach = f->most = reach - 1;
+        f->distance = f->most = distance - 1;
         mo_log(MO_LOG_INFO, "store",
-               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed", reach,
+               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed", distance,
                100.0 * share);
     }
 }
@@ -77,24 +78,24 @@ static void shorten(mo_foresight *f, int reach, double share)
  * that look furthest are followed by further ones, as far as `most`, when they are right and could come sooner. */
 static bool pays(mo_tiers *tiers, int most)
 {
-    mo_foresight *f = &tiers->foresight;
+    mo_prefetch_state *f = &tiers->prefetch;
     const mo_store_counters c = mo_store_count(tiers->store);
-    if (f->judged_ns == 0) {
+    if (f->last_checked_ns == 0) {
         begin_time(f, &c);
     }
-    for (int r = f->reach; r > 0; r--) {
-        const double made = (double)(c.reach[r].made - f->judged[r].made);
-        const double proven = (double)(c.reach[r].proven - f->judged[r].proven);
-        const bool furthest = r == f->reach;
-        if (made < JUDGED_AT_ONCE) {
+    for (int r = f->distance; r > 0; r--) {
+        const double made = (double)(c.distance[r].made - f->last_checked[r].made);
+        const double proven = (double)(c.distance[r].proven - f->last_checked[r].proven);
+        const bool furthest = r == f->distance;
+        if (made < CHECKED_AT_ONCE) {
             continue;
         }
         if (proven < right_share * made) {
             shorten(f, r, proven / made);
         } else if (furthest && r < f->most && r < most && could_come_sooner(f, &c)) {
-            f->reach++;
+            f->distance++;
         }
-        f->judged[r] = c.reach[r];
+        f->last_checked[r] = c.distance[r];
         if (furthest) {
             begin_time(f, &c);
         }
@@ -170,22 +171,23 @@ void mo_forward_guess(mo_forward *forward, int needed)
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
     if (all) {
-        if (tiers->foresight.layers && next_routed(forward, &index)) {
+        if (tiers->prefetch.layers && next_routed(forward, &index)) {
             mo_store_guess_layer(tiers->store, index);
         }
         return;
     }
-    if (!tiers->foresight.on || !pays(tiers, MO_REACH_MOST)) {
+    if (!tiers->prefetch.on || !pays(tiers, MO_PREFETCH_DISTANCE_MAX)) {
         return;
     }
-    for (int reach = 1; reach <= tiers->foresight.reach && choose(forward, &index, ids, &count); reach++) {
-        mo_store_guess(tiers->store, index, ids, count, reach, guess_bytes);
+    for (int distance = 1; distance <= tiers->prefetch.distance && choose(forward, &index, ids, &count);
+         distance++) {
+        mo_store_guess(tiers->store, index, ids, count, distance, guess_bytes);
     }
 }
 
-void mo_forward_guess_elsewhere(mo_forward *forward)
+void mo_forward_guess_remote(mo_forward *forward)
 {
-    const mo_elsewhere *others = forward->engine->elsewhere;
+    const mo_remote_experts *others = forward->engine->remote_experts;
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
     if (others && forward->tokens == 1 && others->listens(others->owner) &&
@@ -196,7 +198,7 @@ void mo_forward_guess_elsewhere(mo_forward *forward)
 
 bool mo_guess_wanted(const mo_tiers *tiers)
 {
-    return tiers && tiers->store && tiers->foresight.on;
+    return tiers && tiers->store && tiers->prefetch.on;
 }
 
 void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count)
@@ -271,7 +273,7 @@ void mo_forward_skip(mo_forward *forward, int count)
     }
     for (int i = 0; i < count; i++) {
         if (forward->w->needs[i].skipped) {
-            mo_store_forgo(store, &forward->w->needs[i]);
+            mo_store_skip(store, &forward->w->needs[i]);
             missing[missing_count++] = forward->w->needs[i].expert;
         }
     }

@@ -71,10 +71,10 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
         free(s);
         return status;
     }
-    const mo_relay *relay = engine->relay;
+    const mo_remote_layers *remote_layers = engine->remote_layers;
     mo_status placed = place_state(engine, &s->state, err);
-    if (placed == MO_OK && relay) {
-        placed = relay->open_state(relay->owner, kv, context, &s->state.number, err);
+    if (placed == MO_OK && remote_layers) {
+        placed = remote_layers->open_state(remote_layers->owner, kv, context, &s->state.number, err);
     }
     if (placed != MO_OK) {
         mo_session_close(s);
@@ -157,7 +157,8 @@ void mo_session_close(mo_session *session)
             session->state.accelerator->close_session(&session->state);
         }
         if (session->state.number) {
-            session->engine->relay->close_state(session->engine->relay->owner, session->state.number);
+            session->engine->remote_layers->close_state(session->engine->remote_layers->owner,
+                                                        session->state.number);
         }
         mo_block_pool *pool = session->state.here.pool;
         mo_state_drop(&session->state);

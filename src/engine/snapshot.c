@@ -28,7 +28,8 @@ void mo_snapshot_close(mo_snapshot *snapshot)
 {
     if (snapshot) {
         if (snapshot->number) {
-            snapshot->engine->relay->close_snapshot(snapshot->engine->relay->owner, snapshot->number);
+            snapshot->engine->remote_layers->close_snapshot(snapshot->engine->remote_layers->owner,
+                                                            snapshot->number);
         }
         if (snapshot->blocks.pool && !snapshot->on_device) {
             mo_block_pool *pool = snapshot->blocks.pool;
@@ -77,10 +78,10 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
         status =
             mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
     }
-    if (status == MO_OK && engine->relay) {
+    if (status == MO_OK && engine->remote_layers) {
         s->engine = engine;
-        status =
-            engine->relay->open_snapshot(engine->relay->owner, state->number, state->length, &s->number, err);
+        status = engine->remote_layers->open_snapshot(engine->remote_layers->owner, state->number,
+                                                      state->length, &s->number, err);
     }
     if (status != MO_OK) {
         mo_snapshot_close(s);
@@ -124,20 +125,20 @@ mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err)
 }
 
 /* What the ranks behind this one hold of the snapshot; at most until they are lost. */
-static mo_status save_elsewhere(const mo_snapshot *s, uint8_t *out, size_t bytes, mo_error *err)
+static mo_status save_remote(const mo_snapshot *s, uint8_t *out, size_t bytes, mo_error *err)
 {
     pthread_mutex_lock(&s->engine->lock);
-    const mo_relay *relay = s->engine->relay;
-    const mo_status status = relay->save(relay->owner, s->number, out, bytes, err);
+    const mo_remote_layers *remote_layers = s->engine->remote_layers;
+    const mo_status status = remote_layers->save(remote_layers->owner, s->number, out, bytes, err);
     pthread_mutex_unlock(&s->engine->lock);
     return status;
 }
 
 /* Bytes of a saved state that belong to layers behind those of this rank. */
-static int64_t bytes_elsewhere(const mo_engine *engine, const mo_state *state, int64_t length)
+static int64_t remote_bytes(const mo_engine *engine, const mo_state *state, int64_t length)
 {
     const mo_model_spec *spec = engine->spec;
-    return engine->relay ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
+    return engine->remote_layers ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
 }
 
 /* tail: of a lean one; else NULL. */
@@ -153,11 +154,11 @@ static mo_status save_blocks(const mo_snapshot *s, const mo_blocks *blocks, cons
                                (s->mark.length + MO_KV_BLOCK - 1) / MO_KV_BLOCK);
         }
         const size_t own = mo_state_saved_bytes(&view);
-        *size = own + (size_t)bytes_elsewhere(s->engine, &view, s->mark.length);
+        *size = own + (size_t)remote_bytes(s->engine, &view, s->mark.length);
         *bytes = malloc(*size ? *size : 1);
         if (*bytes) {
             mo_state_save(&view, *bytes);
-            status = s->number ? save_elsewhere(s, *bytes + own, *size - own, err) : MO_OK;
+            status = s->number ? save_remote(s, *bytes + own, *size - own, err) : MO_OK;
             if (status != MO_OK) {
                 free(*bytes);
             }
@@ -256,13 +257,14 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
                        (long long)all, (long long)mo_state_least(state, mark), (long long)length);
     }
     mo_engine *engine = session->engine;
-    const size_t rest = (size_t)bytes_elsewhere(engine, state, all);
+    const size_t rest = (size_t)remote_bytes(engine, state, all);
     /* Other ranks take all of theirs, and cut it as this one does. */
-    mo_status status =
-        restore_here(session, bytes, size > rest ? size - rest : 0, all, engine->relay ? all : length, err);
-    if (status == MO_OK && engine->relay) {
+    mo_status status = restore_here(session, bytes, size > rest ? size - rest : 0, all,
+                                    engine->remote_layers ? all : length, err);
+    if (status == MO_OK && engine->remote_layers) {
         pthread_mutex_lock(&engine->lock);
-        status = engine->relay->load(engine->relay->owner, state, all, bytes + size - rest, err);
+        status =
+            engine->remote_layers->load(engine->remote_layers->owner, state, all, bytes + size - rest, err);
         pthread_mutex_unlock(&engine->lock);
     }
     return status == MO_OK && !mo_state_trim(state, length) ? MO_EUNSUPPORTED : status;
@@ -278,9 +280,10 @@ static mo_status restore_blocks(mo_session *session, const mo_snapshot *s, int64
         return there;
     }
     if (s->engine == session->engine && blocks->pool == mo_state_place(state)->pool) {
-        const mo_relay *relay = s->engine->relay;
-        const mo_status told =
-            relay ? relay->restore(relay->owner, state->number, s->number, length, err) : MO_OK;
+        const mo_remote_layers *remote_layers = s->engine->remote_layers;
+        const mo_status told = remote_layers ? remote_layers->restore(remote_layers->owner, state->number,
+                                                                      s->number, length, err)
+                                             : MO_OK;
         if (told == MO_OK) {
             mo_state_adopt(state, blocks, mark);
         }

@@ -44,7 +44,7 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
 }
 
 /* Are some of the model's layers elsewhere? */
-static bool elsewhere(const mo_model_spec *spec)
+static bool has_remote_layers(const mo_model_spec *spec)
 {
     return spec->all_count > spec->layer_count;
 }
@@ -224,7 +224,7 @@ static bool lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, in
         table += l->length;
         s->recurrent |= l->recurrent;
     }
-    for (int i = 0; elsewhere(spec) && i < spec->all_count; i++) {
+    for (int i = 0; has_remote_layers(spec) && i < spec->all_count; i++) {
         s->recurrent |= spec->all_layers[i].mixer != MO_MIXER_ATTENTION;
     }
     return true;
@@ -329,7 +329,7 @@ static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t leng
             return false;
         }
     }
-    for (int i = 0; elsewhere(s->spec) && i < s->spec->all_count; i++) {
+    for (int i = 0; has_remote_layers(s->spec) && i < s->spec->all_count; i++) {
         const mo_state_layer l = describe(&s->spec->all_layers[i], s->kv, s->context, s->batch);
         if (!layer_goes_back(&l, mark, length)) {
             return false;

@@ -52,7 +52,7 @@ typedef struct mo_state {
     unsigned losses; /* of the engine when it began there: with more since then, what it holds is gone */
     mo_state_layer *layers;
     uint8_t **tables; /* of all layers */
-    int64_t number;   /* by which other ranks know it (engine/relay.h); 0: none does */
+    int64_t number;   /* by which other ranks know it (engine/remote_layers.h); 0: none does */
 } mo_state;
 
 /* What states of a model are made for. */

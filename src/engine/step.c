@@ -163,8 +163,8 @@ enum { SMALL_STEP = 8 };
 /* After the layers that are here: those of other ranks, and the logits. */
 static mo_status go_on(mo_forward *forward, mo_error *err)
 {
-    const mo_relay *relay = forward->engine->relay;
-    const mo_status status = relay ? relay->step(relay->owner, forward, err) : MO_OK;
+    const mo_remote_layers *remote_layers = forward->engine->remote_layers;
+    const mo_status status = remote_layers ? remote_layers->step(remote_layers->owner, forward, err) : MO_OK;
     return status == MO_OK ? mo_logits_emit(forward, err) : status;
 }
 
@@ -225,16 +225,16 @@ static mo_status run_here(mo_forward *forward, bool *all, mo_error *err)
  * logits, and computed by the CPU. */
 static int groups_of(const mo_forward *forward)
 {
-    const mo_relay *relay = forward->engine->relay;
+    const mo_remote_layers *remote_layers = forward->engine->remote_layers;
     int64_t tokens = 0;
-    bool good = relay && forward->slice_count > 1 && !atomic_load(&forward->engine->accelerator) &&
+    bool good = remote_layers && forward->slice_count > 1 && !atomic_load(&forward->engine->accelerator) &&
                 !forward->slices[0].routers_only;
     for (int i = 0; i < forward->slice_count && good; i++) {
         const mo_slice *s = &forward->slices[i];
         good = s->logits && s->logits_from < s->count;
         tokens += s->count;
     }
-    const int most = good ? relay->groups(relay->owner, tokens) : 1;
+    const int most = good ? remote_layers->groups(remote_layers->owner, tokens) : 1;
     return most < forward->slice_count ? most : forward->slice_count;
 }
 
@@ -254,8 +254,8 @@ static int slices_of_group(const mo_slice *slices, int count, int left)
 
 static mo_status run_in_groups(mo_forward *forward, int groups, mo_error *err)
 {
-    const mo_relay *relay = forward->engine->relay;
-    mo_forward part[MO_RELAY_GROUPS];
+    const mo_remote_layers *remote_layers = forward->engine->remote_layers;
+    mo_forward part[MO_REMOTE_GROUPS];
     mo_status status = MO_OK;
     int begun = 0, first = 0;
     for (int g = 0; g < groups && status == MO_OK; g++) {
@@ -274,7 +274,7 @@ static mo_status run_in_groups(mo_forward *forward, int groups, mo_error *err)
         status = run_here(&part[g], &all, err);
         forward->begun |= part[g].begun;
         if (status == MO_OK) {
-            status = relay->begin(relay->owner, &part[g], err);
+            status = remote_layers->begin(remote_layers->owner, &part[g], err);
             begun += status == MO_OK;
         }
         first += count;
@@ -282,8 +282,8 @@ static mo_status run_in_groups(mo_forward *forward, int groups, mo_error *err)
     int64_t tokens = 0;
     for (int g = 0; g < begun; g++) { /* also when one failed: they are under way */
         mo_error own = {0};
-        const mo_status one =
-            relay->end(relay->owner, &part[g], forward->w->x + tokens * forward->spec->width, &own);
+        const mo_status one = remote_layers->end(remote_layers->owner, &part[g],
+                                                 forward->w->x + tokens * forward->spec->width, &own);
         if (one != MO_OK && status == MO_OK) {
             status = one;
             *err = own;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "gpu/far.h"
+#include "gpu/remote.h"
 #include "gpu/share.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
@@ -73,11 +73,11 @@ static void list_shared(int experts, mo_gpu_order *o)
 }
 
 /* Behind these, those of other ranks: they answer row by row, expert by expert. */
-static void list_far(const mo_gpu *gpu, int experts, const int32_t *picks, mo_gpu_order *o)
+static void list_remote(const mo_gpu *gpu, int experts, const int32_t *picks, mo_gpu_order *o)
 {
-    o->far_first = o->count;
+    o->remote_first = o->count;
     for (int e = 0; e < experts; e++) {
-        if (picks[e] > 0 && mo_gpu_far_is(gpu->core.spec, e)) {
+        if (picks[e] > 0 && mo_gpu_remote_is(gpu->core.spec, e)) {
             o->expert[o->count++] = e;
         }
     }
@@ -98,7 +98,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     }
     memcpy(left, picks, sizeof o->left);
     for (int e = 0; e < moe->experts; e++) {
-        left[e] = mo_gpu_far_is(gpu->core.spec, e) ? 0 : left[e];
+        left[e] = mo_gpu_remote_is(gpu->core.spec, e) ? 0 : left[e];
     }
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
@@ -108,7 +108,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     }
     list_rest(gpu, moe->experts, left, o);
     list_shared(moe->experts, o);
-    list_far(gpu, moe->experts, picks, o);
+    list_remote(gpu, moe->experts, picks, o);
     for (int i = 0; i < o->count; i++) {
         const int e = o->expert[i];
         w->needs[i] = (mo_need){.expert = e, .picks = (uint32_t)picks[e]};
@@ -239,7 +239,7 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 /* Experts of a window that is sent ahead. */
 static int window_size_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
-    const double seconds = (double)gpu->core.layers[layer].brick_bytes * gpu->lanes.fetch_rate.s_per_byte;
+    const double seconds = (double)gpu->core.layers[layer].expert_bytes * gpu->lanes.fetch_rate.s_per_byte;
     const int size = gpu->experts.window_size;
     if (!mo_gpu_share_may(gpu, forward) || seconds * size <= AHEAD_S) {
         return size;
@@ -430,7 +430,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 {
     int count = 0;
     *by_cpu = 0;
-    for (int i = l->o->hot; i < l->o->far_first; i++) {
+    for (int i = l->o->hot; i < l->o->remote_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         l->ready[i] = n->in && n->down && !n->down_done;
         count += l->ready[i];
@@ -442,7 +442,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 /* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
 static void release_landed(mo_store *store, int layer, mo_forward *forward, const landing *l)
 {
-    for (int i = l->o->hot; i < l->o->far_first; i++) {
+    for (int i = l->o->hot; i < l->o->remote_first; i++) {
         mo_need *n = &forward->w->needs[i];
         if (!l->ready[i]) {
             continue;
@@ -461,15 +461,15 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 {
     mo_store *store = forward->engine->tiers->store;
     landing l = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .o = o};
-    const bool shared = o->cpu_first < o->far_first;
+    const bool shared = o->cpu_first < o->remote_first;
     mo_status status = MO_OK;
     bool wait = false;
     choose_staying(gpu, forward, layer, o, l.stays);
     if (shared) {
         mo_gpu_share_begin(gpu, forward);
     }
-    mo_store_want(store, layer, forward->w->needs + o->hot, o->far_first - o->hot);
-    for (int left = o->far_first - o->hot; left > 0 && status == MO_OK;) {
+    mo_store_want(store, layer, forward->w->needs + o->hot, o->remote_first - o->hot);
+    for (int left = o->remote_first - o->hot; left > 0 && status == MO_OK;) {
         int by_cpu;
         status = mo_store_look(store, wait, err);
         if (status != MO_OK) {
@@ -501,7 +501,7 @@ static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
         return;
     }
     mo_tally_call(counts, mo_forward_phase(forward));
-    for (int i = 0; i < o->far_first; i++) {
+    for (int i = 0; i < o->remote_first; i++) {
         mo_tally_add(
             &counts->hits[mo_forward_phase(forward)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
             forward->w->needs[i].picks);
@@ -582,17 +582,17 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
 }
 
 /* Threads of several devices may count at once (gpu/pieces.h). */
-static void count_run(const mo_forward *forward, int64_t picks, int64_t bricks)
+static void count_run(const mo_forward *forward, int64_t picks, int64_t experts)
 {
     __atomic_fetch_add(&forward->engine->counters.expert_picks, (uint64_t)picks, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&forward->engine->counters.bricks_run, (uint64_t)bricks, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&forward->engine->counters.experts_run, (uint64_t)experts, __ATOMIC_RELAXED);
 }
 
 static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     tally(forward, layer, o);
     count_run(forward, forward->tokens * forward->layer->moe.used, o->count);
-    gpu->experts.asked += (uint64_t)o->far_first;
+    gpu->experts.asked += (uint64_t)o->remote_first;
     gpu->experts.hits += (uint64_t)o->hot;
 }
 
@@ -606,14 +606,14 @@ static mo_status compute_here(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, i
     if (status == MO_OK && o->hot) {
         status = compute(gpu, forward, p, layer, 0, o->hot, err);
     }
-    if (status != MO_OK || (stored && o->far_first == o->hot)) {
+    if (status != MO_OK || (stored && o->remote_first == o->hot)) {
         return status;
     }
     if (stored) {
         return compute_landing(gpu, forward, p, layer, o, err);
     }
-    return o->cpu_first < o->far_first ? compute_shared(gpu, forward, p, layer, ahead, err)
-                                       : compute_crossing(gpu, forward, p, layer, o, ahead, err);
+    return o->cpu_first < o->remote_first ? compute_shared(gpu, forward, p, layer, ahead, err)
+                                          : compute_crossing(gpu, forward, p, layer, o, ahead, err);
 }
 
 /* The same while other ranks compute theirs. */
@@ -623,18 +623,18 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const mo_gpu_order *o = &gpu->order;
     const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const int64_t rows = forward->tokens * forward->layer->moe.used;
-    mo_gpu_far *far = &gpu->lanes.far;
-    const int64_t first = rows - mo_gpu_far_count(far, forward, forward->w->ids, 0);
+    mo_gpu_remote *remote = &gpu->lanes.remote;
+    const int64_t first = rows - mo_gpu_remote_count(remote, forward, forward->w->ids, 0);
     mo_error theirs = {0};
-    mo_gpu_far_count(far, forward, forward->w->ids, (int32_t)first);
-    mo_status status =
-        o->far_first < o->count
-            ? mo_gpu_far_ask(far, forward, pinned->shared_in, forward->w->by_expert, pinned->shared_rows, err)
-            : MO_OK;
+    mo_gpu_remote_count(remote, forward, forward->w->ids, (int32_t)first);
+    mo_status status = o->remote_first < o->count
+                           ? mo_gpu_remote_ask(remote, forward, pinned->shared_in, forward->w->by_expert,
+                                               pinned->shared_rows, err)
+                           : MO_OK;
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
     }
-    const mo_status came = mo_gpu_far_take(far, forward, &theirs);
+    const mo_status came = mo_gpu_remote_take(remote, forward, &theirs);
     if (status == MO_OK && came != MO_OK) {
         *err = theirs;
         status = came;
@@ -646,7 +646,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
-    const bool stored = is_stored(forward), divided = experts && forward->engine->elsewhere;
+    const bool stored = is_stored(forward), divided = experts && forward->engine->remote_experts;
     const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;

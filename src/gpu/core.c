@@ -92,19 +92,19 @@ static mo_dmatrix shape_of(const mo_linear *l)
     return (mo_dmatrix){.type = (int32_t)l->w.type, .rows = (int32_t)l->w.rows, .cols = (int32_t)l->w.cols};
 }
 
-bool mo_gpu_core_suits_wide(const mo_dmatrix *m)
+bool mo_gpu_core_suits_bf16(const mo_dmatrix *m)
 {
     enum { ROWS_LEAST = 64 };
     const mo_format *f = mo_format_of((uint32_t)m->type);
     return f && (f->kind == MO_KIND_QUANTIZED || m->type == MO_BF16) && m->rows >= ROWS_LEAST &&
-           m->cols % MO_OP_WIDE_COLS == 0;
+           m->cols % MO_OP_BF16_COLS == 0;
 }
 
 /* While counting, vectors are not loaded yet: what a description could have is counted. */
 static mo_dmatrix put_linear(packer *p, const mo_linear *l)
 {
     mo_dmatrix m = shape_of(l);
-    if (mo_linear_present(l) && mo_gpu_core_suits_wide(&m)) {
+    if (mo_linear_present(l) && mo_gpu_core_suits_bf16(&m)) {
         const int64_t values = l->w.rows * l->w.cols;
         p->widest.values = values > p->widest.values ? values : p->widest.values;
         p->widest.cols = l->w.cols > p->widest.cols ? l->w.cols : p->widest.cols;
@@ -118,14 +118,14 @@ static mo_dmatrix put_linear(packer *p, const mo_linear *l)
 }
 
 /* Scales and biases of all experts, packed. which: 0 gate, 1 up, 2 down. */
-static const mo_linear *part_of(const mo_brick *b, int which)
+static const mo_linear *part_of(const mo_expert *b, int which)
 {
     return which == 0 ? &b->gate : which == 1 ? &b->up : &b->down;
 }
 
 static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
 {
-    const mo_linear *first = part_of(&moe->bricks[0], which);
+    const mo_linear *first = part_of(&moe->expert[0], which);
     const int64_t n = bias ? first->w.rows : 1;
     if (!(bias ? first->bias : first->scale)) {
         return 0;
@@ -137,7 +137,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
         return 0;
     }
     for (int e = 0; packed && e < moe->experts; e++) {
-        const mo_linear *l = part_of(&moe->bricks[e], which);
+        const mo_linear *l = part_of(&moe->expert[e], which);
         for (int64_t i = 0; i < n; i++) {
             packed[e * n + i] = (bias ? l->bias : l->scale)[i];
         }
@@ -156,14 +156,14 @@ static void put_experts(packer *p, const mo_moe *moe, mo_gpu_layer *out)
     mo_dmatrix *to[] = {&out->expert_gate, &out->expert_up, &out->expert_down};
     int64_t at[4] = {0};
     for (int i = 0; i < 3; i++) {
-        *to[i] = shape_of(part_of(&moe->bricks[0], i));
+        *to[i] = shape_of(part_of(&moe->expert[0], i));
         to[i]->scale = put_rows(p, moe, i, false);
         to[i]->bias = put_rows(p, moe, i, true);
-        at[i + 1] = at[i] + mo_vram_slot_bytes(matrix_bytes(&part_of(&moe->bricks[0], i)->w));
+        at[i + 1] = at[i] + mo_vram_slot_bytes(matrix_bytes(&part_of(&moe->expert[0], i)->w));
     }
     out->up_at = at[1];
     out->down_at = at[2];
-    out->brick_bytes = at[3];
+    out->expert_bytes = at[3];
 }
 
 static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
@@ -270,7 +270,7 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
 static mo_status leave_behind(packer *p, int layer)
 {
     const mo_tiers *tiers = p->layers->tiers;
-    const bool read = tiers && tiers->layers && tiers->bricks->layer[layer] >= 0;
+    const bool read = tiers && tiers->layers && tiers->experts->layer[layer] >= 0;
     const mo_status status = read ? mo_dstream_wait(p->link->main, p->err) : MO_OK;
     mo_gpu_layer_buffer_forget(p->layers, layer);
     return status;
@@ -297,8 +297,9 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
         }
     }
     p->streamed = NULL;
-    const bool elsewhere = mo_spec_layers(f) > f->layer_count || f->experts.alone; /* the logits are made */
-    if (end < f->layer_count || elsewhere) {
+    const bool remote_output =
+        mo_spec_layers(f) > f->layer_count || f->experts.alone; /* the logits are made */
+    if (end < f->layer_count || remote_output) {
         return;
     }
     const mo_daddr norm = put_vector(p, f->out_norm, f->width);
@@ -404,16 +405,16 @@ void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
 /* ---- Experts ------------------------------------------------------------------------------------ */
 
 /* One that is here, as it lies in RAM: of the others nobody knows the layout. */
-static const mo_brick *own_brick(const mo_gpu_core *core, int layer)
+static const mo_expert *own_expert(const mo_gpu_core *core, int layer)
 {
     const mo_expert_range *here = &core->spec->experts;
     const mo_moe *moe = &core->spec->layers[layer].moe;
-    return &moe->bricks[here->divided && here->first < moe->experts ? here->first : 0];
+    return &moe->expert[here->divided && here->first < moe->experts ? here->first : 0];
 }
 
 bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer)
 {
-    const mo_brick *b = own_brick(core, layer);
+    const mo_expert *b = own_expert(core, layer);
     return b->gate.w.interleave || b->up.w.interleave || b->down.w.interleave;
 }
 
@@ -426,17 +427,17 @@ bool mo_gpu_core_any_interleaved(const mo_gpu_core *core)
     return interleaved;
 }
 
-bool mo_gpu_core_brick_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert)
+bool mo_gpu_core_expert_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert)
 {
-    const mo_brick *b = &core->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &core->spec->layers[layer].moe.expert[expert];
     return mo_gpu_link_pinned(link, b->gate.w.data) && mo_gpu_link_pinned(link, b->up.w.data) &&
            mo_gpu_link_pinned(link, b->down.w.data);
 }
 
-mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
-                                 int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err)
+mo_status mo_gpu_core_copy_expert(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
+                                  int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err)
 {
-    const mo_brick *b = &core->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &core->spec->layers[layer].moe.expert[expert];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
     const int64_t at[] = {0, core->layers[layer].up_at, core->layers[layer].down_at};
     mo_status status = MO_OK;
@@ -451,7 +452,7 @@ mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *lin
 mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
                           int64_t stride, int only)
 {
-    const mo_brick *b = own_brick(core, layer);
+    const mo_expert *b = own_expert(core, layer);
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
     const int64_t at[] = {0, core->layers[layer].up_at, core->layers[layer].down_at};
     mo_op op = mo_gpu_restore_op(from, to, count);

@@ -26,7 +26,7 @@ typedef struct mo_gpu_layer {
     mo_dmatrix router;
     mo_daddr select_bias, input_scale;
     mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
-    int64_t up_at, down_at, brick_bytes;
+    int64_t up_at, down_at, expert_bytes;
     float input_factor; /* 1 / sqrt(D), of gemma4's router */
 } mo_gpu_layer;
 
@@ -68,8 +68,8 @@ int64_t mo_gpu_core_bytes(const mo_model_spec *spec, int first, int end);
 int64_t mo_gpu_core_layer_bytes(const mo_model_spec *spec, int layer);
 int64_t mo_gpu_core_group(const mo_model_spec *spec);
 
-/* Has this matrix a product in bfloat16 (gpu/wide.h)? Of a few rows it would gain nothing, and F16 and F32 would lose what they have. */
-bool mo_gpu_core_suits_wide(const mo_dmatrix *matrix);
+/* Has this matrix a product in bfloat16 (gpu/bf16.h)? Of a few rows it would gain nothing, and F16 and F32 would lose what they have. */
+bool mo_gpu_core_suits_bf16(const mo_dmatrix *matrix);
 
 /* The most values, and the longest rows, of a layer's matrix that has. */
 typedef struct mo_gpu_widest {
@@ -90,10 +90,10 @@ bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer);
 bool mo_gpu_core_any_interleaved(const mo_gpu_core *core);
 
 /* Are the brick's matrices in pinned memory? */
-bool mo_gpu_core_brick_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert);
+bool mo_gpu_core_expert_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert);
 /* Copies a brick's matrices; *bytes of them. */
-mo_status mo_gpu_core_copy_brick(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
-                                 int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err);
+mo_status mo_gpu_core_copy_expert(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
+                                  int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err);
 /* `count` bricks, `stride` bytes from one to the next, to the file's layout; only: 2 for down alone, -1 for all three. */
 mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
                           int64_t stride, int only);

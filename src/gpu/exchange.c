@@ -50,8 +50,8 @@ static mo_status send(mo_gpu_hot *h, const mo_gpu_move *m, const mo_exchange *x,
     mo_dstream *stream = h->stream;
     const bool interleaved = mo_gpu_core_interleaved(h->core, x->layer);
     int64_t bytes = 0;
-    mo_status status = mo_gpu_core_copy_brick(h->core, h->link, stream, x->layer, x->add,
-                                              interleaved ? m->stage : to, &bytes, err);
+    mo_status status = mo_gpu_core_copy_expert(h->core, h->link, stream, x->layer, x->add,
+                                               interleaved ? m->stage : to, &bytes, err);
     if (status == MO_OK && interleaved) {
         const mo_op op = mo_gpu_core_restore(h->core, x->layer, m->stage, to, 1, 0, -1);
         status = mo_gpu_link_launch(h->link, stream, &op, 1, err);

@@ -3,27 +3,27 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "gpu/needs.h"
+#include "gpu/requirements.h"
 
 /* ---- Stages ------------------------------------------------------------------------------------- */
 
 static mo_status open_stages(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t bytes, mo_error *err)
 {
-    const int64_t brick = mo_gpu_largest_brick(x->core->spec);
-    if (brick == 0 || bytes == 0) { /* bytes: none of its layers has experts */
+    const int64_t expert_bytes = mo_gpu_largest_expert(x->core->spec);
+    if (expert_bytes == 0 || bytes == 0) { /* bytes: none of its layers has experts */
         return MO_OK;
     }
     const bool interleaved = mo_gpu_core_any_interleaved(x->core);
-    const int64_t each = interleaved ? 2 * brick : brick;
+    const int64_t each = interleaved ? 2 * expert_bytes : expert_bytes;
     const int64_t count = bytes / each < GPU_STAGES ? bytes / each : GPU_STAGES;
-    x->stage_bytes = brick;
+    x->stage_bytes = expert_bytes;
     x->staging_bytes = bytes;
     mo_daddr at = 0;
     mo_status status = mo_gpu_memory_alloc(memory, bytes, "a place for experts on their way", &at, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_gpu_stage *s = &x->stages[i];
-        s->memory = at + (mo_daddr)(i * brick);
-        s->plain = interleaved ? at + (mo_daddr)((count + i) * brick) : s->memory;
+        s->memory = at + (mo_daddr)(i * expert_bytes);
+        s->plain = interleaved ? at + (mo_daddr)((count + i) * expert_bytes) : s->memory;
         x->stage_count++;
         status = mo_event_create(memory->device, &s->ready, err);
         if (status == MO_OK) {

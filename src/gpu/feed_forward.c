@@ -39,7 +39,7 @@ void mo_gpu_ops_hot(mo_gpu_ops *p, int layer)
     add_experts(p, layer, p->scratch->work, p->tokens * p->core->spec->layers[layer].moe.used);
 }
 
-void mo_gpu_ops_brick(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most)
+void mo_gpu_ops_expert(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most)
 {
     add_experts(p, layer, work, most);
 }
@@ -89,8 +89,8 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
     const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
     add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
     add_grouped(p, span, 1, &c->expert_up, mo_gpu_in_of(p), r->picks, r->up);
-    adapt_grouped(p, span, 0, &moe->bricks[0].gate, mo_gpu_in_of(p), true, r->gate);
-    adapt_grouped(p, span, 1, &moe->bricks[0].up, mo_gpu_in_of(p), true, r->up);
+    adapt_grouped(p, span, 0, &moe->expert[0].gate, mo_gpu_in_of(p), true, r->gate);
+    adapt_grouped(p, span, 1, &moe->expert[0].up, mo_gpu_in_of(p), true, r->up);
     mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
         (mo_op_activate){.gate = r->gate + skip,
                          .up = r->up + skip,
@@ -99,7 +99,7 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
                          .n = (int32_t)moe->width,
                          .activation = (int32_t)moe->activation};
     add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
-    adapt_grouped(p, span, 2, &moe->bricks[0].down, hidden, false, r->down);
+    adapt_grouped(p, span, 2, &moe->expert[0].down, hidden, false, r->down);
 }
 
 void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
@@ -125,7 +125,7 @@ void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
                       &(mo_gpu_span){.groups = moe->experts,
                                      .rows = p->tokens * moe->used,
                                      .most = p->tokens,
-                                     .lossy = p->wide && mo_precision_experts(&p->wide->rule, p->whole,
+                                     .lossy = p->bf16 && mo_precision_experts(&p->bf16->rule, p->whole,
                                                                               moe->used, moe->experts)});
 }
 

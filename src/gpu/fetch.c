@@ -13,7 +13,7 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
         return 0;
     }
     const int most = count < lanes->experts->stage_count ? count : lanes->experts->stage_count;
-    return mo_lane_share(&lanes->cpu_rate, &lanes->fetch_rate, lanes->core->layers[layer].brick_bytes, count,
+    return mo_lane_share(&lanes->cpu_rate, &lanes->fetch_rate, lanes->core->layers[layer].expert_bytes, count,
                          most);
 }
 
@@ -34,7 +34,7 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
         mo_vram_landed(lanes->experts->vram, layer, expert);
         mo_vram_pin(lanes->experts->vram, layer, expert);
     }
-    if (!mo_gpu_core_brick_pinned(lanes->core, lanes->link, layer, expert)) {
+    if (!mo_gpu_core_expert_pinned(lanes->core, lanes->link, layer, expert)) {
         mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
     }
 }
@@ -93,13 +93,13 @@ void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
 /* ---- Doing ------------------------------------------------------------------------------------ */
 
 /* A copy that fails makes the expert the CPU's. */
-static mo_status copy_brick(mo_gpu_lanes *lanes, mo_forward *forward, int stage, mo_gpu_service *s,
-                            mo_error *err)
+static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage, mo_gpu_service *s,
+                             mo_error *err)
 {
     mo_need *need = &forward->w->needs[s->need[stage]];
     const mo_gpu_stage *to = &lanes->experts->stages[stage];
     int64_t bytes = 0;
-    const mo_status status = mo_gpu_core_copy_brick(
+    const mo_status status = mo_gpu_core_copy_expert(
         lanes->core, lanes->link, lanes->link->fetch, s->layer, need->expert,
         mo_gpu_core_interleaved(lanes->core, s->layer) ? to->memory : to->to, &bytes, err);
     if (status == MO_OK) {
@@ -171,19 +171,19 @@ static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const m
         status = straighten(lanes, s, err);
     }
     if (status == MO_OK && items) {
-        mo_gpu_ops_brick(&p, s->layer, lanes->scratch->fetched, items);
+        mo_gpu_ops_expert(&p, s->layer, lanes->scratch->fetched, items);
         status = mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err);
     }
     return status;
 }
 
 /* Copies [from, to) of what crosses; *failed counts those that did not. */
-static mo_status copy_bricks(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, int from, int to,
-                             int *failed, mo_error *err)
+static mo_status copy_experts(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, int from, int to,
+                              int *failed, mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = from; i < to && status == MO_OK; i++) {
-        status = copy_brick(lanes, forward, i, s, err);
+        status = copy_expert(lanes, forward, i, s, err);
         *failed += s->failed[i];
     }
     return status;
@@ -200,13 +200,13 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     }
     mo_status status = mo_event_record(lanes->fetch_from, lanes->link->fetch, err);
     mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
-    status = status == MO_OK ? copy_bricks(lanes, forward, s, 0, first, &failed, err) : status;
+    status = status == MO_OK ? copy_experts(lanes, forward, s, 0, first, &failed, err) : status;
     if (status == MO_OK && first > 0) {
         assign_places(lanes, forward, s);
     }
     status = status == MO_OK ? send_list(lanes, forward, s, 0, &items, err) : status;
     failed = 0;
-    status = status == MO_OK ? copy_bricks(lanes, forward, s, first, s->fetched, &failed, err) : status;
+    status = status == MO_OK ? copy_experts(lanes, forward, s, first, s->fetched, &failed, err) : status;
     if (status == MO_OK && failed) {
         status = send_list(lanes, forward, s, 1, &items, err);
     }

@@ -4,7 +4,7 @@
 
 bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert)
 {
-    const mo_brick *b = &x->core->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &x->core->spec->layers[layer].moe.expert[expert];
     return b->gate.w.data && b->up.w.data && b->down.w.data &&
            (!x->store || mo_store_resident(x->store, layer, expert));
 }
@@ -20,8 +20,8 @@ mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr
         status = mo_dstream_after(x->link->fetch, s->done, err);
     }
     for (int tries = 0, again = status == MO_OK; again;) {
-        status = mo_gpu_core_copy_brick(x->core, x->link, x->link->fetch, layer, expert,
-                                        interleaved ? s->memory : to, bytes, err);
+        status = mo_gpu_core_copy_expert(x->core, x->link, x->link->fetch, layer, expert,
+                                         interleaved ? s->memory : to, bytes, err);
         again = mo_gpu_link_again(x->link, x->link->fetch, &tries, &status, err);
     }
     if (status == MO_OK) {

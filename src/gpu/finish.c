@@ -146,7 +146,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
             mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[j]], 1);
         }
         forward->engine->counters.expert_picks += (uint64_t)rows;
-        forward->engine->counters.bricks_run += (uint64_t)rows;
+        forward->engine->counters.experts_run += (uint64_t)rows;
     }
 }
 

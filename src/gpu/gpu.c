@@ -93,7 +93,7 @@ static void adopt_weights(mo_gpu *gpu, const mo_checkpoint *model)
         region = mo_layer_buffer_region(gpu->layer_buffer.tiers->layers, &bytes);
         mo_gpu_link_adopt(&gpu->link, 1, region, bytes, "layers from disk");
     }
-    for (int i = 0; gpu->experts.store && i < MO_BRICK_CLASSES; i++) {
+    for (int i = 0; gpu->experts.store && i < MO_EXPERT_CLASSES; i++) {
         region = mo_store_region(gpu->experts.store, i, &bytes);
         mo_gpu_link_adopt(&gpu->link, 2 + i, region, bytes, "slots for experts");
     }
@@ -117,8 +117,8 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     const mo_plan_device *plan = &o->placement.plan->device;
     mo_status status = mo_gpu_link_open(&gpu->link, o->device, o->pin_bytes, err);
     if (status == MO_OK) {
-        status =
-            mo_gpu_cold_open(&gpu->cold, o->device, gpu->core.spec, &gpu->states, plan->cold_layers, err);
+        status = mo_gpu_kv_in_ram_open(&gpu->kv_in_ram, o->device, gpu->core.spec, &gpu->states,
+                                       plan->kv_in_ram_layers, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_scratch_open(&gpu->scratch, &gpu->core, &gpu->memory, o->batch, o->context,
@@ -197,8 +197,8 @@ static mo_status list_kinds(mo_gpu *gpu, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;
     gpu->kinds = calloc((size_t)layers + 1, sizeof *gpu->kinds);
-    for (int i = 0; gpu->kinds && gpu->cold.layers && i < layers; i++) {
-        gpu->kinds[i] = gpu->cold.layers[i];
+    for (int i = 0; gpu->kinds && gpu->kv_in_ram.layers && i < layers; i++) {
+        gpu->kinds[i] = gpu->kv_in_ram.layers[i];
     }
     return gpu->kinds ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of layers");
 }
@@ -250,7 +250,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
 mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_options *options, mo_error *err)
 {
     mo_gpu *last = mo_gpu_with_layer(head, head->core.spec->layer_count), *gpu = NULL;
-    if (options->first != last->core.end || head->parts == MO_BLOCK_KINDS || head->cold.layers) {
+    if (options->first != last->core.end || head->parts == MO_BLOCK_KINDS || head->kv_in_ram.layers) {
         return mo_fail(err, MO_EINVAL, "a device cannot go on with layer %d", options->first);
     }
     const mo_status status = mo_gpu_open(model, options, &gpu, err);
@@ -287,7 +287,7 @@ void mo_gpu_divide_batches(mo_gpu *gpu, int64_t tokens)
 
 static void close_one(mo_gpu *gpu)
 {
-    mo_gpu_cold_close(&gpu->cold);
+    mo_gpu_kv_in_ram_close(&gpu->kv_in_ram);
     mo_gpu_adapters_close(&gpu->adapters);
     mo_gpu_hot_close(&gpu->hot);
     mo_gpu_programs_close(&gpu->programs);

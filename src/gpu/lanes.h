@@ -6,8 +6,8 @@
 #include "engine/forward.h"
 #include "gpu/clock.h"
 #include "gpu/experts.h"
-#include "gpu/far.h"
 #include "gpu/programs.h"
+#include "gpu/remote.h"
 #include "gpu/scratch.h"
 #include "plan/lane_rate.h"
 #include "plan/postfetch.h"
@@ -37,9 +37,9 @@ typedef struct mo_gpu_lanes {
     bool serial;         /* one after the other, for comparison */
     double round_trip_s; /* as probed, for reports; 0: not known */
     mo_gpu_clock *clock;
-    mo_gpu_far far;      /* experts of the layer at hand that other ranks have, also of a batch; */
-    int32_t *far_tokens; /* [GPU_SMALL * used] whose rows of a small step are */
-    uint64_t waited_ns;  /* of the CPU's lane: for the disk, and for copies */
+    mo_gpu_remote remote;   /* experts of the layer at hand that other ranks have, also of a batch; */
+    int32_t *remote_tokens; /* [GPU_SMALL * used] whose rows of a small step are */
+    uint64_t waited_ns;     /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 
@@ -80,8 +80,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
 mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                              mo_error *err);
 /* Instead of the reply, where the step ends between the two. */
-void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
-                          mo_status status);
+void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service, mo_status status);
 /* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
 mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
 

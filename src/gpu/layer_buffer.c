@@ -11,12 +11,12 @@
 
 static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
 {
-    return p->tiers && p->tiers->layers && p->tiers->bricks->layer[layer] >= 0;
+    return p->tiers && p->tiers->layers && p->tiers->experts->layer[layer] >= 0;
 }
 
 /* Which buffer each streamed layer has, and which are streamed in small steps too. Layers of the CPU take turns of their
  * own, so that the others keep their buffers whoever computes those. */
-static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *places, mo_error *err)
+static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_location *locations, mo_error *err)
 {
     p->small = malloc(sizeof *p->small * ((size_t)p->count + 1));
     if (!p->small) {
@@ -24,7 +24,7 @@ static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *pl
     }
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
-        const bool cpu = places[l->layer].runs == MO_AT_RAM;
+        const bool cpu = locations[l->layer].runs == MO_AT_RAM;
         p->cpu.layers[l->layer] = cpu;
         l->slot = (cpu ? p->cpu.count : p->small_count) % p->slots;
         p->cpu.count += cpu;
@@ -35,8 +35,8 @@ static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_place *pl
     return MO_OK;
 }
 
-static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, const mo_layer_place *places,
-                              mo_gpu_memory *memory, mo_error *err)
+static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d,
+                              const mo_layer_location *locations, mo_gpu_memory *memory, mo_error *err)
 {
     p->layers = calloc((size_t)d->streamed, sizeof *p->layers);
     if (!p->layers) {
@@ -46,7 +46,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     p->slots = p->interleaved ? d->layer_buffers - 1 : d->layer_buffers;
     p->slot_bytes = d->layer_buffer_bytes / d->layer_buffers;
     for (int i = 0; i < p->total; i++) {
-        if (!mo_layer_kept(&places[i], MO_AT_VRAM)) {
+        if (!mo_layer_kept(&locations[i], MO_AT_VRAM)) {
             p->number[i] = p->count;
             p->layers[p->count++].layer = i;
         }
@@ -66,7 +66,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d, c
     if (status == MO_OK) {
         status = mo_event_create(memory->device, &p->copied, err);
     }
-    return status == MO_OK ? assign_buffers(p, places, err) : status;
+    return status == MO_OK ? assign_buffers(p, locations, err) : status;
 }
 
 mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *p, const mo_placement *placement,

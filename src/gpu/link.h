@@ -5,10 +5,10 @@
 
 #include "device/device.h"
 #include "numeric/weights.h"
-#include "store/bricks.h"
+#include "store/expert_table.h"
 
 /* Host memory that is pinned in place: weights, layers from disk, slots of each size. */
-enum { GPU_ADOPTED = 2 + MO_BRICK_CLASSES };
+enum { GPU_ADOPTED = 2 + MO_EXPERT_CLASSES };
 
 /* How long ops last, one at a time, when somebody asks: nothing overlaps then. */
 typedef struct mo_gpu_watch {

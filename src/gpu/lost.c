@@ -53,7 +53,7 @@ static void leave(mo_gpu *gpu)
         gpu->layer_buffer.cpu.layers[i] = true;
     }
     gpu->layer_buffer.cpu.count = gpu->core.end - gpu->core.first;
-    gpu->cold.lost = true;
+    gpu->kv_in_ram.lost = true;
     gpu->experts.lost = true;
     gpu->lost = true;
 }

@@ -79,7 +79,7 @@ static void add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t first, 
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
     const mo_daddr own = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).places);
-    const mo_daddr places = p->guests && !apart ? p->guests : own;
+    const mo_daddr places = p->kv_staging && !apart ? p->kv_staging : own;
     const int64_t query = a->latent.plain ? a->k_len : a->heads * a->k_len * (a->gated ? 2 : 1);
     mo_gpu_op_add(p, MO_OP_ATTEND)->attend =
         (mo_op_attend){.q = p->scratch->q + (mo_daddr)(first * query) * sizeof(float),

@@ -7,10 +7,10 @@
 #include "device/meter.h"
 #include "engine/accelerator.h"
 #include "gpu/adapters.h"
-#include "gpu/cold.h"
 #include "gpu/core.h"
 #include "gpu/experts.h"
 #include "gpu/hot.h"
+#include "gpu/kv_in_ram.h"
 #include "gpu/lanes.h"
 #include "gpu/layer_buffer.h"
 #include "gpu/link.h"
@@ -33,8 +33,8 @@ typedef struct mo_gpu_order {
     int count, hot; /* the first `hot` are in slots */
     mo_gpu_portion portion[MO_EXPERTS_MAX];
     int portions, sent; /* the first `sent` are in windows */
-    int cpu_first;      /* the experts from here on are the CPU's; far_first: none are */
-    int far_first;      /* those from here on are other ranks'; count: none are */
+    int cpu_first;      /* the experts from here on are the CPU's; remote_first: none are */
+    int remote_first;   /* those from here on are other ranks'; count: none are */
     bool by_cpu[MO_EXPERTS_MAX];
     int32_t picks[MO_EXPERTS_MAX],
         left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
@@ -56,7 +56,7 @@ typedef struct mo_gpu {
     mo_gpu_hot hot;
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
-    mo_gpu_cold cold;                            /* which layers' blocks are in RAM */
+    mo_gpu_kv_in_ram kv_in_ram;                  /* which layers' blocks are in RAM */
     /* Whose row of logits is where it was made, by place; NULL: nobody's. In turns (gpu/logits.h). */
     struct mo_gpu_session *kept_logits[GPU_LOGITS_KEPT];
     mo_gpu_order order; /* of the layer that a batch computes */

@@ -20,10 +20,10 @@ typedef struct mo_gpu_ops {
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
-    mo_daddr guests;             /* mo_dplace[tokens] where keys and values are guests (gpu/guests.h); 0 */
+    mo_daddr kv_staging; /* mo_dplace[tokens] where keys and values are guests (gpu/kv_staging.h); 0 */
     const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
-    const mo_gpu_wide *wide; /* of a batch whose products may be in bfloat16; NULL: they are exact */
+    const mo_gpu_bf16 *bf16; /* of a batch whose products may be in bfloat16; NULL: they are exact */
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
@@ -53,7 +53,7 @@ void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr t
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place);
 /* One brick's rows by a worklist of its own. */
-void mo_gpu_ops_brick(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
+void mo_gpu_ops_expert(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* The same, but the CPU has computed gate and up. */
 void mo_gpu_ops_down(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
@@ -79,7 +79,7 @@ void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_a
 static inline mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream,
                                           mo_error *err)
 {
-    return p->wide ? mo_gpu_wide_launch(p->wide, link, stream, p->ops, p->count, p->scratch->scores, err)
+    return p->bf16 ? mo_gpu_bf16_launch(p->bf16, link, stream, p->ops, p->count, p->scratch->scores, err)
                    : mo_gpu_link_launch(link, stream, p->ops, p->count, err);
 }
 

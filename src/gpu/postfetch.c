@@ -19,7 +19,7 @@ mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_erro
 {
     const mo_gpu_layer *largest = NULL;
     for (int i = 0; i < lanes->core->spec->layer_count; i++) {
-        if (!largest || lanes->core->layers[i].brick_bytes > largest->brick_bytes) {
+        if (!largest || lanes->core->layers[i].expert_bytes > largest->expert_bytes) {
             largest = &lanes->core->layers[i];
         }
     }
@@ -27,8 +27,8 @@ mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_erro
         return MO_OK;
     }
     const mo_postfetch_facts facts = {.vram_free_bytes = free_bytes,
-                                      .down_bytes = largest->brick_bytes - largest->down_at,
-                                      .expert_bytes = largest->brick_bytes,
+                                      .down_bytes = largest->expert_bytes - largest->down_at,
+                                      .expert_bytes = largest->expert_bytes,
                                       .used = (int)lanes->core->extent.used};
     mo_postfetch_capacity capacity = {0};
     mo_postfetch_notes notes = {.count = 0};
@@ -56,10 +56,10 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *
     int64_t bytes = 0;
     mo_status status;
     if (t->whole) {
-        status = mo_gpu_core_copy_brick(lanes->core, lanes->link, copies(lanes), layer, t->expert, s->memory,
-                                        &bytes, err);
+        status = mo_gpu_core_copy_expert(lanes->core, lanes->link, copies(lanes), layer, t->expert, s->memory,
+                                         &bytes, err);
     } else {
-        const mo_weights *w = &lanes->core->spec->layers[layer].moe.bricks[t->expert].down.w;
+        const mo_weights *w = &lanes->core->spec->layers[layer].moe.expert[t->expert].down.w;
         bytes = w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
         status =
             mo_gpu_link_copy_matrix(lanes->link, copies(lanes), w, s->memory + (mo_daddr)l->down_at, err);
@@ -70,7 +70,7 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *
     if (status == MO_OK) {
         t->state = MO_COPY_IN_FLIGHT;
         *sent += bytes;
-        if (!mo_gpu_core_brick_pinned(lanes->core, lanes->link, layer, t->expert)) {
+        if (!mo_gpu_core_expert_pinned(lanes->core, lanes->link, layer, t->expert)) {
             mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
         }
     } else if (status != MO_EDEVICE) {
@@ -164,7 +164,7 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
             mo_gpu_core_restore(lanes->core, s->layer, stage->memory, stage->plain, 1, 0, t->whole ? -1 : 2);
     }
     if (t->whole) {
-        mo_gpu_ops_brick(&p, s->layer, work, items);
+        mo_gpu_ops_expert(&p, s->layer, work, items);
     } else {
         mo_gpu_ops_down(&p, s->layer, work, items);
     }

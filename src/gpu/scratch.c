@@ -56,13 +56,13 @@ static int64_t blocks_of(int64_t context)
     return (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1;
 }
 
-mo_gpu_guest_list mo_gpu_guest_list_of(const mo_gpu_scratch *s)
+mo_gpu_kv_staging_list mo_gpu_kv_staging_list_of(const mo_gpu_scratch *s)
 {
     const int layers = s->core->spec->layer_count;
     cutter c = {0};
-    mo_gpu_guest_list l = {.limit = blocks_of(s->context)};
+    mo_gpu_kv_staging_list l = {.limit = blocks_of(s->context)};
     l.places = (int64_t)cut(&c, s->batch, sizeof(mo_dplace));
-    l.states = (int64_t)cut(&c, GPU_GUESTS * layers, sizeof(mo_dstate));
+    l.states = (int64_t)cut(&c, GPU_KV_STAGED * layers, sizeof(mo_dstate));
     l.entries = (int64_t)cut(&c, layers * l.limit, sizeof(mo_daddr));
     l.bytes = c.used;
     return l;
@@ -139,7 +139,7 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->fetched = cut(c, MO_PLAN_STAGES * r->pinned.work_bytes, 1);
     lay_groups(c, r);
     r->counts = cut(c, r->core->spec->layer_count * r->group_limit, sizeof(int32_t));
-    r->guests = cut(c, 1, (size_t)mo_gpu_guest_list_of(r).bytes);
+    r->kv_staging = cut(c, 1, (size_t)mo_gpu_kv_staging_list_of(r).bytes);
     r->idle = c->base + (uint64_t)c->used;
     if (e->expert_width) {
         lay_experts(c, r);
@@ -152,9 +152,9 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->side_weight = cut(c, batch, sizeof(float));
     r->idle_bytes = (int64_t)(c->base + (uint64_t)c->used - r->idle);
     r->logits = cut(c, GPU_LOGITS_KEPT * r->core->spec->vocab, sizeof(float));
-    mo_gpu_wide_size(&r->wide, r->core, batch);
-    r->wide.rounded = cut(c, r->wide.row_bytes, 1);
-    r->wide.matrices = cut(c, r->wide.matrix_bytes, 1);
+    mo_gpu_bf16_size(&r->bf16, r->core, batch);
+    r->bf16.rounded = cut(c, r->bf16.row_bytes, 1);
+    r->bf16.matrices = cut(c, r->bf16.matrix_bytes, 1);
 }
 
 static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
@@ -188,7 +188,7 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->shared_rows = (float *)cut(c, shared * e->used * s->core->spec->width, sizeof(float));
     p->logits = (float *)cut(c, GPU_LOGITS * s->core->spec->vocab, sizeof(float));
     p->bad = (uint32_t *)cut(c, mo_gpu_bad_words(layers), sizeof(uint32_t));
-    p->guests = (uint8_t *)cut(c, 1, (size_t)mo_gpu_guest_list_of(s).bytes);
+    p->kv_staging = (uint8_t *)cut(c, 1, (size_t)mo_gpu_kv_staging_list_of(s).bytes);
     p->works = (uint8_t *)cut(c, MO_PLAN_STAGES * p->work_bytes, 1);
     p->groups = (mo_dgroup *)cut(c, 3 * s->group_limit, sizeof(mo_dgroup));
     p->picks = (int32_t *)cut(c, rows, sizeof(int32_t));
@@ -204,7 +204,7 @@ static void describe(mo_gpu_scratch *s, const mo_gpu_core *core, int64_t batch, 
                           .batch = batch,
                           .context = context,
                           .group_limit = core->extent.experts,
-                          .wide.rule = *precision};
+                          .bf16.rule = *precision};
     s->pinned.work_bytes = work_bytes(GPU_SMALL * core->extent.used);
 }
 

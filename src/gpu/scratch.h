@@ -3,16 +3,16 @@
 #define MO_GPU_SCRATCH_H
 
 #include "device/op.h"
+#include "gpu/bf16.h"
 #include "gpu/core.h"
 #include "gpu/memory.h"
-#include "gpu/wide.h"
 
 enum {
     GPU_SMALL = MO_OP_SMALL, /* tokens of a step that goes by worklists; larger ones go expert by expert */
     GPU_SHARED = 64,         /* most tokens of a larger one of which the CPU computes some of the experts */
     GPU_LOGITS = 32,         /* rows of logits made at once, */
     GPU_LOGITS_KEPT = 64,    /* and of a step that there is space for */
-    GPU_GUESTS = 8,          /* slices of a batch whose keys and values may be guests (gpu/guests.h) */
+    GPU_KV_STAGED = 8,       /* slices of a batch whose keys and values may be guests (gpu/kv_staging.h) */
 };
 
 /* Offsets in the step's block for a number of tokens. */
@@ -22,14 +22,14 @@ typedef struct mo_gpu_block {
     int64_t bytes; /* with those */
 } mo_gpu_block;
 
-/* Offsets in what a batch says of its guests (gpu/guests.h). */
-typedef struct mo_gpu_guest_list {
+/* Offsets in what a batch says of its guests (gpu/kv_staging.h). */
+typedef struct mo_gpu_kv_staging_list {
     int64_t places;  /* mo_dplace[batch] */
-    int64_t states;  /* mo_dstate[GPU_GUESTS][layers] */
+    int64_t states;  /* mo_dstate[GPU_KV_STAGED][layers] */
     int64_t entries; /* mo_daddr[layers][limit] */
     int64_t bytes;
     int64_t limit; /* blocks of all guests in a layer: those of one full session, at least */
-} mo_gpu_guest_list;
+} mo_gpu_kv_staging_list;
 
 /* Pinned memory. */
 typedef struct mo_gpu_pinned {
@@ -54,8 +54,8 @@ typedef struct mo_gpu_pinned {
     float *logits;    /* [GPU_LOGITS][vocab] */
     uint32_t *
         bad; /* [2 * layers + 2], what the device waited for replies: [layers] nanoseconds, and best tokens */
-    uint8_t *guests; /* as the device's */
-    uint8_t *works;  /* worklists of fetched experts, one per stage */
+    uint8_t *kv_staging; /* as the device's */
+    uint8_t *works;      /* worklists of fetched experts, one per stage */
     int64_t work_bytes;
     mo_dgroup *groups;       /* [3][group_limit] of gate, up and down */
     int32_t *picks, *row_of; /* these three side by side, as on the device */
@@ -80,10 +80,10 @@ typedef struct mo_gpu_scratch {
     mo_daddr groups, picks, row_of; /* of a batch */
     mo_daddr counts;                /* int32[layers][group_limit] */
     mo_daddr logits;
-    mo_daddr guests;    /* what a batch says of them */
-    mo_daddr idle;      /* the feed-forward parts' memory, in one piece: nobody's while a layer attends */
-    int64_t idle_bytes; /* of it */
-    mo_gpu_wide wide;   /* products in bfloat16 */
+    mo_daddr kv_staging; /* what a batch says of them */
+    mo_daddr idle;       /* the feed-forward parts' memory, in one piece: nobody's while a layer attends */
+    int64_t idle_bytes;  /* of it */
+    mo_gpu_bf16 bf16;    /* products in bfloat16 */
     int64_t partial_floats;
     mo_gpu_pinned pinned;
     int64_t batch, context; /* most tokens of a step, most positions of a session */
@@ -105,7 +105,7 @@ mo_gpu_scratch_size mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch,
                                          const mo_precision_rule *precision);
 
 mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
-mo_gpu_guest_list mo_gpu_guest_list_of(const mo_gpu_scratch *s);
+mo_gpu_kv_staging_list mo_gpu_kv_staging_list_of(const mo_gpu_scratch *s);
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */
 
 /* The host's reply to a layer. */

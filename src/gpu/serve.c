@@ -9,37 +9,37 @@
 /* ---- What the device chose -------------------------------------------------------------------- */
 
 /* Rows that are not the CPU's: of an expert that is on the device; FAR - n: row n of w->down, from another rank. */
-enum { HOT = -1, FAR = -2 };
+enum { HOT = -1, REMOTE = -2 };
 
 /* Rows of other ranks' experts are behind those of the CPU; in w->down, which is free where the CPU's are apart. */
-static void list_far(mo_gpu_lanes *lanes, mo_forward *forward, int32_t base)
+static void list_remote(mo_gpu_lanes *lanes, mo_forward *forward, int32_t base)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     int32_t next[MO_EXPERTS_MAX];
-    if (!forward->engine->elsewhere || mo_gpu_far_count(&lanes->far, forward, w->ids, base) == 0) {
+    if (!forward->engine->remote_experts || mo_gpu_remote_count(&lanes->remote, forward, w->ids, base) == 0) {
         return;
     }
-    memcpy(next, lanes->far.first, sizeof *next * (size_t)moe->experts);
+    memcpy(next, lanes->remote.first, sizeof *next * (size_t)moe->experts);
     for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
-        if (w->row_of[i] == FAR) {
+        if (w->row_of[i] == REMOTE) {
             const int32_t row = next[w->ids[i]]++;
-            lanes->far_tokens[row] = (int32_t)(i / moe->used);
-            w->row_of[i] = FAR - row;
+            lanes->remote_tokens[row] = (int32_t)(i / moe->used);
+            w->row_of[i] = REMOTE - row;
         }
     }
 }
 
 /* The rows have come: each to its place in the reply. */
-static mo_status take_far(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
+static mo_status take_remote(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
 {
     const int64_t n = lanes->core->spec->width;
-    const bool asked = lanes->far.asked;
+    const bool asked = lanes->remote.asked;
     const mo_workspace *w = forward->w;
-    const mo_status status = mo_gpu_far_take(&lanes->far, forward, err);
+    const mo_status status = mo_gpu_remote_take(&lanes->remote, forward, err);
     for (int64_t i = 0; asked && status == MO_OK && i < forward->tokens * forward->layer->moe.used; i++) {
-        if (w->row_of[i] <= FAR) {
-            memcpy(lanes->scratch->pinned.rows + i * n, w->down + (int64_t)(FAR - w->row_of[i]) * n,
+        if (w->row_of[i] <= REMOTE) {
+            memcpy(lanes->scratch->pinned.rows + i * n, w->down + (int64_t)(REMOTE - w->row_of[i]) * n,
                    sizeof(float) * (size_t)n);
         }
     }
@@ -65,8 +65,8 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
         if (picks == 0) {
             continue;
         }
-        forward->engine->counters.bricks_run++;
-        if (mo_gpu_far_is(forward->spec, e)) {
+        forward->engine->counters.experts_run++;
+        if (mo_gpu_remote_is(forward->spec, e)) {
             w->first[e] = 0;
             continue;
         }
@@ -89,9 +89,9 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
         const int32_t e = w->ids[i];
         if (w->first[e] < 0) {
             w->row_of[i] = HOT;
-        } else if (mo_gpu_far_is(forward->spec, e)) {
-            w->row_of[i] = FAR; /* - its row, see list_far() */
-        } else if (apart) {     /* its row is its rank: the result needs no copy */
+        } else if (mo_gpu_remote_is(forward->spec, e)) {
+            w->row_of[i] = REMOTE; /* - its row, see list_remote() */
+        } else if (apart) {        /* its row is its rank: the result needs no copy */
             w->row_of[i] = w->first[e] = (int32_t)i;
             w->by_expert[i] = (int32_t)(i / moe->used);
         } else {
@@ -102,7 +102,7 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     for (int i = 0; !apart && i < count; i++) { /* back to the beginnings */
         w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
     }
-    list_far(lanes, forward, apart ? 0 : next);
+    list_remote(lanes, forward, apart ? 0 : next);
     return count;
 }
 
@@ -167,8 +167,8 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     if (status != MO_OK) {
         return status;
     }
-    const bool by_document = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
-    out->apart = forward->tokens == 1 || by_document;
+    const bool postfetch_mode = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
+    out->apart = forward->tokens == 1 || postfetch_mode;
     out->count = sort_choice(lanes, forward, layer, out->apart);
     mo_store *const store = out->count > 0 && forward->engine->tiers ? forward->engine->tiers->store : NULL;
     out->stored = store != NULL;
@@ -176,12 +176,12 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         mo_store_want(store, layer, forward->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
-    if (status == MO_OK && forward->engine->elsewhere) {
-        status = mo_gpu_far_ask(&lanes->far, forward, lanes->scratch->pinned.in, lanes->far_tokens,
-                                forward->w->down, err);
+    if (status == MO_OK && forward->engine->remote_experts) {
+        status = mo_gpu_remote_ask(&lanes->remote, forward, lanes->scratch->pinned.in, lanes->remote_tokens,
+                                   forward->w->down, err);
     }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
-    if (status == MO_OK && out->count > 0 && by_document) {
+    if (status == MO_OK && out->count > 0 && postfetch_mode) {
         status = mo_gpu_postfetch_send(lanes, forward, out, err);
     } else if (status == MO_OK) {
         mo_gpu_fetch_choose(lanes, forward, out);
@@ -195,7 +195,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         unpin_hot(lanes, forward, layer);
     }
     if (status != MO_OK) {
-        mo_gpu_far_drop(&lanes->far, forward);
+        mo_gpu_remote_drop(&lanes->remote, forward);
     }
     if (status != MO_OK && store) {
         mo_gpu_swap_settle(lanes, out, status);
@@ -306,9 +306,9 @@ static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
     return status;
 }
 
-void mo_gpu_lanes_forsake(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
+void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
 {
-    mo_gpu_far_drop(&lanes->far, forward);
+    mo_gpu_remote_drop(&lanes->remote, forward);
     if (s->stored) {
         mo_gpu_swap_settle(lanes, s, status);
         mo_store_leave(forward->engine->tiers->store);
@@ -345,7 +345,7 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
     for (int i = 0; i < s->fetched; i++) {
         if (s->failed[i]) {
             fetched[forward->w->needs[s->need[i]].expert] = false;
-            *bytes += lanes->core->layers[s->layer].brick_bytes;
+            *bytes += lanes->core->layers[s->layer].expert_bytes;
             any = true;
         }
     }
@@ -353,12 +353,12 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
 }
 
 /* Is what the next layer will probably need read ahead, as without a device: by this rank, from disk, or by another? */
-static bool foresees(const mo_gpu_lanes *lanes, const mo_forward *forward)
+static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
-    const mo_elsewhere *others = forward->engine->elsewhere;
+    const mo_remote_experts *others = forward->engine->remote_experts;
     const bool reads =
-        lanes->experts->store && forward->engine->tiers->foresight.on && mo_gpu_swap_absent(lanes->experts);
+        lanes->experts->store && forward->engine->tiers->prefetch.on && mo_gpu_swap_absent(lanes->experts);
     return forward->tokens == 1 && (reads || (others && others->listens(others->owner))) &&
            (l->moe_norm || l->ffn_norm) && !l->ffn_norm_bias && !l->moe.router.input_scale;
 }
@@ -372,7 +372,7 @@ static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
     for (int64_t i = 0; i < forward->spec->width; i++) {
         forward->w->x[i] = weights[i] != 0.0f ? forward->in.x[i] / weights[i] : 0.0f;
     }
-    mo_forward_guess_elsewhere(forward);
+    mo_forward_guess_remote(forward);
     if (lanes->experts->store) {
         mo_forward_guess(forward, 0);
     }
@@ -388,7 +388,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     int64_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
         fetched[w->needs[i].expert] = w->needs[i].down_done;
-        bytes += w->needs[i].down_done ? 0 : lanes->core->layers[s->layer].brick_bytes;
+        bytes += w->needs[i].down_done ? 0 : lanes->core->layers[s->layer].expert_bytes;
     }
     mo_status status = lanes->serial && s->fetched ? mo_event_wait(lanes->lane_done, err) : MO_OK;
     const uint64_t waited = lanes->waited_ns;
@@ -424,12 +424,12 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
     const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
     mo_error theirs = {0};
-    const mo_status came = take_far(lanes, forward, &theirs);
+    const mo_status came = take_remote(lanes, forward, &theirs);
     if (status == MO_OK && came != MO_OK) {
         *err = theirs;
         status = came;
     }
-    const bool guess = status == MO_OK && foresees(lanes, forward);
+    const bool guess = status == MO_OK && prefetches(lanes, forward);
     if (guess && !computes) { /* after the reply the device writes there again */
         memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)n);
     }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "gpu/needs.h"
+#include "gpu/requirements.h"
 
 /* ---- Blocks ------------------------------------------------------------------------------------ */
 
@@ -22,15 +22,15 @@ static mo_status take(void *owner, int kind, int64_t bytes, uint64_t *address, m
 {
     mo_gpu *head = owner, *gpu = of_kind(head, kind);
     return (head->parts == 1 && kind) || gpu->lost
-               ? mo_gpu_cold_take(&gpu->cold, bytes, address, err)
+               ? mo_gpu_kv_in_ram_take(&gpu->kv_in_ram, bytes, address, err)
                : mo_gpu_memory_alloc(&gpu->memory, bytes, "the state of sessions", address, err);
 }
 
 static void give(void *owner, int kind, uint64_t address, int64_t bytes)
 {
     mo_gpu *head = owner, *gpu = of_kind(head, kind);
-    if ((head->parts == 1 && kind) || (gpu->lost && mo_gpu_cold_find(&gpu->cold, address))) {
-        mo_gpu_cold_give(&gpu->cold, address);
+    if ((head->parts == 1 && kind) || (gpu->lost && mo_gpu_kv_in_ram_find(&gpu->kv_in_ram, address))) {
+        mo_gpu_kv_in_ram_give(&gpu->kv_in_ram, address);
     } else {
         mo_gpu_memory_free(&gpu->memory, address, bytes);
     }
@@ -261,9 +261,10 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
     mo_status status;
     int tries = 0;
     do {
-        status = c->from < 0 ? mo_gpu_cold_clear(&gpu->cold, gpu->link.main, c->to_at, l->bytes, err)
-                             : mo_gpu_cold_copy_within(&gpu->cold, gpu->link.main, c->to_at, c->from_at,
-                                                       l->bytes, err);
+        status = c->from < 0
+                     ? mo_gpu_kv_in_ram_clear(&gpu->kv_in_ram, gpu->link.main, c->to_at, l->bytes, err)
+                     : mo_gpu_kv_in_ram_copy_within(&gpu->kv_in_ram, gpu->link.main, c->to_at, c->from_at,
+                                                    l->bytes, err);
     } while (mo_gpu_link_again(&gpu->link, gpu->link.main, &tries, &status, err));
     return mo_gpu_link_vital(status, err);
 }
@@ -346,10 +347,10 @@ static mo_status cross(mo_gpu *gpu, const run *r, bool to_device, mo_error *err)
     if (r->bytes == 0) {
         return MO_OK;
     }
-    return to_device ? mo_gpu_cold_copy_in(&gpu->cold, gpu->link.main, r->to,
-                                           (const void *)(uintptr_t)r->from, r->bytes, err)
-                     : mo_gpu_cold_copy_out(&gpu->cold, gpu->link.main, (void *)(uintptr_t)r->to, r->from,
-                                            r->bytes, err);
+    return to_device ? mo_gpu_kv_in_ram_copy_in(&gpu->kv_in_ram, gpu->link.main, r->to,
+                                                (const void *)(uintptr_t)r->from, r->bytes, err)
+                     : mo_gpu_kv_in_ram_copy_out(&gpu->kv_in_ram, gpu->link.main, (void *)(uintptr_t)r->to,
+                                                 r->from, r->bytes, err);
 }
 
 /* A layer's blocks of positions begin .. length - 1. */
@@ -369,8 +370,8 @@ static mo_status copy_layer(mo_gpu *gpu, const mo_blocks *to, const mo_blocks *f
             continue;
         }
         const uint64_t at = to_device ? there : here, last = to_device ? r.to : r.from;
-        if (r.bytes && mo_gpu_cold_same(&gpu->cold, at, last) && there == r.to + (uint64_t)r.bytes &&
-            here == r.from + (uint64_t)r.bytes) {
+        if (r.bytes && mo_gpu_kv_in_ram_same(&gpu->kv_in_ram, at, last) &&
+            there == r.to + (uint64_t)r.bytes && here == r.from + (uint64_t)r.bytes) {
             r.bytes += stride;
         } else {
             status = cross(gpu, &r, to_device, err);

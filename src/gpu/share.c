@@ -20,16 +20,16 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 /* Experts that were sent ahead and may not have arrived: of a window that is on its way, half. */
 static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
 {
-    double bricks = 0;
+    double experts = 0;
     for (int i = 0; i < o->sent; i++) {
         const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, o->portion[i].window);
         bool arrived = false;
         mo_error ignored = {0};
         if (mo_event_query(w->ready, &arrived, &ignored) == MO_OK && !arrived) {
-            bricks += 0.5 * w->count;
+            experts += 0.5 * w->count;
         }
     }
-    return bricks;
+    return experts;
 }
 
 /* What comes from disk while slots are free fills them on its way. */
@@ -53,7 +53,7 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
             rows[count++] = left[e];
         }
     }
-    const int64_t bytes = gpu->core.layers[layer].brick_bytes;
+    const int64_t bytes = gpu->core.layers[layer].expert_bytes;
     int32_t most = 0; /* rows of an expert that the CPU gets; `few` of those with just so many are its too */
     int few = 0;
     const int chosen = mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes,
@@ -99,7 +99,7 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     double sum = 0;
     int count = 0;
     mo_forward_begin_round(forward);
-    for (int i = o->cpu_first; i < o->far_first; i++) {
+    for (int i = o->cpu_first; i < o->remote_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         const int64_t row = forward->w->first[n->expert];
         if (ready && !ready[i]) {
@@ -107,7 +107,7 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
         }
         mo_forward_add_in(forward, n->expert, row, n->picks);
         mo_forward_add_down(forward, n->expert, row, n->picks);
-        sum += (double)gpu->core.layers[layer].brick_bytes * mo_lane_rows_cost((int32_t)n->picks);
+        sum += (double)gpu->core.layers[layer].expert_bytes * mo_lane_rows_cost((int32_t)n->picks);
         count++;
     }
     *bytes = (int64_t)sum;
@@ -145,7 +145,7 @@ void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gp
     mo_lane_rate_observe(&gpu->lanes.cpu_rate, mo_lane_products((double)took, (double)timed.took_ns) * 1e-9,
                          bytes);
     gpu->lanes.cpu_ns += (uint64_t)took;
-    gpu->lanes.cpu_bytes += (uint64_t)(count * gpu->core.layers[layer].brick_bytes);
+    gpu->lanes.cpu_bytes += (uint64_t)(count * gpu->core.layers[layer].expert_bytes);
     gpu->lanes.by_cpu += (uint64_t)count;
 }
 
@@ -160,7 +160,7 @@ mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *er
 mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
 {
     const int64_t first = forward->w->first[o->expert[o->cpu_first]];
-    const int64_t end = o->far_first < o->count ? forward->w->first[o->expert[o->far_first]]
-                                                : forward->tokens * forward->layer->moe.used;
+    const int64_t end = o->remote_first < o->count ? forward->w->first[o->expert[o->remote_first]]
+                                                   : forward->tokens * forward->layer->moe.used;
     return mo_gpu_share_put(gpu, first, end, err);
 }

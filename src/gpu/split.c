@@ -13,8 +13,8 @@ static int part_of(const void *user, const mo_op *op)
         return op->grouped.y == s->gate || op->grouped.y == s->up || op->grouped.y == s->down
                    ? MO_PART_EXPERTS
                    : MO_PART_PRODUCTS; /* the heads of latent attention */
-    case MO_OP_WIDEN: return op->widen.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
-    case MO_OP_WIDE: return op->wide.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
+    case MO_OP_TO_BF16: return op->to_bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
+    case MO_OP_BF16: return op->bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_ROUND: return MO_PART_PRODUCTS;
     case MO_OP_ACTIVATE: return op->activate.gate == s->side_gate ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
     case MO_OP_HEADS:

@@ -14,7 +14,7 @@ static void add(mo_gpu_start *s, bool *listed, int64_t most, int layer, int expe
     bool *seen = &listed[layer * most + expert];
     if (!*seen) {
         *seen = true;
-        s->order[s->count++] = (mo_gpu_start_brick){.layer = layer, .expert = expert};
+        s->order[s->count++] = (mo_gpu_start_expert){.layer = layer, .expert = expert};
     }
 }
 
@@ -94,9 +94,9 @@ static mo_status look(mo_gpu_start *s, mo_error *err)
             status = mo_event_query(m->arrived, &arrived, err);
         }
         if (arrived) {
-            mo_vram_landed(x->vram, m->brick.layer, m->brick.expert);
-            mo_store_return(x->store, m->brick.layer, m->brick.expert);
-            mo_store_yield(x->store, m->brick.layer, m->brick.expert);
+            mo_vram_landed(x->vram, m->expert.layer, m->expert.expert);
+            mo_store_return(x->store, m->expert.layer, m->expert.expert);
+            mo_store_yield(x->store, m->expert.layer, m->expert.expert);
             m->busy = false;
             s->under_way--;
         }
@@ -104,11 +104,11 @@ static mo_status look(mo_gpu_start *s, mo_error *err)
     return status;
 }
 
-static bool moves(const mo_gpu_start *s, const mo_gpu_start_brick *b)
+static bool moves(const mo_gpu_start *s, const mo_gpu_start_expert *b)
 {
     for (int i = 0; s->under_way > 0 && i < GPU_START_MOVES; i++) {
         const mo_gpu_start_move *m = &s->moves[i];
-        if (m->busy && m->brick.layer == b->layer && m->brick.expert == b->expert) {
+        if (m->busy && m->expert.layer == b->layer && m->expert.expert == b->expert) {
             return true;
         }
     }
@@ -117,18 +117,18 @@ static bool moves(const mo_gpu_start *s, const mo_gpu_start_brick *b)
 
 /* It is lent. A copy that fails otherwise than with the device may have sent a part: nobody gets the slot before that
  * has ended. */
-static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_brick *b, mo_error *err)
+static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_expert *b, mo_error *err)
 {
     mo_gpu_experts *x = s->experts;
     const mo_daddr to = mo_vram_acquire_free(x->vram, b->layer, b->expert);
     int64_t bytes = 0;
     mo_status status =
-        mo_gpu_core_copy_brick(x->core, x->link, s->stream, b->layer, b->expert, to, &bytes, err);
+        mo_gpu_core_copy_expert(x->core, x->link, s->stream, b->layer, b->expert, to, &bytes, err);
     if (status == MO_OK) {
         status = mo_event_record(m->arrived, s->stream, err);
     }
     if (status == MO_OK) {
-        *m = (mo_gpu_start_move){.brick = *b, .arrived = m->arrived, .busy = true};
+        *m = (mo_gpu_start_move){.expert = *b, .arrived = m->arrived, .busy = true};
         s->under_way++;
         x->fetched_bytes += (uint64_t)bytes;
         return MO_OK;
@@ -155,7 +155,7 @@ static mo_gpu_start_move *idle_move(mo_gpu_start *s)
 
 /* Does the device want it, has not got it, and could get it from here, beside so many that come before it? Where RAM has hardly
  * more slots than one token needs nothing is lent: prompts leave their experts on the device instead. */
-static bool wanted(const mo_gpu_start *s, const mo_gpu_start_brick *b, int32_t before)
+static bool wanted(const mo_gpu_start *s, const mo_gpu_start_expert *b, int32_t before)
 {
     const mo_gpu_experts *x = s->experts;
     return x->admits && mo_store_lends(x->store, b->layer) && mo_vram_free(x->vram, b->layer) > before &&
@@ -183,7 +183,7 @@ static mo_status fill_device(mo_gpu_start *s, mo_error *err)
     bool settled = true; /* all up to here have their place, or never will */
     for (int32_t i = s->to_device;
          i < s->count && i < s->to_device + LOOK_AHEAD && coming < most && status == MO_OK; i++) {
-        mo_gpu_start_brick *b = &s->order[i];
+        mo_gpu_start_expert *b = &s->order[i];
         mo_gpu_start_move *m = wanted(s, b, coming) ? idle_move(s) : NULL;
         if (m && mo_store_lend(x->store, b->layer, b->expert)) {
             status = send(s, m, b, err);
@@ -209,7 +209,7 @@ static void fill_ram(mo_gpu_start *s)
     mo_gpu_experts *x = s->experts;
     const int32_t end = s->again && s->to_ram + AGAIN < s->count ? s->to_ram + AGAIN : s->count;
     while (s->to_ram < end) {
-        const mo_gpu_start_brick *b = &s->order[s->to_ram];
+        const mo_gpu_start_expert *b = &s->order[s->to_ram];
         if (!mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b)) {
             const mo_store_begun begun = mo_store_ahead(x->store, b->layer, b->expert, false);
             const bool more = s->to_device < s->count || s->under_way > 0;
@@ -268,8 +268,8 @@ void mo_gpu_start_abort(mo_gpu_start *s)
     for (int i = 0; i < GPU_START_MOVES; i++) {
         mo_gpu_start_move *m = &s->moves[i];
         if (m->busy) {
-            mo_vram_drop(x->vram, m->brick.layer, m->brick.expert);
-            mo_store_return(x->store, m->brick.layer, m->brick.expert);
+            mo_vram_drop(x->vram, m->expert.layer, m->expert.expert);
+            mo_store_return(x->store, m->expert.layer, m->expert.expert);
             m->busy = false;
         }
     }

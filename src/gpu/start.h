@@ -10,13 +10,13 @@
 
 enum { GPU_START_MOVES = 16 }; /* experts on their way to VRAM at once */
 
-typedef struct mo_gpu_start_brick {
+typedef struct mo_gpu_start_expert {
     int32_t layer, expert;
     bool read; /* a read was begun for the device's sake */
-} mo_gpu_start_brick;
+} mo_gpu_start_expert;
 
 typedef struct mo_gpu_start_move {
-    mo_gpu_start_brick brick;
+    mo_gpu_start_expert expert;
     mo_event *arrived;
     bool busy;
 } mo_gpu_start_move;
@@ -24,7 +24,7 @@ typedef struct mo_gpu_start_move {
 typedef struct mo_gpu_start {
     mo_gpu_experts *experts;
     mo_dstream *stream;
-    mo_gpu_start_brick *order; /* all experts; NULL: there is nothing to fill */
+    mo_gpu_start_expert *order; /* all experts; NULL: there is nothing to fill */
     int32_t count;
     int32_t to_device, to_ram; /* how far each tier has come in the order */
     bool known;                /* a profile said what comes first */

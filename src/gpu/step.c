@@ -6,8 +6,8 @@
 #include "base/status.h"
 #include "gpu/batch.h"
 #include "gpu/finish.h"
-#include "gpu/guests.h"
 #include "gpu/handover.h"
+#include "gpu/kv_staging.h"
 #include "gpu/logits.h"
 #include "gpu/lost.h"
 #include "gpu/pieces.h"
@@ -115,7 +115,7 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
         } else if (status == MO_OK) {
             status = mo_gpu_programs_run(&gpu->programs, &set->segments[i + 1], err);
             if (status != MO_OK && served) {
-                mo_gpu_lanes_forsake(&gpu->lanes, forward, &service, status);
+                mo_gpu_lanes_abort(&gpu->lanes, forward, &service, status);
             }
         }
         if (status == MO_OK && served) {
@@ -156,14 +156,14 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
                     .adapters = &gpu->adapters,
                     .ops = ops,
                     .limit = gpu->programs.batch_ops_limit};
-    p.wide = mo_precision_products(&gpu->scratch.wide.rule, p.whole) ? &gpu->scratch.wide : NULL;
+    p.bf16 = mo_precision_products(&gpu->scratch.bf16.rule, p.whole) ? &gpu->scratch.bf16 : NULL;
     mo_status status = MO_OK;
     while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
         const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
         p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
     }
-    mo_gpu_guests guests;
-    status = mo_gpu_guests_begin(gpu, forward, &guests, err);
+    mo_gpu_kv_staging kv_staging;
+    status = mo_gpu_kv_staging_begin(gpu, forward, &kv_staging, err);
     mo_gpu_ops_begin(&p, gpu->core.first);
     for (int i = gpu->core.first; i < gpu->core.end && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);
@@ -175,12 +175,12 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             p.count = 0;
             status = status == MO_OK ? mo_gpu_layer_buffer_enter(&gpu->layer_buffer, i, err) : status;
         }
-        p.guests = mo_gpu_guests_places(&guests, gpu, i);
+        p.kv_staging = mo_gpu_kv_staging_positions(&kv_staging, gpu, i);
         mo_gpu_ops_mixer(&p, i);
         mo_gpu_ops_choose(&p, i);
         if (status == MO_OK) {
-            status = p.guests ? mo_gpu_guests_launch(&guests, gpu, forward, &p, i, err)
-                              : mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
+            status = p.kv_staging ? mo_gpu_kv_staging_launch(&kv_staging, gpu, forward, &p, i, err)
+                                  : mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
         }
         p.count = 0;
         mo_gpu_ops_side(&p, i);

@@ -18,7 +18,7 @@ bool mo_gpu_swap_absent(const mo_gpu_experts *x)
         mo_vram_slots(part->vram, &slots, &filled, &bytes);
         present += part->lost ? 0 : filled;
     }
-    return present < mo_store_bricks(x->store)->expert_count;
+    return present < mo_store_experts(x->store)->expert_count;
 }
 
 /* RAM gets the bytes of an expert that will leave its slot; false when it cannot. It evicts another only as long as some
@@ -27,7 +27,7 @@ static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int exp
 {
     mo_gpu_experts *x = lanes->experts;
     const mo_gpu_layer *l = &lanes->core->layers[layer];
-    const mo_brick *b = &lanes->core->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &lanes->core->spec->layers[layer].moe.expert[expert];
     const mo_weights *matrix[] = {&b->gate.w, &b->up.w, &b->down.w};
     const int64_t at[] = {0, l->up_at, l->down_at};
     const mo_daddr from = mo_vram_find(x->vram, layer, expert);

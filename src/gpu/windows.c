@@ -60,13 +60,13 @@ mo_gpu_window *mo_gpu_window_at(mo_gpu_experts *x, uint64_t number)
 mo_gpu_window_part mo_gpu_window_part_of(const mo_gpu_experts *x, int layer, int part)
 {
     const mo_gpu_layer *l = &x->core->layers[layer];
-    const int64_t at[] = {0, l->up_at, l->down_at, l->brick_bytes};
+    const int64_t at[] = {0, l->up_at, l->down_at, l->expert_bytes};
     return (mo_gpu_window_part){.at = x->window_size * at[part], .stride = at[part + 1] - at[part]};
 }
 
 static const mo_weights *matrix_of(const mo_gpu_experts *x, int layer, int expert, int part)
 {
-    const mo_brick *b = &x->core->spec->layers[layer].moe.bricks[expert];
+    const mo_expert *b = &x->core->spec->layers[layer].moe.expert[expert];
     return part == 0 ? &b->gate.w : part == 1 ? &b->up.w : &b->down.w;
 }
 
@@ -105,7 +105,7 @@ static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, 
 /* To the file's layout, beside the stream that computes. */
 static mo_status straighten(mo_gpu_experts *x, const mo_gpu_window *w, mo_error *err)
 {
-    const mo_brick *b = &x->core->spec->layers[w->layer].moe.bricks[0];
+    const mo_expert *b = &x->core->spec->layers[w->layer].moe.expert[0];
     const mo_weights *parts[] = {&b->gate.w, &b->up.w, &b->down.w};
     mo_op op = mo_gpu_restore_op(w->memory, w->plain, w->count);
     for (int i = 0; i < 3; i++) {

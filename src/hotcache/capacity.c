@@ -29,7 +29,7 @@ int mo_hot_capacity_first(const mo_vram_layer *layers, int layer)
     return first;
 }
 
-static int64_t largest_brick(const mo_vram_layer *layers, int count)
+static int64_t largest_expert(const mo_vram_layer *layers, int count)
 {
     int64_t largest = 0;
     for (int i = 0; i < count; i++) {
@@ -59,7 +59,7 @@ static mo_status set_budget(const mo_hot_request *r, int64_t left, int64_t margi
 mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *layers, int count, int64_t left,
                                int64_t margin, bool staged, mo_hot_capacity *out, mo_error *err)
 {
-    const int64_t all = all_slot_bytes(layers, count), largest = largest_brick(layers, count);
+    const int64_t all = all_slot_bytes(layers, count), largest = largest_expert(layers, count);
     *out = (mo_hot_capacity){0};
     if (all == 0 || largest == 0) {
         return mo_fail(err, MO_EINVAL,

@@ -5,10 +5,10 @@
 #include "base/status.h"
 #include "hotcache/capacity.h"
 
-/* The model's description, as api/needs.c reads it. */
+/* The model's description, as api/requirements.c reads it. */
 typedef struct description {
     mo_checkpoint *model;
-    mo_bricks *bricks;
+    mo_expert_table *experts;
 } description;
 
 static mo_status describe(const char *path, description *d, mo_error *err)
@@ -16,18 +16,18 @@ static mo_status describe(const char *path, description *d, mo_error *err)
     const mo_load_options options = {.describe = true};
     *d = (description){0};
     const mo_status status = mo_checkpoint_load(path, &options, &d->model, err);
-    return status == MO_OK ? mo_bricks_create(d->model, &d->bricks, err) : status;
+    return status == MO_OK ? mo_expert_table_create(d->model, &d->experts, err) : status;
 }
 
 static void forget(description *d)
 {
-    mo_bricks_destroy(d->bricks);
+    mo_expert_table_destroy(d->experts);
     mo_checkpoint_free(d->model);
 }
 
 static int class_of(const description *d, int layer, int expert)
 {
-    return d->bricks->home[mo_bricks_of(d->bricks, layer, expert)].size_class;
+    return d->experts->home[mo_expert_table_id(d->experts, layer, expert)].size_class;
 }
 
 /* ---- What it would serve ---- */
@@ -67,8 +67,8 @@ static void count_picks(const description *d, const mo_profile *p, const mo_pack
         slots[size]++;
         out->filled += !l || mo_profile_hits(l, e->expert, false) == 0;
     }
-    for (int i = 0; i < d->bricks->class_count; i++) {
-        out->hits[i] = all[i] > 0 ? found[i] / all[i] : slots[i] / (double)d->bricks->classes[i].count;
+    for (int i = 0; i < d->experts->class_count; i++) {
+        out->hits[i] = all[i] > 0 ? found[i] / all[i] : slots[i] / (double)d->experts->classes[i].count;
     }
     out->hit_rate = sum > 0 ? found_all / sum : 0;
 }
@@ -114,10 +114,10 @@ static mo_vram_layer *shapes_of(const description *d)
     mo_vram_layer *shapes = calloc((size_t)spec->layer_count + 1, sizeof *shapes);
     for (int i = 0; shapes && i < spec->layer_count; i++) {
         if (spec->layers[i].routed) {
-            const mo_brick_home *h = &d->bricks->home[mo_bricks_of(d->bricks, i, 0)];
+            const mo_expert_home *h = &d->experts->home[mo_expert_table_id(d->experts, i, 0)];
             shapes[i].experts = spec->layers[i].moe.experts;
             for (int32_t k = 0; k < h->parts; k++) {
-                shapes[i].bytes += mo_vram_slot_bytes(d->bricks->parts[h->first + k].bytes);
+                shapes[i].bytes += mo_vram_slot_bytes(d->experts->parts[h->first + k].bytes);
             }
         }
     }
@@ -134,7 +134,7 @@ static void place(const description *d, const mo_hot_capacity *capacity, const m
     for (size_t k = 0; k < packing->count; k++) {
         const mo_packed *e = &packing->entry[k];
         p->class_slots[class_of(d, e->layer, e->expert)]++;
-        p->expert_resident += d->bricks->home[mo_bricks_of(d->bricks, e->layer, e->expert)].bytes;
+        p->expert_resident += d->experts->home[mo_expert_table_id(d->experts, e->layer, e->expert)].bytes;
     }
     p->slots = (int64_t)out->bytes;
     p->staging += capacity->stage_bytes;
@@ -205,7 +205,7 @@ mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_pl
     }
     status = describe(path, &d, err);
     if (status == MO_OK) {
-        status = mo_hot_set_choose(r, d.model, d.bricks, budget, plan, &set, err);
+        status = mo_hot_set_choose(r, d.model, d.experts, budget, plan, &set, err);
     }
     if (status == MO_OK) {
         status = unpack(&set, &packing, err);
@@ -217,7 +217,7 @@ mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_pl
         out->budget = budget;
         for (size_t k = 0; k < packing.count; k++) {
             const mo_packed *e = &packing.entry[k];
-            out->bytes += (uint64_t)d.bricks->classes[class_of(&d, e->layer, e->expert)].slot_bytes;
+            out->bytes += (uint64_t)d.experts->classes[class_of(&d, e->layer, e->expert)].slot_bytes;
         }
     }
     mo_packing_free(&packing);

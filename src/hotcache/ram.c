@@ -11,14 +11,14 @@ struct mo_hot_ram {
 
 static bool *cell(const mo_hot_ram *r, int layer, int expert)
 {
-    return &r->hot[(int64_t)layer * mo_store_bricks(r->store)->experts + expert];
+    return &r->hot[(int64_t)layer * mo_store_experts(r->store)->experts + expert];
 }
 
 mo_status mo_hot_ram_open(mo_store *store, const mo_hot_set *set, mo_hot_ram **out, mo_error *err)
 {
     mo_hot_ram *r = *out = calloc(1, sizeof *r);
     if (r && store && set->requests) {
-        const mo_bricks *b = mo_store_bricks(store);
+        const mo_expert_table *b = mo_store_experts(store);
         r->hot = calloc((size_t)b->layers * (size_t)b->experts + 1, sizeof *r->hot);
     }
     if (!r || (store && set->requests && !r->hot)) {

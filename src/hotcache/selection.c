@@ -128,7 +128,7 @@ static int64_t spare_bytes(const mo_plan_model *m)
     int64_t bytes = 0;
     for (int i = 0; i < m->class_count; i++) {
         const int64_t slots = spare(m->classes[i].used);
-        bytes += (slots < m->classes[i].bricks ? slots : m->classes[i].bricks) * m->classes[i].slot_bytes;
+        bytes += (slots < m->classes[i].experts ? slots : m->classes[i].experts) * m->classes[i].slot_bytes;
     }
     return bytes;
 }
@@ -226,18 +226,18 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
 }
 
 /* What an expert of each layer takes in a slot in RAM. */
-static uint64_t *slot_bytes_in_ram(const mo_bricks *b)
+static uint64_t *slot_bytes_in_ram(const mo_expert_table *b)
 {
     uint64_t *bytes_of = calloc((size_t)b->layers + 1, sizeof *bytes_of);
     for (int32_t i = 0; bytes_of && i < b->expert_count; i++) {
-        const mo_brick_home *home = &b->home[i];
+        const mo_expert_home *home = &b->home[i];
         const uint64_t bytes = (uint64_t)b->classes[home->size_class].slot_bytes;
         bytes_of[home->layer] = bytes > bytes_of[home->layer] ? bytes : bytes_of[home->layer];
     }
     return bytes_of;
 }
 
-static mo_status list_requests(const mo_packing *p, const mo_bricks *b, mo_hot_set *out, mo_error *err)
+static mo_status list_requests(const mo_packing *p, const mo_expert_table *b, mo_hot_set *out, mo_error *err)
 {
     out->requests = calloc(p->count + 1, sizeof *out->requests);
     if (!out->requests) {
@@ -247,7 +247,7 @@ static mo_status list_requests(const mo_packing *p, const mo_bricks *b, mo_hot_s
         const mo_packed *e = &p->entry[i];
         out->requests[out->count++] =
             (mo_store_request){.layer = e->layer, .expert = e->expert, .keep = true};
-        out->class_slots[b->home[mo_bricks_of(b, e->layer, e->expert)].size_class]++;
+        out->class_slots[b->home[mo_expert_table_id(b, e->layer, e->expert)].size_class]++;
     }
     for (int i = 0; i < b->class_count; i++) {
         const int64_t slots = out->class_slots[i] + spare(b->classes[i].used);
@@ -256,7 +256,7 @@ static mo_status list_requests(const mo_packing *p, const mo_bricks *b, mo_hot_s
     return MO_OK;
 }
 
-static mo_status plan_slots(const mo_bricks *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
+static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
 {
     char needed[32], ceiling[32];
     int64_t bytes = 0;
@@ -275,19 +275,20 @@ static mo_status plan_slots(const mo_bricks *b, const mo_hot_set *set, mo_plan *
                          mo_plan_size_text(plan->used, needed), mo_plan_size_text(plan->ceiling, ceiling));
 }
 
-mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model, const mo_bricks *bricks,
-                            uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err)
+mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
+                            const mo_expert_table *experts, uint64_t budget, mo_plan *plan, mo_hot_set *out,
+                            mo_error *err)
 {
     mo_packing packing = {0};
-    uint64_t *bytes_of = slot_bytes_in_ram(bricks);
+    uint64_t *bytes_of = slot_bytes_in_ram(experts);
     *out = (mo_hot_set){0};
     mo_status status = bytes_of ? mo_hot_pack(r, model, bytes_of, budget, &packing, err)
                                 : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
     if (status == MO_OK) {
-        status = list_requests(&packing, bricks, out, err);
+        status = list_requests(&packing, experts, out, err);
     }
     if (status == MO_OK) {
-        status = plan_slots(bricks, out, plan, err);
+        status = plan_slots(experts, out, plan, err);
     }
     mo_packing_free(&packing);
     free(bytes_of);

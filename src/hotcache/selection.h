@@ -38,7 +38,7 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
 typedef struct mo_hot_set {
     mo_store_request *requests; /* NULL: no hot set */
     int32_t count;
-    int32_t class_slots[MO_BRICK_CLASSES]; /* with those that misses pass through */
+    int32_t class_slots[MO_EXPERT_CLASSES]; /* with those that misses pass through */
 } mo_hot_set;
 
 /* Would the experts of this plan be in slots for the hot set's sake? Says how many bytes it may have; the log says so
@@ -48,8 +48,9 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
 
 /* Reads the file and packs; changes the plan's slots to those it needs. MO_ENOMEM when they do not fit under its
  * ceiling. Free with mo_hot_set_drop(). */
-mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model, const mo_bricks *bricks,
-                            uint64_t budget, mo_plan *plan, mo_hot_set *out, mo_error *err);
+mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
+                            const mo_expert_table *experts, uint64_t budget, mo_plan *plan, mo_hot_set *out,
+                            mo_error *err);
 void mo_hot_set_drop(mo_hot_set *set); /* a zeroed one is allowed */
 
 #endif

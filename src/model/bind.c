@@ -404,17 +404,17 @@ static void bind_stack(mo_binder *b, const stack *s, const char *name)
     if (!fits(b, t, s->cols, s->total, s->moe->experts)) {
         return;
     }
-    mo_brick *brick = s->moe->bricks;
-    const size_t at = (size_t)((uint8_t *)s->first - (uint8_t *)brick);
+    mo_expert *expert = s->moe->expert;
+    const size_t at = (size_t)((uint8_t *)s->first - (uint8_t *)expert);
     for (int e = 0; e < s->moe->experts; e++) {
-        ((mo_linear *)((uint8_t *)&brick[e] + at))->w = view_of(t, s->cols, s->rows);
+        ((mo_linear *)((uint8_t *)&expert[e] + at))->w = view_of(t, s->cols, s->rows);
     }
     const int64_t row_bytes = mo_format_row_bytes(t->format, s->cols);
     mo_binding w = {.tensor = t,
                     .place = MO_PLACE_EXPERT,
                     .moe = s->moe,
                     .count = s->moe->experts,
-                    .step = sizeof(mo_brick),
+                    .step = sizeof(mo_expert),
                     .first = s->row * row_bytes,
                     .stride = s->total * row_bytes,
                     .matrix = &s->first->w};
@@ -442,10 +442,10 @@ static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
 {
     const size_t before = b->count;
     for (int e = 0; e < moe->experts; e++) {
-        mo_brick *brick = &moe->bricks[e];
-        mo_bind_linear(b, &brick->gate, width_in, moe->width, "blk.%d.ffn_gate.%d", layer, e);
-        mo_bind_linear(b, &brick->up, width_in, moe->width, "blk.%d.ffn_up.%d", layer, e);
-        mo_bind_linear(b, &brick->down, moe->width, width_in, "blk.%d.ffn_down.%d", layer, e);
+        mo_expert *expert = &moe->expert[e];
+        mo_bind_linear(b, &expert->gate, width_in, moe->width, "blk.%d.ffn_gate.%d", layer, e);
+        mo_bind_linear(b, &expert->up, width_in, moe->width, "blk.%d.ffn_up.%d", layer, e);
+        mo_bind_linear(b, &expert->down, moe->width, width_in, "blk.%d.ffn_down.%d", layer, e);
     }
     for (size_t i = before; good(b) && i < b->count; i++) {
         mo_binding *w = &b->bindings[i];
@@ -454,10 +454,10 @@ static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     }
 }
 
-void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
+void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
 {
-    moe->bricks = mo_bind_alloc(b, (size_t)moe->experts, sizeof *moe->bricks);
-    if (!moe->bricks) {
+    moe->expert = mo_bind_alloc(b, (size_t)moe->experts, sizeof *moe->expert);
+    if (!moe->expert) {
         return;
     }
     if (mo_bind_has(b, "blk.%d.ffn_gate.0", layer) && !mo_bind_has(b, "blk.%d.ffn_gate_exps", layer)) {
@@ -466,8 +466,8 @@ void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     }
     const int64_t hidden = moe->width;
     char name[NAME_BYTES];
-    stack gate = {.moe = moe, .first = &moe->bricks[0].gate, .cols = width_in, .rows = hidden};
-    stack up = {.moe = moe, .first = &moe->bricks[0].up, .cols = width_in, .rows = hidden};
+    stack gate = {.moe = moe, .first = &moe->expert[0].gate, .cols = width_in, .rows = hidden};
+    stack up = {.moe = moe, .first = &moe->expert[0].up, .cols = width_in, .rows = hidden};
     snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps", layer);
     if (find(b, name, ".weight")) { /* gate rows first; the format has no scale for the two together */
         gate.total = up.total = 2 * hidden;
@@ -484,7 +484,7 @@ void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     }
     snprintf(name, sizeof name, "blk.%d.ffn_down_exps", layer);
     const stack down = {.moe = moe,
-                        .first = &moe->bricks[0].down,
+                        .first = &moe->expert[0].down,
                         .cols = hidden,
                         .rows = width_in,
                         .total = width_in,

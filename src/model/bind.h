@@ -133,7 +133,7 @@ void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, co
 /* The bricks of layer n: merged ffn_gate_up_exps, separate ffn_{gate,up,down}_exps, or one tensor per
  * expert (blk.N.ffn_gate.E.weight), with their scales and biases. Needs moe->experts, used and width;
  * allocates moe->bricks. */
-void mo_bind_bricks(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
+void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
 
 /* A rotation as the setup says, whose factors are those of `rope_freqs.weight` when with_factors is set and
  * the file has that tensor (setup->factors is not read). NULL after a failure. */

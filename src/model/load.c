@@ -234,7 +234,7 @@ static mo_status lay_out(loader *l, mo_error *err)
 /* ---- What stays on disk ---- */
 
 /* Experts before layers before the embedding; the matrices of a brick in the order they were bound in. */
-static int by_brick(const void *left_home, const void *right_home)
+static int by_home(const void *left_home, const void *right_home)
 {
     const mo_home *a = left_home, *b = right_home;
     const int rank_a = a->expert >= 0 ? 0 : a->layer >= 0 ? 1 : 2;
@@ -268,7 +268,7 @@ static mo_status note_homes(loader *l, mo_error *err)
             mo_weights *view = mo_binding_matrix(w, i);
             const mo_layer *layer = w->moe ? &m->spec.layers[layer_of(l, w)] : NULL;
             const int64_t expert =
-                layer ? ((uint8_t *)view - (uint8_t *)layer->moe.bricks) / (int64_t)sizeof(mo_brick) : -1;
+                layer ? ((uint8_t *)view - (uint8_t *)layer->moe.expert) / (int64_t)sizeof(mo_expert) : -1;
             m->homes[m->home_count++] = (mo_home){.matrix = view,
                                                   .layer = layer_of(l, w),
                                                   .expert = (int32_t)expert,
@@ -278,7 +278,7 @@ static mo_status note_homes(loader *l, mo_error *err)
         }
     }
     if (m->home_count > 1) {
-        qsort(m->homes, m->home_count, sizeof *m->homes, by_brick);
+        qsort(m->homes, m->home_count, sizeof *m->homes, by_home);
     }
     return MO_OK;
 }
@@ -434,7 +434,7 @@ static bool cut_experts(mo_binding *w, const mo_expert_range *r)
     if (w->vector) {
         return true;
     }
-    const int64_t at = ((uint8_t *)w->matrix - (uint8_t *)w->moe->bricks) / (int64_t)sizeof(mo_brick);
+    const int64_t at = ((uint8_t *)w->matrix - (uint8_t *)w->moe->expert) / (int64_t)sizeof(mo_expert);
     const int64_t before = r->first > at ? r->first - at : 0;
     const int64_t end = r->end - at < w->count ? r->end - at : w->count;
     if (end <= before) {

@@ -297,8 +297,8 @@ static int32_t layer_of(const reader *r, const mo_binding *w)
 /* A brick's own number, where every expert has tensors of its own. */
 static int32_t expert_of(const mo_binding *w, int64_t i)
 {
-    return w->moe ? (int32_t)(((const uint8_t *)mo_binding_matrix(w, i) - (const uint8_t *)w->moe->bricks) /
-                              (int64_t)sizeof(mo_brick))
+    return w->moe ? (int32_t)(((const uint8_t *)mo_binding_matrix(w, i) - (const uint8_t *)w->moe->expert) /
+                              (int64_t)sizeof(mo_expert))
                   : -1;
 }
 

@@ -192,7 +192,7 @@ void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool nor
     moe->router.normalize = normalize;
     moe->router.scale = 1.0f;
     mo_bind_unscaled(b, &moe->router.logits, k->width, k->experts, "blk.%d.ffn_gate_inp", n);
-    mo_bind_bricks(b, n, k->width, moe);
+    mo_bind_experts(b, n, k->width, moe);
 }
 
 void mo_part_router(mo_binder *b, const mo_keys *k, int n, int otherwise, mo_moe *moe)

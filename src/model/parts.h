@@ -136,16 +136,16 @@ typedef struct mo_router {
 } mo_router;
 
 /* One expert of one layer: the unit of residency. Scales and biases are single rows of their tensors. */
-typedef struct mo_brick {
+typedef struct mo_expert {
     mo_linear gate, up, down;
-} mo_brick;
+} mo_expert;
 
 typedef struct mo_moe {
     int experts, used;
     int64_t width; /* hidden values of an expert */
     mo_activation activation;
     mo_router router;
-    mo_brick *bricks;      /* [experts] */
+    mo_expert *expert;     /* [experts] */
     mo_ffn shared;         /* shared.up absent: none */
     mo_linear shared_gate; /* [D -> 1], through a sigmoid; absent: 1 */
 } mo_moe;

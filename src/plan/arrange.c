@@ -9,7 +9,7 @@ static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
 {
     const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
     const int64_t slots = mo_plan_sum(c->used ? c->used : m->used, in_flight);
-    return slots < c->bricks ? slots : c->bricks;
+    return slots < c->experts ? slots : c->experts;
 }
 
 /* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
@@ -17,8 +17,8 @@ static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_
 {
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->bricks ? fewest(m, c) : 0;
-        const int64_t most = c->bricks - held > least ? c->bricks - held : least;
+        const int64_t held = d ? d->class_slots[i] : 0, least = held < c->experts ? fewest(m, c) : 0;
+        const int64_t most = c->experts - held > least ? c->experts - held : least;
         s[i] = (mo_plan_share){.slot_bytes = c->slot_bytes,
                                .weight = c->used_per_token * (double)c->bytes,
                                .least = least,
@@ -48,7 +48,7 @@ static int64_t expert_bytes(const mo_plan_model *m)
 {
     int64_t bytes = 0;
     for (int i = 0; i < m->class_count; i++) {
-        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].bricks, m->classes[i].bytes));
+        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[i].experts, m->classes[i].bytes));
     }
     return bytes;
 }

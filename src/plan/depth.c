@@ -2,20 +2,20 @@
 
 #include <math.h>
 
-#include "plan/cold.h"
+#include "plan/kv_in_ram.h"
 #include "plan/prompt_cost.h"
 
 /* Bytes of all layers, and of those whose keys and values are in RAM although a device computes them: the last that can be. */
-static double read_bytes(const mo_plan_model *m, int cold_layers, double *cold)
+static double read_bytes(const mo_plan_model *m, int kv_in_ram_layers, double *kv_in_ram)
 {
     double all = 0;
-    *cold = 0;
+    *kv_in_ram = 0;
     for (int i = m->layers - 1; m->layer && i >= 0; i--) {
         const mo_plan_layer *l = &m->layer[i];
         all += (double)l->read_bytes;
-        if (cold_layers > 0 && l->kv_bytes > 0) {
-            *cold += (double)l->read_bytes;
-            cold_layers--;
+        if (kv_in_ram_layers > 0 && l->kv_bytes > 0) {
+            *kv_in_ram += (double)l->read_bytes;
+            kv_in_ram_layers--;
         }
     }
     return all;
@@ -24,11 +24,12 @@ static double read_bytes(const mo_plan_model *m, int cold_layers, double *cold)
 /* Layers that the CPU computes have theirs in RAM. */
 static double device_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan_device *d)
 {
-    double cold;
-    const double all = read_bytes(m, d->cold_layers, &cold);
+    double kv_in_ram;
+    const double all = read_bytes(m, d->kv_in_ram_layers, &kv_in_ram);
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
-    const double by_cpu = m->layers > 0 ? (all - cold) * d->by_cpu / m->layers : 0;
-    return cold / mo_rates_link(r, 0, 0) + by_cpu / mo_rates_products(r) + (all - cold - by_cpu) / vram;
+    const double by_cpu = m->layers > 0 ? (all - kv_in_ram) * d->by_cpu / m->layers : 0;
+    return kv_in_ram / mo_rates_link(r, 0, 0) + by_cpu / mo_rates_products(r) +
+           (all - kv_in_ram - by_cpu) / vram;
 }
 
 /* Every tile of queries reads all before it, as fast as products read weights: on an H200, 2048 tokens after 32,768 positions, at 4.5
@@ -46,7 +47,8 @@ static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_pl
         const int64_t reads = mo_plan_tiles(tokens, l->queries) * mo_plan_tile_reads(l->queries);
         bytes += (double)reads * (double)l->read_bytes;
     }
-    const double crossing = mo_plan_cold_crossing(m, p->device.cold_layers, m->context - tokens, tokens);
+    const double crossing =
+        mo_plan_kv_in_ram_crossing(m, p->device.kv_in_ram_layers, m->context - tokens, tokens);
     const double seconds =
         mo_plan_batch_seconds(m, r, p, (double)tokens) + bytes / vram + crossing / mo_rates_link(r, 0, 0);
     return seconds > 0 ? (double)tokens / seconds : 0;
@@ -56,16 +58,17 @@ mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const 
 {
     const mo_plan_device *d = &p->device;
     const bool device = d->ceiling > 0;
-    double cold;
+    double kv_in_ram;
     if (p->tokens_per_second <= 0) {
         return (mo_plan_depth){0};
     }
     /* The plan's own speed counts half of what crosses the link for keys and values in RAM. */
     const double half =
-        device ? mo_plan_cold_token(m, d->cold_layers, d->cold_bytes) / mo_rates_link(r, 0, 0) : 0;
+        device ? mo_plan_kv_in_ram_token(m, d->kv_in_ram_layers, d->kv_in_ram_bytes) / mo_rates_link(r, 0, 0)
+               : 0;
     const double empty = fmax(1 / p->tokens_per_second - half, 0);
     const double attention =
-        device ? device_seconds(m, r, d) : read_bytes(m, 0, &cold) / mo_rates_products(r);
+        device ? device_seconds(m, r, d) : read_bytes(m, 0, &kv_in_ram) / mo_rates_products(r);
     return (mo_plan_depth){.empty = empty > 0 ? 1 / empty : p->tokens_per_second,
                            .full = empty + attention > 0 ? 1 / (empty + attention) : p->tokens_per_second,
                            .attention_seconds = attention,

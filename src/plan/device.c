@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/cold.h"
+#include "plan/kv_in_ram.h"
 #include "plan/placement.h"
 #include "plan/share.h"
 #include "plan/text.h"
@@ -55,7 +55,7 @@ static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, i
 {
     int64_t largest = 0;
     for (int i = 0; i < m->class_count; i++) {
-        const int64_t bytes = m->classes[i].bricks ? class_slot_bytes(m, i) : 0;
+        const int64_t bytes = m->classes[i].experts ? class_slot_bytes(m, i) : 0;
         largest = bytes > largest ? bytes : largest;
     }
     if (largest > 0 && stage) {
@@ -88,7 +88,7 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
         const mo_plan_class *c = &m->classes[i];
         s[i] = (mo_plan_share){.slot_bytes = class_slot_bytes(m, i),
                                .weight = c->used_per_token * (double)c->bytes,
-                               .most = c->bricks};
+                               .most = c->experts};
     }
 }
 
@@ -287,7 +287,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
 
 /* ---- Keys and values in RAM ---- */
 
-int mo_plan_device_coolable(const mo_plan_model *m, const mo_plan_device *hot)
+int mo_plan_device_kv_movable(const mo_plan_model *m, const mo_plan_device *hot)
 {
     int count = 0;
     for (int i = 0; m->layer && i < m->layers && m->device_kv_bytes > hot->least / 2; i++) {
@@ -296,7 +296,7 @@ int mo_plan_device_coolable(const mo_plan_model *m, const mo_plan_device *hot)
     return count;
 }
 
-int64_t mo_plan_device_cool(const mo_plan_model *m, int count, mo_plan_model *out)
+int64_t mo_plan_device_kv_to_ram(const mo_plan_model *m, int count, mo_plan_model *out)
 {
     int64_t bytes = 0;
     for (int i = m->layers - 1; i >= 0 && count > 0; i--) {
@@ -353,7 +353,7 @@ typedef struct lane {
     double asked, missing, absent, fetched; /* bytes: of a token; not in VRAM; nor in RAM; over the link */
     double hit_s, miss_s, trip_s, disk_s;
     double layer_bytes, layer_alone_s, layer_fetch_s; /* missing, of one layer; by the CPU, with fetches */
-    double brick_bytes;
+    double expert_bytes;
     wires wires;
 } lane;
 
@@ -378,22 +378,22 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
                            const double *hits, const wires *w, double trip)
 {
     const mo_plan_class *c = &m->classes[i];
-    lane n = {.brick_bytes = (double)c->bytes, .wires = *w};
-    if (c->bricks == 0) {
+    lane n = {.expert_bytes = (double)c->bytes, .wires = *w};
+    if (c->experts == 0) {
         return n;
     }
     const bool resident = p->mode == MO_PLAN_RESIDENT && l->ram_keeps;
-    const double bricks = (double)c->bricks, here = (double)p->device.class_slots[i];
-    const double in_ram = resident ? bricks : (double)p->class_slots[i];
-    const double hot = hits ? hits[i] * bricks : here; /* as many, used evenly, would serve as well */
-    const double there = fmin(bricks, hot + in_ram);   /* what lies in VRAM leaves its place in RAM */
+    const double experts = (double)c->experts, here = (double)p->device.class_slots[i];
+    const double in_ram = resident ? experts : (double)p->class_slots[i];
+    const double hot = hits ? hits[i] * experts : here; /* as many, used evenly, would serve as well */
+    const double there = fmin(experts, hot + in_ram);   /* what lies in VRAM leaves its place in RAM */
     const int used = c->used ? c->used : m->used;
     const double layers = used > 0 ? c->used_per_token / used : m->routed_layers;
     double share;
     n.asked = c->used_per_token * (double)c->bytes;
-    n.missing = n.asked * (1 - hot / bricks);
-    n.absent = n.asked * (1 - there / bricks);
-    n.hit_s = n.asked * (hot / bricks) / w->vram;
+    n.missing = n.asked * (1 - hot / experts);
+    n.absent = n.asked * (1 - there / experts);
+    n.hit_s = n.asked * (hot / experts) / w->vram;
     n.disk_s = n.absent / w->disk;
     n.layer_bytes = layers > 0 ? n.missing / layers : 0;
     n.layer_alone_s = n.layer_bytes / w->cpu;
@@ -402,7 +402,7 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     const bool fetch =
         free ? n.layer_fetch_s < n.layer_alone_s : l->postfetch != MO_POSTFETCH_OFF && n.missing > 0;
     n.miss_s = layers * (fetch ? n.layer_fetch_s : n.layer_alone_s);
-    n.trip_s = here < bricks ? layers * trip : 0;
+    n.trip_s = here < experts ? layers * trip : 0;
     n.fetched = fetch ? n.missing * share : 0;
     return n;
 }
@@ -411,10 +411,10 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
 static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, size_t size)
 {
     const wires *w = &most->wires;
-    char bytes[32], brick[32];
+    char bytes[32], expert[32];
     const double saved = most->layer_alone_s + MO_PLAN_FETCH_SECONDS - most->layer_fetch_s;
     mo_plan_size_text((int64_t)most->layer_bytes, bytes);
-    mo_plan_size_text((int64_t)most->brick_bytes, brick);
+    mo_plan_size_text((int64_t)most->expert_bytes, expert);
     if (most->asked == 0) {
         snprintf(text, size, "off: there are no experts");
     } else if (most->missing == 0) {
@@ -428,7 +428,7 @@ static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, 
                  l->postfetch == MO_POSTFETCH_DOWN     ? ", for down matrices"
                  : l->postfetch == MO_POSTFETCH_EXPERT ? ", as `postfetch` says"
                                                        : "",
-                 bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6, brick, w->link / 1e9);
+                 bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6, expert, w->link / 1e9);
     } else if (w->both <= w->cpu) {
         snprintf(text, size, "off: the CPU alone reads memory as fast as CPU and link together, %.1f GB/s",
                  w->cpu / 1e9);
@@ -489,7 +489,7 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
     lane all = {0}, most = {0};
     double layers = 0, disk_bytes;
     d->link_seconds = estimate_streamed(m, l, &w, p, &disk_bytes) +
-                      mo_plan_cold_token(m, d->cold_layers, d->cold_bytes) / w.link;
+                      mo_plan_kv_in_ram_token(m, d->kv_in_ram_layers, d->kv_in_ram_bytes) / w.link;
     for (int i = 0; i < m->class_count; i++) {
         const wires own = wires_for(&w, r, &m->classes[i]);
         const lane n = estimate_class(m, l, p, i, hits, &own, trip);

@@ -29,9 +29,9 @@ bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limi
 
 /* Of how many layers keys and values can be in RAM instead, which `hot`, placed without that, has them in VRAM: none unless they are
  * half of the least that it needs, since little would be gained. */
-int mo_plan_device_coolable(const mo_plan_model *model, const mo_plan_device *hot);
+int mo_plan_device_kv_movable(const mo_plan_model *model, const mo_plan_device *hot);
 /* The model of which the last `count` of these have theirs elsewhere; returns their bytes. */
-int64_t mo_plan_device_cool(const mo_plan_model *model, int count, mo_plan_model *out);
+int64_t mo_plan_device_kv_to_ram(const mo_plan_model *model, int count, mo_plan_model *out);
 
 /* What is left for RAM: the core of streamed layers, experts' classes as they were, no sessions. */
 mo_plan_model mo_plan_device_rest(const mo_plan_model *model, const mo_plan_device *device);

@@ -45,8 +45,8 @@ static void scale_classes(const mo_plan_model *m, const layer_sums *all, const l
 {
     for (int i = 0; i < m->class_count; i++) {
         const double share = all->of_class[i] ? (double)s->of_class[i] / all->of_class[i] : 0;
-        out->classes[i].bricks =
-            all->of_class[i] ? m->classes[i].bricks / all->of_class[i] * s->of_class[i] : 0;
+        out->classes[i].experts =
+            all->of_class[i] ? m->classes[i].experts / all->of_class[i] * s->of_class[i] : 0;
         out->classes[i].used_per_token = m->classes[i].used_per_token * share;
     }
 }
@@ -87,13 +87,13 @@ static void take_run(const mo_plan_model *m, const layer_sums *all, int first, i
 
 typedef struct dividing {
     const mo_plan_model *model;
-    const mo_plan_card *cards;
+    const mo_plan_device_limits *devices;
     const mo_plan *ram;
     layer_sums all;
-    int card[MO_PLAN_CARDS]; /* those that are used */
+    int device[MO_PLAN_DEVICES]; /* those that are used */
     int count;
-    int end[MO_PLAN_CARDS]; /* of their runs */
-    mo_plan_model part;     /* large: not on the stack */
+    int end[MO_PLAN_DEVICES]; /* of their runs */
+    mo_plan_model part;       /* large: not on the stack */
     mo_plan plan;
 } dividing;
 
@@ -104,9 +104,9 @@ static void take_ram(dividing *d)
     d->plan.device = (mo_plan_device){0};
     d->plan.dense_resident = d->part.dense_layers;
     for (int i = 0; i < d->part.class_count; i++) {
-        const int64_t bricks = d->model->classes[i].bricks;
+        const int64_t experts = d->model->classes[i].experts;
         d->plan.class_slots[i] =
-            bricks ? (int32_t)(d->ram->class_slots[i] * d->part.classes[i].bricks / bricks) : 0;
+            experts ? (int32_t)(d->ram->class_slots[i] * d->part.classes[i].experts / experts) : 0;
     }
 }
 
@@ -117,9 +117,9 @@ static double cost_of_lack(int64_t bytes)
 }
 
 /* Seconds of a token in the run; *out: the device, where it fits. */
-static double try_run(dividing *d, int card, int first, int end, mo_plan_device *out)
+static double try_run(dividing *d, int device, int first, int end, mo_plan_device *out)
 {
-    const mo_plan_card *c = &d->cards[card];
+    const mo_plan_device_limits *c = &d->devices[device];
     take_run(d->model, &d->all, first, end, &d->part);
     take_ram(d);
     mo_plan_device place = {0};
@@ -140,7 +140,7 @@ static double try_division(dividing *d)
     double seconds = (d->count - 1) * MO_PLAN_HOP_SECONDS;
     mo_plan_device ignored;
     for (int i = 0; i < d->count; i++) {
-        seconds += try_run(d, d->card[i], i ? d->end[i - 1] : 0, d->end[i], &ignored);
+        seconds += try_run(d, d->device[i], i ? d->end[i - 1] : 0, d->end[i], &ignored);
     }
     return seconds;
 }
@@ -154,14 +154,14 @@ static int64_t layer_weight(const mo_plan_model *m, const layer_sums *all, int l
     int64_t bytes = mo_plan_sum(l->core_bytes, l->state_bytes);
     if (c >= 0 && c < m->class_count && all->of_class[c]) {
         const int64_t slot = m->device_slot_bytes[c] ? m->device_slot_bytes[c] : m->classes[c].slot_bytes;
-        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[c].bricks / all->of_class[c], slot));
+        bytes = mo_plan_sum(bytes, mo_plan_times(m->classes[c].experts / all->of_class[c], slot));
     }
     return bytes;
 }
 
-static double capacity_of(const dividing *d, int card)
+static double capacity_of(const dividing *d, int device)
 {
-    const mo_plan_limits *l = &d->cards[card].limits;
+    const mo_plan_limits *l = &d->devices[device].limits;
     const int64_t fixed = mo_plan_sum(d->model->device_work_bytes, d->model->device_map_bytes);
     return l->vram_bytes > fixed ? (double)(l->vram_bytes - fixed) : 1.0;
 }
@@ -172,14 +172,14 @@ static void begin_by_size(dividing *d)
     const int layers = d->model->layers;
     double capacity = 0, weight = 0, before = 0, seen = 0;
     for (int i = 0; i < d->count; i++) {
-        capacity += capacity_of(d, d->card[i]);
+        capacity += capacity_of(d, d->device[i]);
     }
     for (int i = 0; i < layers; i++) {
         weight += (double)layer_weight(d->model, &d->all, i);
     }
     int layer = 0;
     for (int i = 0; i < d->count; i++) {
-        before += capacity_of(d, d->card[i]);
+        before += capacity_of(d, d->device[i]);
         const int least = (i ? d->end[i - 1] : 0) + 1, most = layers - (d->count - 1 - i);
         while (layer < layers && (layer < least || seen < weight * before / capacity)) {
             seen += (double)layer_weight(d->model, &d->all, layer++);
@@ -227,11 +227,11 @@ static void leave_out(const dividing *d, int which, dividing *out)
 {
     *out = *d;
     out->count--;
-    memmove(out->card + which, out->card + which + 1, sizeof *out->card * (size_t)(out->count - which));
+    memmove(out->device + which, out->device + which + 1, sizeof *out->device * (size_t)(out->count - which));
 }
 
 /* Leaves out one device after the other as long as that is faster, or until it fits. */
-static double choose_cards(dividing *d, dividing *other, dividing *best_other, bool named)
+static double choose_devices(dividing *d, dividing *other, dividing *best_other, bool named)
 {
     double best = divide_among(d);
     while (d->count > 1 && !(named && best < LACKING)) {
@@ -255,22 +255,23 @@ static double choose_cards(dividing *d, dividing *other, dividing *best_other, b
 
 /* ---- Together ---- */
 
-mo_plan_card mo_plan_cards_sum(const mo_plan_model *m, const mo_plan_card *cards, int count)
+mo_plan_device_limits mo_plan_devices_sum(const mo_plan_model *m, const mo_plan_device_limits *devices,
+                                          int count)
 {
-    mo_plan_card sum = cards[0];
+    mo_plan_device_limits sum = devices[0];
     const int64_t each = mo_plan_sum(m->device_work_bytes, m->device_map_bytes);
     double seconds = 0;
     sum.limits.vram_bytes = sum.limits.vram_held = sum.limits.vram_lacking = 0;
     for (int i = 0; i < count; i++) {
-        const mo_plan_limits *l = &cards[i].limits;
+        const mo_plan_limits *l = &devices[i].limits;
         const int64_t twice = i && l->vram_bytes > each ? each : 0;
         sum.limits.vram_bytes = mo_plan_sum(sum.limits.vram_bytes, l->vram_bytes - twice);
         sum.limits.vram_held = mo_plan_sum(sum.limits.vram_held, l->vram_held);
         sum.limits.vram_lacking = mo_plan_sum(sum.limits.vram_lacking, l->vram_lacking);
         seconds += (double)l->vram_bytes /
-                   (cards[i].rates.vram_bytes_s > 0 ? cards[i].rates.vram_bytes_s : MO_RATES_VRAM_GUESS);
-        sum.rates.link_bytes_s = fmin(sum.rates.link_bytes_s, cards[i].rates.link_bytes_s);
-        sum.rates.link_copy_s = fmax(sum.rates.link_copy_s, cards[i].rates.link_copy_s);
+                   (devices[i].rates.vram_bytes_s > 0 ? devices[i].rates.vram_bytes_s : MO_RATES_VRAM_GUESS);
+        sum.rates.link_bytes_s = fmin(sum.rates.link_bytes_s, devices[i].rates.link_bytes_s);
+        sum.rates.link_copy_s = fmax(sum.rates.link_copy_s, devices[i].rates.link_copy_s);
     }
     sum.rates.vram_bytes_s = seconds > 0 ? (double)sum.limits.vram_bytes / seconds : 0;
     snprintf(sum.limits.vram_why, sizeof sum.limits.vram_why, "%d devices share the layers", count);
@@ -311,9 +312,9 @@ static void time_batch(dividing *d, double tokens, double *all, double *longest)
 {
     *all = *longest = 0;
     for (int i = 0; i < d->count; i++) {
-        const mo_plan_card *c = &d->cards[d->card[i]];
+        const mo_plan_device_limits *c = &d->devices[d->device[i]];
         mo_plan_device place = {0};
-        try_run(d, d->card[i], i ? d->end[i - 1] : 0, d->end[i], &place); /* fills part and plan */
+        try_run(d, d->device[i], i ? d->end[i - 1] : 0, d->end[i], &place); /* fills part and plan */
         const double seconds = mo_plan_batch_seconds(&d->part, &c->rates, &d->plan, tokens);
         *all += seconds;
         *longest = fmax(*longest, seconds);
@@ -325,8 +326,8 @@ static bool are_apart(const dividing *d)
 {
     for (int i = 0; i < d->count; i++) {
         for (int j = 0; j < i; j++) {
-            const mo_place_id a = d->cards[d->card[i]].limits.vram_place,
-                              b = d->cards[d->card[j]].limits.vram_place;
+            const mo_location_id a = d->devices[d->device[i]].limits.vram_location,
+                                 b = d->devices[d->device[j]].limits.vram_location;
             if (a.machine == b.machine && a.device == b.device) {
                 return false;
             }
@@ -385,8 +386,8 @@ static void take_division(dividing *d, mo_plan *plan, mo_plan_division *out)
     out->count = d->count;
     for (int i = 0; i < d->count; i++) {
         mo_plan_run *r = &out->run[i];
-        *r = (mo_plan_run){.card = d->card[i], .first = i ? d->end[i - 1] : 0, .end = d->end[i]};
-        r->seconds = try_run(d, r->card, r->first, r->end, &r->plan);
+        *r = (mo_plan_run){.device = d->device[i], .first = i ? d->end[i - 1] : 0, .end = d->end[i]};
+        r->seconds = try_run(d, r->device, r->first, r->end, &r->plan);
         seconds += r->seconds;
         add_device(&r->plan, d->model->class_count, &sum);
         const double routed = d->part.routed_layers;
@@ -416,10 +417,10 @@ static void take_division(dividing *d, mo_plan *plan, mo_plan_division *out)
     plan_prompts(d, plan, out);
 }
 
-mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_card *cards, int count, bool named,
-                         mo_plan *plan, mo_plan_division *out, mo_error *err)
+mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits *devices, int count,
+                         bool named, mo_plan *plan, mo_plan_division *out, mo_error *err)
 {
-    if (!model->layer || count < 1 || count > MO_PLAN_CARDS) {
+    if (!model->layer || count < 1 || count > MO_PLAN_DEVICES) {
         return mo_fail(err, MO_EDEVICE, "this model cannot be divided among %d devices", count);
     }
     dividing *d = calloc(3, sizeof *d);
@@ -427,12 +428,12 @@ mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_card *cards, 
         return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
     }
     const mo_plan ram = *plan;
-    *d = (dividing){.model = model, .cards = cards, .ram = &ram, .count = count};
+    *d = (dividing){.model = model, .devices = devices, .ram = &ram, .count = count};
     d->all = sum_layers(model, 0, model->layers);
     for (int i = 0; i < count; i++) {
-        d->card[i] = i;
+        d->device[i] = i;
     }
-    const double seconds = choose_cards(d, d + 1, d + 2, named);
+    const double seconds = choose_devices(d, d + 1, d + 2, named);
     mo_status status = MO_OK;
     if (seconds < LACKING) {
         take_division(d, plan, out);

@@ -50,10 +50,10 @@ static void idle(mo_lane_rate *rate)
     }
 }
 
-int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int count, int most)
+int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, int count, int most)
 {
-    const double by_cpu = (double)brick_bytes * cpu->s_per_byte,
-                 by_link = (double)brick_bytes * link->s_per_byte;
+    const double by_cpu = (double)expert_bytes * cpu->s_per_byte,
+                 by_link = (double)expert_bytes * link->s_per_byte;
     double best = count * by_cpu - FETCH_PAYS_S;
     int chosen = 0;
     for (int f = 1; f <= most; f++) {
@@ -87,11 +87,11 @@ static int by_rows(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, double carried, int32_t *rows,
+int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, double carried, int32_t *rows,
                   int count, int32_t *most, int *few)
 {
-    const double by_cpu = (double)brick_bytes * cpu->s_per_byte,
-                 by_link = (double)brick_bytes * link->s_per_byte;
+    const double by_cpu = (double)expert_bytes * cpu->s_per_byte,
+                 by_link = (double)expert_bytes * link->s_per_byte;
     const double before = carried * by_link;
     double best = FETCH_START_S + before + count * by_link, sum = 0;
     int chosen = 0;

@@ -20,7 +20,7 @@ void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes);
 
 /* How many of `count` bricks, at most `most`, cross the link, so that it and the CPU end together. A lane that gets none
  * forgets slowly what made it look slow. */
-int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, int count, int most);
+int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, int count, int most);
 
 /* What a round's products took, of a round of so many seconds in which one thread did something else for `beside` seconds
  * before it helped: gate and up, two thirds of the work, may have ended before that, but down begins after it. */
@@ -32,7 +32,7 @@ double mo_lane_rows_cost(int32_t rows);
 /* The same for bricks with several rows each, rows[count]: the link takes as long for each, the CPU gets those with the fewest.
  * `carried` bricks cross before any of them. Returns how many are the CPU's: those with fewer than *most rows, and *few of those
  * that have just so many. */
-int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t brick_bytes, double carried, int32_t *rows,
+int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, double carried, int32_t *rows,
                   int count, int32_t *most, int *few);
 
 #endif

@@ -12,36 +12,38 @@ static mo_plan_model smallest(const mo_plan_model *m)
 }
 
 /* Layers whose keys and values may be in RAM beside such a plan of it. */
-static int coolable(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram)
+static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram)
 {
     mo_plan_device hot;
     mo_plan_device_place(m, l, ram, &hot);
-    return mo_plan_device_coolable(m, &hot);
+    return mo_plan_device_kv_movable(m, &hot);
 }
 
 /* The lowest ceiling of VRAM beside such a plan of RAM, when so many layers' keys and values are in RAM. */
-static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int cold, const mo_plan *ram)
+static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int kv_in_ram,
+                             const mo_plan *ram)
 {
     mo_plan_model model;
     mo_plan_device d;
-    mo_plan_device_cool(m, cold, &model);
+    mo_plan_device_kv_to_ram(m, kv_in_ram, &model);
     mo_plan_device_place(&model, l, ram, &d);
     return d.least;
 }
 
 /* So many more layers' keys and values RAM gets. */
-static mo_wanted with_cold(const mo_wanted *w, int cold)
+static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
 {
     mo_wanted more = *w;
     mo_plan_model ignored;
-    more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, mo_plan_device_cool(w->whole, cold, &ignored));
+    more.model.kv_bytes =
+        mo_plan_sum(more.model.kv_bytes, mo_plan_device_kv_to_ram(w->whole, kv_in_ram, &ignored));
     return more;
 }
 
 /* The fewest layers whose keys and values have to be in RAM; -1: even all of them are too few. VRAM needs less with each. */
-static int fewest_cold(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram, const mo_plan *ram)
+static int fewest_kv_in_ram(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram, const mo_plan *ram)
 {
-    int low = 0, high = coolable(m, l, ram);
+    int low = 0, high = kv_movable(m, l, ram);
     if (needed_beside(m, l, high, ram) > vram) {
         return -1;
     }
@@ -68,9 +70,9 @@ int64_t mo_plan_least_ram(const mo_plan_model *model, const mo_plan_limits *limi
         if (!mo_plan_arrange_least(&w, mode, &p)) {
             continue;
         }
-        const int cold = device ? fewest_cold(&m, limits, vram, &p) : 0;
-        if (cold >= 0) {
-            const mo_wanted more = with_cold(&w, cold);
+        const int kv_in_ram = device ? fewest_kv_in_ram(&m, limits, vram, &p) : 0;
+        if (kv_in_ram >= 0) {
+            const mo_wanted more = with_kv_in_ram(&w, kv_in_ram);
             mo_plan_arrange_least(&more, mode, &p);
             best = best == 0 || p.used < best ? p.used : best;
         }
@@ -86,17 +88,17 @@ static int64_t least_vram_as(const mo_wanted *w, mo_arrangement how, const mo_pl
     if (!mo_plan_arrange(w, how, ram, &p)) {
         return 0;
     }
-    int low = 0, high = coolable(w->whole, limits, &p); /* most for which RAM has space */
+    int low = 0, high = kv_movable(w->whole, limits, &p); /* most for which RAM has space */
     while (low < high) {
         const int middle = low + (high - low + 1) / 2;
-        const mo_wanted more = with_cold(w, middle);
+        const mo_wanted more = with_kv_in_ram(w, middle);
         if (mo_plan_arrange(&more, how, ram, &p)) {
             low = middle;
         } else {
             high = middle - 1;
         }
     }
-    const mo_wanted more = with_cold(w, low);
+    const mo_wanted more = with_kv_in_ram(w, low);
     mo_plan_arrange(&more, how, ram, &p);
     return needed_beside(w->whole, limits, low, &p);
 }

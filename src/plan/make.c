@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "plan/arrange.h"
-#include "plan/cold.h"
 #include "plan/device.h"
+#include "plan/kv_in_ram.h"
 #include "plan/least.h"
 #include "plan/placement.h"
 #include "plan/prompt_cost.h"
@@ -30,12 +30,12 @@ static mo_status check_class(const mo_plan_class *c, int index, mo_error *err)
     const bool used =
         c->used_per_token == 0 || (c->used_per_token >= USED_LEAST && c->used_per_token <= USED_MOST);
     if (c->bytes < 0 || c->bytes > SIZE_MOST || c->slot_bytes < c->bytes || c->slot_bytes > SIZE_MOST ||
-        c->bricks < 0 || c->bricks > INT32_MAX || (c->bricks > 0 && c->slot_bytes == 0) || c->used < 0 ||
+        c->experts < 0 || c->experts > INT32_MAX || (c->experts > 0 && c->slot_bytes == 0) || c->used < 0 ||
         !used) {
         return mo_fail(err, MO_EINVAL,
                        "the model cannot be planned for: class %d of its experts has %" PRId64
                        " bricks of %" PRId64 " bytes in slots of %" PRId64 ", of which a token uses %g",
-                       index, c->bricks, c->bytes, c->slot_bytes, c->used_per_token);
+                       index, c->experts, c->bytes, c->slot_bytes, c->used_per_token);
     }
     return MO_OK;
 }
@@ -149,10 +149,10 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hi
     double missing = 0, asked = 0, layers = 0;
     for (int i = 0; i < m->class_count; i++) {
         const mo_plan_class *c = &m->classes[i];
-        const double bytes = c->bricks ? c->used_per_token * (double)c->bytes : 0;
-        const double there = p->mode == MO_PLAN_RESIDENT ? (double)c->bricks : (double)p->class_slots[i];
-        const double share = hits ? hits[i] : there / (double)c->bricks;
-        const double absent = c->bricks ? bytes * (1 - share) : 0;
+        const double bytes = c->experts ? c->used_per_token * (double)c->bytes : 0;
+        const double there = p->mode == MO_PLAN_RESIDENT ? (double)c->experts : (double)p->class_slots[i];
+        const double share = hits ? hits[i] : there / (double)c->experts;
+        const double absent = c->experts ? bytes * (1 - share) : 0;
         layers += mo_rates_layer(bytes / experts, absent / disk);
         missing += absent;
         asked += bytes;
@@ -174,12 +174,12 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hi
 
 /* ---- The plan ---- */
 
-static void list_places(const mo_plan_limits *l, mo_plan *p)
+static void list_locations(const mo_plan_limits *l, mo_plan *p)
 {
-    p->place[MO_AT_DISK] = mo_place_here(MO_TIER_DISK, 0);
-    p->place[MO_AT_RAM] = mo_place_here(MO_TIER_RAM, 0);
-    p->place[MO_AT_VRAM] = l->vram_place;
-    p->place_count = l->vram_bytes > 0 ? MO_AT_VRAM + 1 : MO_AT_RAM + 1;
+    p->location[MO_AT_DISK] = mo_location_here(MO_TIER_DISK, 0);
+    p->location[MO_AT_RAM] = mo_location_here(MO_TIER_RAM, 0);
+    p->location[MO_AT_VRAM] = l->vram_location;
+    p->location_count = l->vram_bytes > 0 ? MO_AT_VRAM + 1 : MO_AT_RAM + 1;
 }
 
 static void explain(const mo_plan_limits *l, mo_plan *p)
@@ -204,34 +204,35 @@ typedef struct crossing {
 } crossing;
 
 /* A place for everything with so many layers' keys and values in RAM. */
-typedef struct cooled {
+typedef struct kv_moved {
     mo_plan ram;
     mo_plan_device device;
     int64_t bytes; /* of them */
     bool fits;     /* the device has space */
     crossing link;
-} cooled;
+} kv_moved;
 
-static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int count, int64_t cold_bytes)
+static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int count,
+                            int64_t kv_in_ram_bytes)
 {
     const double layers = d->streamed ? (double)m->dense_bytes * d->streamed / m->dense_layers : 0;
     const int64_t prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST;
     const int64_t steps = m->batch > 0 ? (prompt + m->batch - 1) / m->batch : prompt > 0;
-    crossing c = {.token = layers + mo_plan_cold_token(m, count, cold_bytes)};
+    crossing c = {.token = layers + mo_plan_kv_in_ram_token(m, count, kv_in_ram_bytes)};
     c.request = prompt > 0
                     ? c.token * (double)prompt / MO_PLAN_PROMPT_PER_ANSWER + layers * (double)steps +
-                          mo_plan_cold_prompt(m, count, mo_plan_request_from(m->context, prompt), prompt)
+                          mo_plan_kv_in_ram_prompt(m, count, mo_plan_request_from(m->context, prompt), prompt)
                     : c.token;
     return c;
 }
 
 /* False: RAM has no space for so many, nor for more. */
-static bool cool(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling, int count,
-                 cooled *out)
+static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
+                      int count, kv_moved *out)
 {
     mo_wanted more = *w;
     mo_plan_model model;
-    out->bytes = mo_plan_device_cool(w->whole, count, &model);
+    out->bytes = mo_plan_device_kv_to_ram(w->whole, count, &model);
     out->device = (mo_plan_device){0};
     more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, out->bytes);
     if (!mo_plan_arrange(&more, how, ceiling, &out->ram)) {
@@ -243,27 +244,27 @@ static bool cool(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how
 }
 
 /* Takes places that were found for a model with `count` cold layers, whose keys and values RAM has. */
-static void take_cold(const cooled *c, int count, mo_plan *p, mo_plan_device *d)
+static void take_kv_in_ram(const kv_moved *c, int count, mo_plan *p, mo_plan_device *d)
 {
     const mo_plan was = *p;
     *p = c->ram;
     p->alone = was.alone;
-    p->place_count = was.place_count;
-    memcpy(p->place, was.place, sizeof p->place);
+    p->location_count = was.location_count;
+    memcpy(p->location, was.location, sizeof p->location);
     memcpy(p->why, was.why, sizeof p->why);
     *d = c->device;
-    d->cold_layers = count;
-    d->cold_bytes = c->bytes;
+    d->kv_in_ram_layers = count;
+    d->kv_in_ram_bytes = c->bytes;
 }
 
 /* So many cold layers that least crosses for a request, of at most `most`, with which a token moves at most so much. 0: none, `hot`. */
-static int cold_within(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
-                       int most, double token, const crossing *hot)
+static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
+                            int most, double token, const crossing *hot)
 {
     double best = hot && hot->token <= token ? hot->request : INFINITY;
     int chosen = 0;
-    cooled c;
-    for (int n = 1; n <= most && cool(w, l, how, ceiling, n, &c); n++) {
+    kv_moved c;
+    for (int n = 1; n <= most && kv_to_ram(w, l, how, ceiling, n, &c); n++) {
         if (c.fits && c.link.token <= token && c.link.request < best) {
             best = c.link.request;
             chosen = n;
@@ -279,7 +280,7 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
                          mo_plan *p, mo_plan_device *d)
 {
     const bool fits = mo_plan_device_place(w->whole, l, p, d);
-    const int most = mo_plan_device_coolable(w->whole, d);
+    const int most = mo_plan_device_kv_movable(w->whole, d);
     const crossing none = {.token = INFINITY, .request = INFINITY};
     const crossing hot = fits ? crossing_of(w->whole, d, 0, 0) : none;
     const int64_t whole = d->whole;
@@ -287,8 +288,8 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
     double token = hot.token;
     int64_t least = d->least;
     int chosen = 0, smallest = 0;
-    cooled c;
-    for (int n = 1; n <= most && cool(w, l, how, ceiling, n, &c); n++) {
+    kv_moved c;
+    for (int n = 1; n <= most && kv_to_ram(w, l, how, ceiling, n, &c); n++) {
         if (c.fits && c.link.request < best.request) {
             best = c.link;
             chosen = n;
@@ -299,11 +300,11 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
     }
     const bool any = isfinite(best.request);
     if (any && best.token > MO_PLAN_TOKEN_WORTH * token) {
-        chosen = cold_within(w, l, how, ceiling, most, MO_PLAN_TOKEN_WORTH * token, fits ? &hot : NULL);
+        chosen = kv_in_ram_within(w, l, how, ceiling, most, MO_PLAN_TOKEN_WORTH * token, fits ? &hot : NULL);
     }
     const int count = any ? chosen : smallest;
-    if (count > 0 && cool(w, l, how, ceiling, count, &c)) {
-        take_cold(&c, count, p, d);
+    if (count > 0 && kv_to_ram(w, l, how, ceiling, count, &c)) {
+        take_kv_in_ram(&c, count, p, d);
     }
     d->whole = whole;
     d->least = least;
@@ -320,8 +321,8 @@ static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arra
         return false;
     }
     other.alone = p->alone;
-    other.place_count = p->place_count;
-    memcpy(other.place, p->place, sizeof other.place);
+    other.location_count = p->location_count;
+    memcpy(other.location, p->location, sizeof other.location);
     memcpy(other.why, p->why, sizeof other.why);
     const bool fits = place_beside(w, l, how, ceiling, &other, &beside);
     if (fits || beside.least < d->least) {
@@ -356,8 +357,8 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
     q.least = p->least;
     q.whole = p->whole;
     q.device.least = p->device.least;
-    memcpy(q.place, p->place, sizeof q.place);
-    q.place_count = p->place_count;
+    memcpy(q.location, p->location, sizeof q.location);
+    q.location_count = p->location_count;
     memcpy(q.why, p->why, sizeof q.why);
     mo_plan_device_estimate(w->whole, limits, rates, NULL, &q);
     if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1 &&
@@ -376,7 +377,8 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
 static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan *p)
 {
     const int64_t ceiling = p->ceiling;
-    if (w->model.class_count == 0 || p->device.cold_layers > 0) { /* there is not even a place for states */
+    if (w->model.class_count == 0 ||
+        p->device.kv_in_ram_layers > 0) { /* there is not even a place for states */
         return;
     }
     for (mo_arrangement how = MO_ARRANGE_SLOTS; how < MO_ARRANGEMENTS; how++) {
@@ -440,7 +442,7 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
         mo_plan_want(model, device, rest ? &on_device : NULL); /* the device first: RAM has what is left */
     const int64_t left = limits->ram_bytes - limits->ram_held;
     const bool fits = mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, left > 0 ? left : 0, &plan);
-    list_places(limits, &plan);
+    list_locations(limits, &plan);
     explain(limits, &plan);
     if (!fits) {
         return refuse(model, limits, &plan, err);

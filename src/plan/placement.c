@@ -80,13 +80,13 @@ mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_plan
                                  .alone = p->alone};
 }
 
-void mo_placement_list(const mo_plan_model *m, const mo_plan *p, mo_layer_place *out)
+void mo_placement_list(const mo_plan_model *m, const mo_plan *p, mo_layer_location *out)
 {
     const bool device = p->device.ceiling > 0;
     cursor at = begin(m, mo_placement_counts_of(m, p));
     for (int i = 0; i < m->layers; i++) {
         const standing l = layer_of(m, i).bytes ? next(&at) : (standing){.in_ram = true, .in_vram = true};
-        out[i] = (mo_layer_place){.kept = (uint32_t)l.in_ram << MO_AT_RAM, .runs = MO_AT_RAM};
+        out[i] = (mo_layer_location){.kept = (uint32_t)l.in_ram << MO_AT_RAM, .runs = MO_AT_RAM};
         if (device) {
             out[i].kept |= (uint32_t)l.in_vram << MO_AT_VRAM;
             out[i].runs = l.by_cpu ? MO_AT_RAM : MO_AT_VRAM;

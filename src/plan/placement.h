@@ -8,25 +8,25 @@
 
 /* The core of one layer. The file always has it. A layer that is kept in VRAM alone has no copy in RAM; one that is kept
  * nowhere comes from disk for every token. */
-typedef struct mo_layer_place {
+typedef struct mo_layer_location {
     uint32_t kept; /* bit p: in place p of the plan's list, for good */
     int runs; /* the place whose processor computes it in small steps; prompts are a device's wherever there is one */
-} mo_layer_place;
+} mo_layer_location;
 
-static inline bool mo_layer_kept(const mo_layer_place *l, int place)
+static inline bool mo_layer_kept(const mo_layer_location *l, int location)
 {
-    return l->kept >> place & 1;
+    return l->kept >> location & 1;
 }
 
 /* What is carried out: the caller keeps all three. */
 typedef struct mo_placement {
     const mo_plan_model *model;
     const mo_plan *plan;
-    const mo_layer_place *layers; /* [model->layers] */
+    const mo_layer_location *layers; /* [model->layers] */
 } mo_placement;
 
 /* Fills out[model->layers] as the plan of this model has it. */
-void mo_placement_list(const mo_plan_model *model, const mo_plan *plan, mo_layer_place *out);
+void mo_placement_list(const mo_plan_model *model, const mo_plan *plan, mo_layer_location *out);
 
 /* ---- For the files that make plans ---- */
 

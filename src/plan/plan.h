@@ -4,7 +4,7 @@
 #define MO_PLAN_PLAN_H
 
 #include "moraine.h"
-#include "plan/place.h"
+#include "plan/location.h"
 #include "plan/rates.h"
 
 enum {
@@ -23,7 +23,7 @@ enum {
 typedef struct mo_plan_class {
     int64_t bytes;         /* of weights in one brick; the mean where they differ */
     int64_t slot_bytes;    /* of its slot: with the alignment of direct reads, so at least bytes */
-    int64_t bricks;        /* in the model */
+    int64_t experts;       /* in the model */
     double used_per_token; /* how many a token computes, over all layers */
     int used;              /* most of them that a token needs in one layer; 0: the model's `used` */
 } mo_plan_class;
@@ -86,7 +86,7 @@ typedef struct mo_plan_model {
     int64_t device_kv_bytes;                    /* of all sessions, with their tables, and for snapshots */
     int64_t device_kept_bytes;                  /* for snapshots; part of it, only shown */
     int64_t device_work_bytes;                  /* activations, flags, tables, logits */
-    int64_t device_idle_bytes; /* of these, what is free while a layer attends (plan/cold.h) */
+    int64_t device_idle_bytes; /* of these, what is free while a layer attends (plan/kv_in_ram.h) */
     int64_t
         device_stage_bytes; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
                                   slots of the largest class serve */
@@ -97,23 +97,23 @@ typedef struct mo_plan_model {
 } mo_plan_model;
 
 typedef struct mo_plan_limits {
-    int64_t ram_bytes;           /* the ceiling of the process; 0: to be found by mo_plan_limits_find() */
-    int64_t reserve_bytes;       /* left to others when the ceiling is found; <0: the stated default */
-    int64_t vram_bytes;          /* the ceiling of the device tier; 0: there is no device */
-    int64_t ram_held;            /* of the ceiling, by other models of the process */
-    int64_t vram_held;           /* likewise */
-    int64_t vram_lacking;        /* so much more than vram_bytes was given, but is not free */
-    int64_t vram_there;          /* free on the device, whatever the ceiling; 0: not known */
-    mo_place_id vram_place;      /* whose memory vram_bytes is */
-    int64_t available_bytes;     /* what could be had, the reserve included; 0: not known */
-    char why[192];               /* what decided the ceiling; may be empty */
-    char vram_why[192];          /* the same for vram_bytes */
-    int64_t vram_margin;         /* free on the device above a ceiling that nobody gave */
-    bool cpu_moe;                /* no expert stays in VRAM, but for vram_expert_bytes */
-    int64_t vram_expert_bytes;   /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
-    int64_t staging_bytes;       /* for experts on their way to the device, as given; 0: as many as help */
-    mo_postfetch_mode postfetch; /* how missing experts get to the device; the default is auto */
-    bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
+    int64_t ram_bytes;            /* the ceiling of the process; 0: to be found by mo_plan_limits_find() */
+    int64_t reserve_bytes;        /* left to others when the ceiling is found; <0: the stated default */
+    int64_t vram_bytes;           /* the ceiling of the device tier; 0: there is no device */
+    int64_t ram_held;             /* of the ceiling, by other models of the process */
+    int64_t vram_held;            /* likewise */
+    int64_t vram_lacking;         /* so much more than vram_bytes was given, but is not free */
+    int64_t vram_there;           /* free on the device, whatever the ceiling; 0: not known */
+    mo_location_id vram_location; /* whose memory vram_bytes is */
+    int64_t available_bytes;      /* what could be had, the reserve included; 0: not known */
+    char why[192];                /* what decided the ceiling; may be empty */
+    char vram_why[192];           /* the same for vram_bytes */
+    int64_t vram_margin;          /* free on the device above a ceiling that nobody gave */
+    bool cpu_moe;                 /* no expert stays in VRAM, but for vram_expert_bytes */
+    int64_t vram_expert_bytes;    /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
+    int64_t staging_bytes;        /* for experts on their way to the device, as given; 0: as many as help */
+    mo_postfetch_mode postfetch;  /* how missing experts get to the device; the default is auto */
+    bool cpu_layers;              /* the CPU computes some of the layers that do not fit in VRAM */
     /* RAM can do without the device, which then may be lost: it holds, or has buffers for, all it would need. What lies in
      * VRAM may be on disk otherwise. Opening a model always asks for that; false is the seam for models whose layers have
      * no other place, and until there are any, tests alone reach it. */
@@ -122,7 +122,7 @@ typedef struct mo_plan_limits {
 } mo_plan_limits;
 
 /* Numbers of the places in a plan's list. */
-enum { MO_AT_DISK, MO_AT_RAM, MO_AT_VRAM, MO_PLAN_PLACES };
+enum { MO_AT_DISK, MO_AT_RAM, MO_AT_VRAM, MO_PLAN_LOCATIONS };
 
 typedef enum mo_plan_mode {
     MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
@@ -152,21 +152,22 @@ typedef struct mo_plan_device {
     int64_t token_bytes, token_link_bytes; /* a token reads here; crosses the link */
     double core_seconds, hit_seconds;      /* products on the device */
     double miss_seconds;                   /* experts that are not there, by CPU and fetch */
-    double link_seconds;                   /* streamed layers, beyond their products; mo_plan_cold_token() */
-    double overhead_seconds;               /* launches and round trips */
-    char why[192];                         /* what decided the ceiling */
-    char lane[256];                        /* one sentence: why the fetch lane is used or not */
-    int cold_layers;    /* whose keys and values are in RAM and read over the link: the last that can be */
-    int64_t cold_bytes; /* of them, part of the plan's kv */
+    double link_seconds;     /* streamed layers, beyond their products; mo_plan_kv_in_ram_token() */
+    double overhead_seconds; /* launches and round trips */
+    char why[192];           /* what decided the ceiling */
+    char lane[256];          /* one sentence: why the fetch lane is used or not */
+    int kv_in_ram_layers; /* whose keys and values are in RAM and read over the link: the last that can be */
+    int64_t kv_in_ram_bytes; /* of them, part of the plan's kv */
 } mo_plan_device;
 
 /* With a device, RAM holds what is not in VRAM: the core of streamed layers and other experts, these always in slots
  * (a device takes them as they are in the file); vectors are in both, since the CPU computes experts too. */
 typedef struct mo_plan {
     mo_plan_mode mode;
-    bool alone;                        /* what is in VRAM has no copy in RAM */
-    mo_place_id place[MO_PLAN_PLACES]; /* where things can be: the disk, RAM, and with a device its memory */
-    int place_count;
+    bool alone; /* what is in VRAM has no copy in RAM */
+    mo_location_id
+        location[MO_PLAN_LOCATIONS]; /* where things can be: the disk, RAM, and with a device its memory */
+    int location_count;
     int64_t ceiling, core, vectors, table, kv, work, other, staging, slots; /* bytes in RAM */
     int64_t used;                          /* their sum, at most the ceiling */
     int64_t least;                         /* the lowest ceiling with which the model runs */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "plan/cold.h"
+#include "plan/kv_in_ram.h"
 #include "plan/placement.h"
 #include "plan/request.h"
 
@@ -22,20 +22,20 @@ static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double to
 {
     const mo_plan_class *c = &m->classes[i];
     const int used = c->used ? c->used : m->used;
-    const double bricks = (double)c->bricks;
-    if (c->bricks == 0 || used == 0) {
+    const double chosen = (double)c->experts;
+    if (c->experts == 0 || used == 0) {
         return;
     }
-    const double layers = c->used_per_token / used, experts = layers > 0 ? bricks / layers : bricks;
-    const double bytes = bricks * (double)c->bytes * mo_plan_share_used(used, experts, tokens);
-    const double here = (double)p->device.class_slots[i] / bricks;
-    const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / bricks;
+    const double layers = c->used_per_token / used, experts = layers > 0 ? chosen / layers : chosen;
+    const double bytes = chosen * (double)c->bytes * mo_plan_share_used(used, experts, tokens);
+    const double here = (double)p->device.class_slots[i] / chosen;
+    const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / chosen;
     const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
     /* Experts that are neighbours in RAM and cross together are one copy for each of their matrices; what comes from disk
      * crosses by itself. */
     const double crossing = mo_plan_share_used(used, experts, tokens) * (1 - here);
     const double apart = in_ram < 1 ? 1 : fmax(1 - crossing, 1.0 / WINDOW);
-    b->copies += p->device.ceiling ? bricks * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
+    b->copies += p->device.ceiling ? chosen * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
     b->used += bytes;
     b->token += c->used_per_token * (double)c->bytes;
     b->link += p->device.ceiling ? bytes * (1 - here) : 0;
@@ -77,21 +77,22 @@ double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo
 
 double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
 {
-    const double cold = mo_plan_cold_prompt(m, p->device.cold_layers, 0, tokens) / mo_rates_link(r, 0, 0);
+    const double kv_in_ram =
+        mo_plan_kv_in_ram_prompt(m, p->device.kv_in_ram_layers, 0, tokens) / mo_rates_link(r, 0, 0);
     const int64_t batch = m->batch > 0 && m->batch < tokens ? m->batch : tokens;
     const int64_t whole = batch > 0 ? tokens / batch : 0, rest = batch > 0 ? tokens % batch : 0;
     return (double)whole * (whole ? mo_plan_batch_seconds(m, r, p, (double)batch) : 0) +
-           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + cold;
+           (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + kv_in_ram;
 }
 
 double mo_plan_request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
 {
-    const int layers = p->device.cold_layers;
+    const int layers = p->device.kv_in_ram_layers;
     const int64_t prompt = mo_plan_request_prompt(m->context),
                   from = mo_plan_request_from(m->context, prompt);
     const double answer = (double)prompt / MO_PLAN_PROMPT_PER_ANSWER;
     const double deeper =
-        mo_plan_cold_prompt(m, layers, from, prompt) - mo_plan_cold_prompt(m, layers, 0, prompt);
+        mo_plan_kv_in_ram_prompt(m, layers, from, prompt) - mo_plan_kv_in_ram_prompt(m, layers, 0, prompt);
     return mo_plan_prompt_seconds(m, r, p, prompt) + deeper / mo_rates_link(r, 0, 0) +
            (p->tokens_per_second > 0 ? answer / p->tokens_per_second : 0);
 }

@@ -12,7 +12,7 @@
 double mo_plan_share_used(double used, double experts, double tokens);
 
 /* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
- * evenly spread. It falls when more is in RAM or VRAM. Of keys and values it counts what crosses the link (plan/cold.h). */
+ * evenly spread. It falls when more is in RAM or VRAM. Of keys and values it counts what crosses the link (plan/kv_in_ram.h). */
 double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                               int64_t tokens);
 

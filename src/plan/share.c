@@ -55,8 +55,8 @@ static double level_of_all(const mo_plan_share *s, int count)
 {
     double most = 0;
     for (int i = 0; i < count; i++) {
-        const double bricks = (double)s[i].most + (double)s[i].held;
-        const double level = s[i].weight > 0 ? bricks * (double)s[i].slot_bytes / s[i].weight : 0;
+        const double experts = (double)s[i].most + (double)s[i].held;
+        const double level = s[i].weight > 0 ? experts * (double)s[i].slot_bytes / s[i].weight : 0;
         most = level > most ? level : most;
     }
     return 2 * most; /* whatever the rounding */

@@ -110,7 +110,7 @@ typedef struct class
 {
     int64_t bytes; /* of a slot */
     int64_t all;   /* bytes of its bricks */
-    int32_t bricks, slot_count;
+    int32_t experts, slot_count;
     mo_slots *slots;
 } class;
 
@@ -134,14 +134,14 @@ static void assign(replay *r, int layer, const int64_t *sizes, int count)
 {
     const mo_trace_shape *s = &r->trace->shape;
     int at = 0; /* sizes fall */
-    while (at + 1 < count && sizes[at + 1] >= s->brick_bytes[layer]) {
+    while (at + 1 < count && sizes[at + 1] >= s->expert_bytes[layer]) {
         at++;
     }
     class *c = &r->classes[at];
     r->class_of[layer] = at;
-    r->first[layer] = c->bricks;
-    c->bricks += s->experts;
-    c->all += s->brick_bytes[layer] * s->experts;
+    r->first[layer] = c->experts;
+    c->experts += s->experts;
+    c->all += s->expert_bytes[layer] * s->experts;
 }
 
 static mo_status find_classes(replay *r)
@@ -161,7 +161,7 @@ static mo_status find_classes(replay *r)
     while (r->class_count < CLASS_LIMIT) {
         int64_t largest = 0;
         for (int i = 0; i < s->layers; i++) {
-            const int64_t bytes = s->brick_bytes[i];
+            const int64_t bytes = s->expert_bytes[i];
             largest = bytes < above && bytes > largest ? bytes : largest;
         }
         if (largest == 0) {
@@ -199,9 +199,9 @@ static mo_status split_budget(replay *r)
         class *c = &r->classes[i];
         const int64_t rest = c->all > c->bytes * used ? c->all - c->bytes * used : 0;
         const unsigned __int128 more = spare * (uint64_t)rest / (above * (uint64_t)c->bytes);
-        c->slot_count = more >= (uint64_t)(c->bricks - used) ? c->bricks : used + (int32_t)more;
+        c->slot_count = more >= (uint64_t)(c->experts - used) ? c->experts : used + (int32_t)more;
         r->out->slots += c->slot_count;
-        r->out->experts += c->bricks;
+        r->out->experts += c->experts;
         r->out->slot_bytes += c->slot_count * c->bytes;
     }
     return MO_OK;
@@ -238,29 +238,29 @@ static mo_status look_ahead(replay *r)
     cursor w;
     size_t count = 0, at = 0;
     uint64_t *seen = mo_arena_array(r->memory, (size_t)s->layers * (size_t)s->experts, sizeof *seen);
-    uint32_t *brick = NULL;
+    uint32_t *expert_id = NULL;
     bool fine = seen && cursor_begin(&w, r->memory, r->trace, r->options->step);
     while (fine && cursor_next(&w)) {
         count += (size_t)w.count;
     }
     if (fine) {
         r->next = mo_arena_array(r->memory, count, sizeof *r->next);
-        brick = mo_arena_array(r->memory, count, sizeof *brick);
-        fine = r->next && brick && cursor_begin(&w, r->memory, r->trace, r->options->step);
+        expert_id = mo_arena_array(r->memory, count, sizeof *expert_id);
+        fine = r->next && expert_id && cursor_begin(&w, r->memory, r->trace, r->options->step);
     }
     if (!fine) {
         return mo_fail(r->err, MO_ENOMEM, "no memory to look ahead in the trace");
     }
     while (cursor_next(&w)) {
         for (int i = 0; i < w.count; i++, at++) {
-            brick[at] = (uint32_t)(w.layer * s->experts + w.needs[i].expert);
+            expert_id[at] = (uint32_t)(w.layer * s->experts + w.needs[i].expert);
             r->next[at] = moment(&w);
         }
     }
     while (at-- > 0) {
         const uint64_t here = r->next[at];
-        r->next[at] = seen[brick[at]] ? seen[brick[at]] : UINT64_MAX;
-        seen[brick[at]] = here;
+        r->next[at] = seen[expert_id[at]] ? seen[expert_id[at]] : UINT64_MAX;
+        seen[expert_id[at]] = here;
     }
     return MO_OK;
 }
@@ -272,23 +272,23 @@ static mo_status warm(replay *r)
 {
     const mo_trace_shape *s = &r->trace->shape;
     const uint64_t *seeds = r->options->seeds;
-    const int64_t bricks = (int64_t)s->layers * s->experts;
+    const int64_t experts = (int64_t)s->layers * s->experts;
     uint64_t most = 0;
-    for (int64_t i = 0; i < bricks; i++) {
+    for (int64_t i = 0; i < experts; i++) {
         most = seeds[i] > most ? seeds[i] : most;
     }
-    for (int64_t i = 0; i < bricks && most; i++) {
+    for (int64_t i = 0; i < experts && most; i++) {
         const int layer = (int)(i / s->experts);
         mo_slots_seed(r->classes[r->class_of[layer]].slots, r->first[layer] + (int32_t)(i % s->experts),
                       seeds[i], most);
     }
-    bool *in = mo_arena_array(r->memory, (size_t)bricks, sizeof *in);
+    bool *in = mo_arena_array(r->memory, (size_t)experts, sizeof *in);
     if (!in) {
         return mo_fail(r->err, MO_ENOMEM, "no memory for a warm start");
     }
     for (;;) { /* as often as there are slots: replays are small */
         int64_t best = -1;
-        for (int64_t i = 0; i < bricks; i++) {
+        for (int64_t i = 0; i < experts; i++) {
             const class *c = &r->classes[r->class_of[i / s->experts]];
             if (!in[i] && seeds[i] && mo_slots_free(c->slots) && (best < 0 || seeds[i] > seeds[best])) {
                 best = i;
@@ -298,11 +298,11 @@ static mo_status warm(replay *r)
             return MO_OK;
         }
         const int layer = (int)(best / s->experts);
-        const int32_t brick = r->first[layer] + (int32_t)(best % s->experts);
+        const int32_t expert_id = r->first[layer] + (int32_t)(best % s->experts);
         int32_t evicted;
         in[best] = true;
-        mo_slots_acquire(r->classes[r->class_of[layer]].slots, brick, &evicted);
-        mo_slots_unpin(r->classes[r->class_of[layer]].slots, brick);
+        mo_slots_acquire(r->classes[r->class_of[layer]].slots, expert_id, &evicted);
+        mo_slots_unpin(r->classes[r->class_of[layer]].slots, expert_id);
     }
 }
 
@@ -327,25 +327,25 @@ static int serve(replay *r, const cursor *w)
     const int32_t first = r->first[w->layer];
     int missing = 0;
     for (int i = 0; i < w->count; i++) {
-        const int32_t brick = first + w->needs[i].expert;
-        mo_slots_touch(slots, brick, r->next ? *r->next++ : w->pass, w->needs[i].picks);
+        const int32_t expert_id = first + w->needs[i].expert;
+        mo_slots_touch(slots, expert_id, r->next ? *r->next++ : w->pass, w->needs[i].picks);
     }
     for (int i = 0; i < w->count; i++) {
-        const int32_t brick = first + w->needs[i].expert;
-        r->pinned[i] = mo_slots_find(slots, brick) >= 0;
+        const int32_t expert_id = first + w->needs[i].expert;
+        r->pinned[i] = mo_slots_find(slots, expert_id) >= 0;
         if (r->pinned[i]) {
-            mo_slots_pin(slots, brick);
+            mo_slots_pin(slots, expert_id);
         } else {
             r->missing[missing++] = i;
         }
     }
     for (int i = 0; i < missing; i++) {
         const int at = r->missing[i];
-        const int32_t brick = first + w->needs[at].expert;
+        const int32_t expert_id = first + w->needs[at].expert;
         int32_t evicted;
-        if (mo_slots_acquire(slots, brick, &evicted) < 0) {
+        if (mo_slots_acquire(slots, expert_id, &evicted) < 0) {
             release(r, w, slots);
-            mo_slots_acquire(slots, brick, &evicted);
+            mo_slots_acquire(slots, expert_id, &evicted);
         }
         r->pinned[at] = true;
     }
@@ -358,7 +358,7 @@ static void count(replay *r, const cursor *w, int missing)
     const mo_trace_shape *s = &r->trace->shape;
     const mo_rates *rates = &r->options->rates;
     mo_replay_phase *p = &r->out->phase[r->trace->steps[w->step].phase];
-    const int64_t bytes = s->brick_bytes[w->layer];
+    const int64_t bytes = s->expert_bytes[w->layer];
     const double computing = (double)(w->count * bytes) / mo_rates_slots(rates);
     const double reading = (double)(missing * bytes) / rates->disk_bytes_s;
     if (w->layer == 0) {
@@ -387,7 +387,7 @@ static mo_status prepare(replay *r)
     }
     for (int i = 0; i < r->class_count && status == MO_OK; i++) {
         class *c = &r->classes[i];
-        status = mo_slots_create(policy, c->bricks, c->slot_count, &c->slots, r->err);
+        status = mo_slots_create(policy, c->experts, c->slot_count, &c->slots, r->err);
     }
     for (int i = 0; i < r->trace->shape.layers && status == MO_OK; i++) {
         for (int32_t k = 0; k < r->trace->shape.experts; k++) {

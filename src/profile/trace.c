@@ -32,7 +32,7 @@ _Static_assert(sizeof(file_header) == 56, "file layout");
 typedef struct file_layer {
     int32_t number;
     uint32_t zero;
-    int64_t brick_bytes;
+    int64_t expert_bytes;
 } file_layer;
 _Static_assert(sizeof(file_layer) == 16, "file layout");
 _Static_assert(sizeof(mo_trace_step) == 8, "file layout");
@@ -67,14 +67,14 @@ static bool copy_shape(mo_tracer *t, const mo_trace_shape *shape)
     const size_t layers = (size_t)shape->layers;
     t->shape = *shape;
     t->shape.layer = mo_arena_array(t->memory, layers, sizeof *shape->layer);
-    t->shape.brick_bytes = mo_arena_array(t->memory, layers, sizeof *shape->brick_bytes);
+    t->shape.expert_bytes = mo_arena_array(t->memory, layers, sizeof *shape->expert_bytes);
     t->layer_limit = shape->layer[shape->layers - 1] + 1;
     t->index = mo_arena_array(t->memory, (size_t)t->layer_limit, sizeof *t->index);
-    if (!t->shape.layer || !t->shape.brick_bytes || !t->index) {
+    if (!t->shape.layer || !t->shape.expert_bytes || !t->index) {
         return false;
     }
     memcpy(t->shape.layer, shape->layer, layers * sizeof *shape->layer);
-    memcpy(t->shape.brick_bytes, shape->brick_bytes, layers * sizeof *shape->brick_bytes);
+    memcpy(t->shape.expert_bytes, shape->expert_bytes, layers * sizeof *shape->expert_bytes);
     memset(t->index, -1, (size_t)t->layer_limit * sizeof *t->index);
     for (int i = 0; i < shape->layers; i++) {
         t->index[shape->layer[i]] = i;
@@ -96,7 +96,7 @@ static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error
                        s->core_bytes);
     }
     for (int i = 0; i < s->layers; i++) {
-        const int64_t bytes = s->brick_bytes[i];
+        const int64_t bytes = s->expert_bytes[i];
         if (s->layer[i] < 0 || s->layer[i] >= LAYER_LIMIT || (i && s->layer[i] <= s->layer[i - 1])) {
             return mo_fail(err, MO_EFORMAT, "%s: layer numbers are not in ascending order", path);
         }
@@ -233,7 +233,7 @@ static mo_status write_shape(mo_output *o, uint64_t *sum, const file_header *h, 
 {
     mo_status status = append(o, sum, h, sizeof *h, err);
     for (int i = 0; i < s->layers && status == MO_OK; i++) {
-        const file_layer layer = {.number = s->layer[i], .brick_bytes = s->brick_bytes[i]};
+        const file_layer layer = {.number = s->layer[i], .expert_bytes = s->expert_bytes[i]};
         status = append(o, sum, &layer, sizeof layer, err);
     }
     return status;
@@ -333,16 +333,16 @@ static mo_status read_shape(mo_trace *t, const file_header *h, const uint8_t *da
                           .experts = (int)h->experts,
                           .used = (int)(h->used > EXPERT_LIMIT ? 0 : h->used),
                           .layer = mo_arena_array(memory, h->layers, sizeof *s->layer),
-                          .brick_bytes = mo_arena_array(memory, h->layers, sizeof *s->brick_bytes),
+                          .expert_bytes = mo_arena_array(memory, h->layers, sizeof *s->expert_bytes),
                           .core_bytes = h->core_bytes};
-    if (!s->layer || !s->brick_bytes) {
+    if (!s->layer || !s->expert_bytes) {
         return mo_fail(err, MO_ENOMEM, "%s: no memory to read it", path);
     }
     for (int i = 0; i < s->layers; i++) {
         file_layer layer;
         memcpy(&layer, data + sizeof *h + (size_t)i * sizeof layer, sizeof layer);
         s->layer[i] = layer.number;
-        s->brick_bytes[i] = layer.brick_bytes;
+        s->expert_bytes[i] = layer.expert_bytes;
     }
     return check_shape(s, path, err);
 }

@@ -9,9 +9,9 @@
 typedef struct mo_trace_shape {
     uint64_t fingerprint;
     int layers, experts, used;
-    int32_t *layer;       /* [layers] number of each in the model, ascending */
-    int64_t *brick_bytes; /* [layers] */
-    int64_t core_bytes;   /* what every token reads besides */
+    int32_t *layer;        /* [layers] number of each in the model, ascending */
+    int64_t *expert_bytes; /* [layers] */
+    int64_t core_bytes;    /* what every token reads besides */
 } mo_trace_shape;
 
 /* One pass through the model. */

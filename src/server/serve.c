@@ -12,16 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "server/dialects.h"
-#include "server/events.h"
-#include "server/http.h"
-#include "server/log.h"
-#include "server/response_store.h"
-#include "server/running.h"
-#include "server/status.h"
-#include "server/trace.h"
-#include "server/turns.h"
-#include "server/warm.h"
+#include "server/common/log.h"
+#include "server/dialects/dialects.h"
+#include "server/dialects/response_store.h"
+#include "server/http/http.h"
+#include "server/requests/call_index.h"
+#include "server/requests/running.h"
+#include "server/requests/trace.h"
+#include "server/status/events.h"
+#include "server/status/status.h"
+#include "server/warm_prompt.h"
 
 enum { PEM_BYTES = 1 << 20, LOOK_MS = 200, LAST_WORDS_S = 2 };
 
@@ -161,7 +161,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
         status == MO_OK ? srv_keys_open(options->api_keys, options->api_key_path, &s->keys, err) : status;
     status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
     s->server.running = srv_running_open();
-    s->server.turns = srv_turns_open();
+    s->server.call_index = srv_call_index_open();
     s->server.traces = srv_traces_open();
     s->server.responses = srv_response_store_open(options->response_directory);
     s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
@@ -191,7 +191,7 @@ void srv_serving_close(srv_serving *s)
     srv_events_close(s->server.events);
     srv_models_close(s->server.models);
     srv_running_close(s->server.running);
-    srv_turns_close(s->server.turns);
+    srv_call_index_close(s->server.call_index);
     srv_response_store_close(s->server.responses);
     srv_traces_close(s->server.traces);
     pthread_mutex_destroy(&s->server.scraping);
@@ -223,7 +223,7 @@ static void *begin(void *user)
     const srv_serving *s = b->serving;
     b->status = srv_models_begin(s->server.models, &b->err);
     if (b->status == MO_OK && s->o.warm) {
-        srv_warm(&b->serving->server, tables, s->o.warm);
+        srv_warm_prompt(&b->serving->server, tables, s->o.warm);
     }
     b->done = true;
     return NULL;
@@ -237,8 +237,9 @@ static void tell_ready(srv_serving *s)
         if (!srv_models_describe(s->server.models, i, &r) || r.state != SRV_MODEL_LOADED) {
             continue;
         }
-        srv_log(MO_LOG_INFO, "ready",
-                (srv_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
+        srv_log(
+            MO_LOG_INFO, "ready",
+            (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
                               SRV_TEXT_FIELD("model", r.id),
                               SRV_INT_FIELD("parallel", r.parallel),
                               SRV_INT_FIELD("ctx", r.context),
@@ -250,9 +251,9 @@ static void tell_ready(srv_serving *s)
         return;
     }
     srv_log(MO_LOG_INFO, "ready",
-            (srv_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
-                          SRV_INT_FIELD("models", srv_models_count(s->server.models)),
-                          {0}});
+            (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
+                              SRV_INT_FIELD("models", srv_models_count(s->server.models)),
+                              {0}});
     srv_systemd_notify("READY=1\nSTATUS=no model is loaded yet\n");
 }
 
@@ -266,7 +267,8 @@ static void reload(srv_serving *s)
 {
     mo_error err;
     if (srv_keys_reload(s->keys, &err) == MO_OK) {
-        srv_log(MO_LOG_INFO, "reloaded", (srv_field[]){SRV_INT_FIELD("keys", srv_keys_count(s->keys)), {0}});
+        srv_log(MO_LOG_INFO, "reloaded",
+                (srv_log_field[]){SRV_INT_FIELD("keys", srv_keys_count(s->keys)), {0}});
     } else {
         srv_say(MO_LOG_ERROR, "reload_failed", "the keys stay as they were: %s", err.detail);
     }
@@ -282,10 +284,10 @@ static void wind_down(srv_serving *s, int number)
     srv_http_describe(s->server.http, &report);
     busy = report.busy;
     srv_log(MO_LOG_INFO, "stopping",
-            (srv_field[]){SRV_TEXT_FIELD("signal", number == SIGINT ? "SIGINT" : "SIGTERM"),
-                          SRV_INT_FIELD("answers", busy),
-                          SRV_REAL_FIELD("grace_s", s->o.grace_s),
-                          {0}});
+            (srv_log_field[]){SRV_TEXT_FIELD("signal", number == SIGINT ? "SIGINT" : "SIGTERM"),
+                              SRV_INT_FIELD("answers", busy),
+                              SRV_REAL_FIELD("grace_s", s->o.grace_s),
+                              {0}});
     srv_http_quiesce(s->server.http);
     srv_events_end(s->server.events); /* who only watches is not waited for */
     bool all = srv_http_drain(s->server.http, 0);
@@ -310,7 +312,8 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
     bool ready = false, failed = false;
     int number = 0;
     for (int i = 0; i < s->server.address_count; i++) {
-        srv_log(MO_LOG_INFO, "listening", (srv_field[]){SRV_TEXT_FIELD("at", s->server.addresses[i]), {0}});
+        srv_log(MO_LOG_INFO, "listening",
+                (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.addresses[i]), {0}});
     }
     if (pthread_create(&loader, NULL, begin, &b) != 0) {
         return fail(err, MO_ENOMEM, "no thread can be had", NULL);
@@ -343,6 +346,6 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
         return b.status;
     }
     srv_log(MO_LOG_INFO, "stopped",
-            (srv_field[]){SRV_REAL_FIELD("uptime_s", srv_server_uptime(&s->server)), {0}});
+            (srv_log_field[]){SRV_REAL_FIELD("uptime_s", srv_server_uptime(&s->server)), {0}});
     return MO_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef SRV_SERVE_H
 #define SRV_SERVE_H
 
-#include "server/models.h"
+#include "server/models/models.h"
 #include "server/server.h"
 
 typedef struct srv_server_options {

@@ -6,7 +6,7 @@
 bool srv_model_hold(srv_server *server, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
 {
     double load_s;
-    return srv_models_hold(server->models, name, q, out, &load_s, fault);
+    return srv_model_ref(server->models, name, q, out, &load_s, fault);
 }
 
 srv_models *srv_server_models(srv_server *server)
@@ -29,9 +29,9 @@ srv_running *srv_server_running(srv_server *server)
     return server->running;
 }
 
-srv_turns *srv_server_turns(srv_server *server)
+srv_call_index *srv_server_call_index(srv_server *server)
 {
-    return server->turns;
+    return server->call_index;
 }
 
 srv_response_store *srv_server_responses(srv_server *server)

@@ -4,13 +4,13 @@
 
 #include <pthread.h>
 
-#include "server/models.h"
-#include "server/routes.h"
+#include "server/http/routes.h"
+#include "server/models/models.h"
 
 typedef struct srv_http srv_http;
 typedef struct srv_events srv_events;
 typedef struct srv_running srv_running;
-typedef struct srv_turns srv_turns;
+typedef struct srv_call_index srv_call_index;
 typedef struct srv_response_store srv_response_store;
 typedef struct srv_traces srv_traces;
 
@@ -21,7 +21,7 @@ struct srv_server {
     srv_http *http;
     srv_events *events;
     srv_running *running;
-    srv_turns *turns;
+    srv_call_index *call_index;
     srv_traces *traces;
     srv_response_store *responses; /* NULL: none are kept */
     bool no_slots, no_metrics;     /* those endpoints are switched off */
@@ -37,7 +37,7 @@ srv_models *srv_server_models(srv_server *server);
 srv_http *srv_server_http(srv_server *server);
 srv_events *srv_server_events(srv_server *server);
 srv_running *srv_server_running(srv_server *server);
-srv_turns *srv_server_turns(srv_server *server);
+srv_call_index *srv_server_call_index(srv_server *server);
 srv_response_store *srv_server_responses(srv_server *server);
 srv_traces *srv_server_traces(srv_server *server);
 double srv_server_uptime(const srv_server *server); /* seconds */

@@ -66,25 +66,25 @@ struct mo_adaptive {
 
 /* ---- Lists -------------------------------------------------------------------------------------- */
 
-static link *link_of(mo_adaptive *h, int32_t brick, bool by_age)
+static link *link_of(mo_adaptive *h, int32_t expert_id, bool by_age)
 {
-    return by_age ? &h->member[brick].by_age : &h->member[brick].by_cell;
+    return by_age ? &h->member[expert_id].by_age : &h->member[expert_id].by_cell;
 }
 
-static void append(mo_adaptive *h, list *l, int32_t brick, bool by_age)
+static void append(mo_adaptive *h, list *l, int32_t expert_id, bool by_age)
 {
-    *link_of(h, brick, by_age) = (link){l->tail, NONE};
+    *link_of(h, expert_id, by_age) = (link){l->tail, NONE};
     if (l->tail != NONE) {
-        link_of(h, l->tail, by_age)->after = brick;
+        link_of(h, l->tail, by_age)->after = expert_id;
     } else {
-        l->head = brick;
+        l->head = expert_id;
     }
-    l->tail = brick;
+    l->tail = expert_id;
 }
 
-static void remove_from(mo_adaptive *h, list *l, int32_t brick, bool by_age)
+static void remove_from(mo_adaptive *h, list *l, int32_t expert_id, bool by_age)
 {
-    const link k = *link_of(h, brick, by_age);
+    const link k = *link_of(h, expert_id, by_age);
     if (k.before != NONE) {
         link_of(h, k.before, by_age)->after = k.after;
     } else {
@@ -120,37 +120,37 @@ static double worth(const cell *c)
 }
 
 /* Brings the brick's counts up to now; their rate against the average brick's. */
-static double bring_up(mo_adaptive *h, int32_t brick)
+static double bring_up(mo_adaptive *h, int32_t expert_id)
 {
     const double ln2 = 0.69314718055994531;
-    mo_policy_entry *e = &h->entry[brick];
-    const double passed = h->time - h->member[brick].time;
+    mo_policy_entry *e = &h->entry[expert_id];
+    const double passed = h->time - h->member[expert_id].time;
     if (passed > 0.0) {
         e->score *= exp2(-passed / FAST);
         e->slow *= exp2(-passed / SLOW);
-        h->member[brick].time = h->time;
+        h->member[expert_id].time = h->time;
     }
     return ln2 * (SHARE * e->score / FAST + (1.0 - SHARE) * e->slow / SLOW);
 }
 
 /* Puts the brick into the cell where it belongs now. */
-static void sort_in(mo_adaptive *h, int32_t brick, int age)
+static void sort_in(mo_adaptive *h, int32_t expert_id, int age)
 {
-    member *m = &h->member[brick];
+    member *m = &h->member[expert_id];
     if (m->listed) {
-        remove_from(h, &h->cells[m->cell].members, brick, false);
+        remove_from(h, &h->cells[m->cell].members, expert_id, false);
     }
     m->age = (int8_t)age;
-    m->cell = (int16_t)(age * RATES + rate_of(bring_up(h, brick)));
-    h->entry[brick].key = worth(&h->cells[m->cell]);
+    m->cell = (int16_t)(age * RATES + rate_of(bring_up(h, expert_id)));
+    h->entry[expert_id].key = worth(&h->cells[m->cell]);
     if (m->listed) {
-        append(h, &h->cells[m->cell].members, brick, false);
+        append(h, &h->cells[m->cell].members, expert_id, false);
     }
 }
 
-static void learn(mo_adaptive *h, int32_t brick, int64_t chances, int uses)
+static void learn(mo_adaptive *h, int32_t expert_id, int64_t chances, int uses)
 {
-    cell *c = &h->cells[h->member[brick].cell];
+    cell *c = &h->cells[h->member[expert_id].cell];
     const double part = (double)chances / h->window, kept = part < 0.5 ? 1.0 - part : 0.5;
     c->chances = c->chances * kept + (double)chances;
     c->uses = c->uses * kept + uses;
@@ -160,11 +160,11 @@ static void learn(mo_adaptive *h, int32_t brick, int64_t chances, int uses)
 
 /* How often the brick's layer has come by since its last use. Where nobody told the layers, it has when the step
  * is over. */
-static int64_t chances_since(const mo_adaptive *h, int32_t brick)
+static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
 {
-    const int32_t layer = h->member[brick].layer;
+    const int32_t layer = h->member[expert_id].layer;
     const bool passed = h->layers > 1 && (layer < h->layer || (layer == h->layer && h->layer_done));
-    const int64_t steps = (int64_t)(h->now - h->entry[brick].last);
+    const int64_t steps = (int64_t)(h->now - h->entry[expert_id].last);
     return passed || steps < 1 ? steps : steps - 1;
 }
 
@@ -174,12 +174,12 @@ static void grow_older(mo_adaptive *h)
     for (int age = 0; age < AGES - 1; age++) {
         list *l = &h->young[age];
         while (l->head != NONE && chances_since(h, l->head) >= age_begin(age + 1)) {
-            const int32_t brick = l->head;
-            learn(h, brick, age_begin(age + 1) - age_begin(age), 0);
-            remove_from(h, l, brick, true);
-            sort_in(h, brick, age + 1);
+            const int32_t expert_id = l->head;
+            learn(h, expert_id, age_begin(age + 1) - age_begin(age), 0);
+            remove_from(h, l, expert_id, true);
+            sort_in(h, expert_id, age + 1);
             if (age + 1 < AGES - 1) {
-                append(h, &h->young[age + 1], brick, true);
+                append(h, &h->young[age + 1], expert_id, true);
             }
         }
     }
@@ -187,18 +187,18 @@ static void grow_older(mo_adaptive *h)
 
 /* ---- Calls -------------------------------------------------------------------------------------- */
 
-mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int32_t bricks)
+mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int32_t experts)
 {
     mo_adaptive *h = mo_arena_alloc(memory, sizeof *h);
-    member *members = mo_arena_array(memory, (size_t)bricks, sizeof *members);
+    member *members = mo_arena_array(memory, (size_t)experts, sizeof *members);
     if (!h || !members) {
         return NULL;
     }
     h->entry = entries;
     h->member = members;
     h->layers = 1;
-    h->window = fmax(8192.0, (double)WINDOW * bricks);
-    h->tick = 1.0 / bricks;
+    h->window = fmax(8192.0, (double)WINDOW * experts);
+    h->tick = 1.0 / experts;
     for (int age = 0; age < AGES - 1; age++) {
         h->young[age] = (list){NONE, NONE};
     }
@@ -209,16 +209,16 @@ mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int3
         h->cells[i] = (cell){
             .chances = PRIOR, .uses = PRIOR * (i < RATES ? 0.3 + 0.7 * rate : rate), .members = {NONE, NONE}};
     }
-    for (int32_t i = 0; i < bricks; i++) {
+    for (int32_t i = 0; i < experts; i++) {
         sort_in(h, i, AGES - 1);
     }
     return h;
 }
 
-void mo_adaptive_place(mo_adaptive *h, int32_t brick, int32_t layer)
+void mo_adaptive_place(mo_adaptive *h, int32_t expert_id, int32_t layer)
 {
-    assert(layer >= 0 && h->entry[brick].count == 0);
-    h->member[brick].layer = layer;
+    assert(layer >= 0 && h->entry[expert_id].count == 0);
+    h->member[expert_id].layer = layer;
     h->layers = layer >= h->layers ? layer + 1 : h->layers;
 }
 
@@ -230,10 +230,10 @@ static double weight_of(uint32_t picks)
     return octave;
 }
 
-void mo_adaptive_touch(mo_adaptive *h, int32_t brick, uint64_t now, uint32_t picks)
+void mo_adaptive_touch(mo_adaptive *h, int32_t expert_id, uint64_t now, uint32_t picks)
 {
-    mo_policy_entry *e = &h->entry[brick];
-    member *m = &h->member[brick];
+    mo_policy_entry *e = &h->entry[expert_id];
+    member *m = &h->member[expert_id];
     if (now != h->now || m->layer != h->layer) {
         h->now = now;
         h->layer = m->layer;
@@ -241,75 +241,75 @@ void mo_adaptive_touch(mo_adaptive *h, int32_t brick, uint64_t now, uint32_t pic
         grow_older(h);
     }
     if (e->count && picks == 1 && e->last < now) { /* of many tokens, some always use it: nothing to learn */
-        const int64_t missed = chances_since(h, brick) - age_begin(m->age);
-        learn(h, brick, missed > 0 ? missed + 1 : 1, 1);
+        const int64_t missed = chances_since(h, expert_id) - age_begin(m->age);
+        learn(h, expert_id, missed > 0 ? missed + 1 : 1, 1);
     }
     h->time += h->tick;
-    bring_up(h, brick);
+    bring_up(h, expert_id);
     e->score += weight_of(picks);
     e->slow += weight_of(picks);
     e->last = now;
     if (e->count++ && m->age < AGES - 1) {
-        remove_from(h, &h->young[m->age], brick, true);
+        remove_from(h, &h->young[m->age], expert_id, true);
     }
-    append(h, &h->young[0], brick, true);
-    sort_in(h, brick, 0);
+    append(h, &h->young[0], expert_id, true);
+    sort_in(h, expert_id, 0);
 }
 
-void mo_adaptive_seed(mo_adaptive *h, int32_t brick, uint64_t hits, uint64_t most)
+void mo_adaptive_seed(mo_adaptive *h, int32_t expert_id, uint64_t hits, uint64_t most)
 {
     const double rate = most ? SEED_MOST * (double)hits / (double)most : 0.0;
-    mo_policy_entry *e = &h->entry[brick];
+    mo_policy_entry *e = &h->entry[expert_id];
     assert(e->count == 0);
     e->score = rate * FAST;
     e->slow = rate * SEED_TIME;
-    sort_in(h, brick, AGES - 1);
+    sort_in(h, expert_id, AGES - 1);
 }
 
 /* Bricks of a layer are let go in the order in which they were computed, which hangs on the disk. They stand in their cell
  * in the order of their touches all the same, so that who goes first does not. */
-static void enter_cell(mo_adaptive *h, int32_t brick)
+static void enter_cell(mo_adaptive *h, int32_t expert_id)
 {
-    member *m = &h->member[brick];
+    member *m = &h->member[expert_id];
     list *l = &h->cells[m->cell].members;
     int32_t before = l->tail;
     while (before != NONE && h->member[before].time > m->time) {
         before = h->member[before].by_cell.before;
     }
     if (before == l->tail) {
-        append(h, l, brick, false);
+        append(h, l, expert_id, false);
         return;
     }
     const int32_t after = before != NONE ? h->member[before].by_cell.after : l->head;
     m->by_cell = (link){before, after};
-    h->member[after].by_cell.before = brick;
+    h->member[after].by_cell.before = expert_id;
     if (before != NONE) {
-        h->member[before].by_cell.after = brick;
+        h->member[before].by_cell.after = expert_id;
     } else {
-        l->head = brick;
+        l->head = expert_id;
     }
 }
 
-void mo_adaptive_enter(mo_adaptive *h, int32_t brick)
+void mo_adaptive_enter(mo_adaptive *h, int32_t expert_id)
 {
-    member *m = &h->member[brick];
+    member *m = &h->member[expert_id];
     assert(!m->listed);
     m->listed = true;
-    enter_cell(h, brick);
+    enter_cell(h, expert_id);
 }
 
-void mo_adaptive_leave(mo_adaptive *h, int32_t brick)
+void mo_adaptive_leave(mo_adaptive *h, int32_t expert_id)
 {
-    member *m = &h->member[brick];
+    member *m = &h->member[expert_id];
     assert(m->listed);
     m->listed = false;
-    remove_from(h, &h->cells[m->cell].members, brick, false);
+    remove_from(h, &h->cells[m->cell].members, expert_id, false);
 }
 
 /* The part of a pass until the brick's layer comes by: above 0, at most 1. */
-static double time_until(const mo_adaptive *h, int32_t brick)
+static double time_until(const mo_adaptive *h, int32_t expert_id)
 {
-    const int32_t ahead = h->member[brick].layer - h->layer;
+    const int32_t ahead = h->member[expert_id].layer - h->layer;
     return (double)(ahead > 0 ? ahead : ahead + h->layers) / h->layers;
 }
 
@@ -323,19 +323,19 @@ int32_t mo_adaptive_victim(mo_adaptive *h)
         /* The last to come in belongs to the layer that has just passed. Among the oldest the first has waited
          * longest, and its counts are the most out of date. */
         const list *l = &h->cells[i].members;
-        const int32_t brick = i / RATES == AGES - 1 ? l->head : l->tail;
-        if (brick != NONE) {
-            const double value = worth(&h->cells[i]) / (NEAR + time_until(h, brick));
+        const int32_t expert_id = i / RATES == AGES - 1 ? l->head : l->tail;
+        if (expert_id != NONE) {
+            const double value = worth(&h->cells[i]) / (NEAR + time_until(h, expert_id));
             if (value < least) {
                 least = value;
-                victim = brick;
+                victim = expert_id;
             }
         }
     }
     return victim;
 }
 
-double mo_adaptive_chance(const mo_adaptive *h, int32_t brick)
+double mo_adaptive_chance(const mo_adaptive *h, int32_t expert_id)
 {
-    return worth(&h->cells[h->member[brick].cell]);
+    return worth(&h->cells[h->member[expert_id].cell]);
 }

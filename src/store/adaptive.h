@@ -18,25 +18,25 @@
 typedef struct mo_adaptive mo_adaptive;
 
 /* In the arena, with entries [bricks] that the caller keeps. NULL when memory is out. */
-mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int32_t bricks);
+mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int32_t experts);
 
 /* The brick belongs to this layer (>= 0); before its first touch. Unless told otherwise all are in layer 0. */
-void mo_adaptive_place(mo_adaptive *h, int32_t brick, int32_t layer);
+void mo_adaptive_place(mo_adaptive *h, int32_t expert_id, int32_t layer);
 
 /* The brick was used in step `now`, of which layers are touched one after the other. */
-void mo_adaptive_touch(mo_adaptive *h, int32_t brick, uint64_t now, uint32_t picks);
+void mo_adaptive_touch(mo_adaptive *h, int32_t expert_id, uint64_t now, uint32_t picks);
 /* A profile says so, before the first step. */
-void mo_adaptive_seed(mo_adaptive *h, int32_t brick, uint64_t hits, uint64_t most);
+void mo_adaptive_seed(mo_adaptive *h, int32_t expert_id, uint64_t hits, uint64_t most);
 
 /* The brick may be evicted from now on; no longer. */
-void mo_adaptive_enter(mo_adaptive *h, int32_t brick);
-void mo_adaptive_leave(mo_adaptive *h, int32_t brick);
+void mo_adaptive_enter(mo_adaptive *h, int32_t expert_id);
+void mo_adaptive_leave(mo_adaptive *h, int32_t expert_id);
 
 /* The brick to evict, or -1 when none may be. All bricks of the current layer that this step uses have been
  * touched. */
 int32_t mo_adaptive_victim(mo_adaptive *h);
 
 /* The share of bricks like this one that are used when their layer comes by, resident or not. */
-double mo_adaptive_chance(const mo_adaptive *h, int32_t brick);
+double mo_adaptive_chance(const mo_adaptive *h, int32_t expert_id);
 
 #endif

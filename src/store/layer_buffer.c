@@ -8,14 +8,14 @@
 #include "numeric/block.h"
 
 typedef struct layer_slot {
-    mo_read reads[MO_BRICK_PARTS];
-    int32_t brick; /* what it holds or waits for; -1: nothing */
+    mo_read reads[MO_EXPERT_PARTS];
+    int32_t expert_id; /* what it holds or waits for; -1: nothing */
 } layer_slot;
 
 /* Streamed layers are numbered in the order of the model; position p of the endless stream is layer p mod
  * count and goes through slot p mod slot_count. */
 struct mo_layer_buffer {
-    const mo_bricks *bricks;
+    const mo_expert_table *experts;
     mo_disk *disk;
     uint8_t *memory;
     size_t memory_bytes;
@@ -34,7 +34,7 @@ static layer_slot *slot_at(const mo_layer_buffer *s, uint64_t position)
     return &s->slot[position % (uint64_t)s->slot_count];
 }
 
-static int32_t brick_at(const mo_layer_buffer *s, uint64_t position)
+static int32_t expert_at(const mo_layer_buffer *s, uint64_t position)
 {
     return s->order[position % (uint64_t)s->count];
 }
@@ -42,16 +42,16 @@ static int32_t brick_at(const mo_layer_buffer *s, uint64_t position)
 static void ask(mo_layer_buffer *s, uint64_t position)
 {
     layer_slot *slot = slot_at(s, position);
-    mo_read *reads[MO_BRICK_PARTS];
-    slot->brick = brick_at(s, position);
-    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    mo_read *reads[MO_EXPERT_PARTS];
+    slot->expert_id = expert_at(s, position);
+    const mo_expert_home *home = &s->experts->home[slot->expert_id];
     for (int i = 0; i < home->parts; i++) {
-        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
         mo_read *r = &slot->reads[i];
         r->part = part->file;
         r->offset = part->offset;
         r->bytes = part->bytes;
-        r->memory = s->memory + (size_t)(slot - s->slot) * (size_t)s->bricks->layer_bytes + part->at;
+        r->memory = s->memory + (size_t)(slot - s->slot) * (size_t)s->experts->layer_bytes + part->at;
         r->urgency = MO_READ_AHEAD;
         atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
         reads[i] = r;
@@ -75,7 +75,7 @@ static int read_state(const mo_read *r)
 /* Waits until every read of the slot has ended, well or not. */
 static void settle(mo_layer_buffer *s, const layer_slot *slot)
 {
-    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    const mo_expert_home *home = &s->experts->home[slot->expert_id];
     uint64_t seen = mo_disk_ended(s->disk);
     for (int i = 0; i < home->parts;) {
         const int state = read_state(&slot->reads[i]);
@@ -92,7 +92,7 @@ static int64_t position_of(const mo_layer_buffer *s, int layer)
 {
     for (int i = 0; i < s->count; i++) {
         const uint64_t position = s->head + (uint64_t)i;
-        if (s->bricks->home[brick_at(s, position)].layer == layer) {
+        if (s->experts->home[expert_at(s, position)].layer == layer) {
             return (int64_t)position;
         }
     }
@@ -101,10 +101,10 @@ static int64_t position_of(const mo_layer_buffer *s, int layer)
 
 static mo_status deliver(mo_layer_buffer *s, const layer_slot *slot, mo_error *err)
 {
-    const mo_brick_home *home = &s->bricks->home[slot->brick];
+    const mo_expert_home *home = &s->experts->home[slot->expert_id];
     bool *checked = &s->checked[home->layer];
     for (int i = 0; i < home->parts; i++) {
-        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
         const mo_read *r = &slot->reads[i];
         mo_status status = MO_OK;
         if (read_state(r) == MO_READ_FAILED) {
@@ -125,7 +125,7 @@ static mo_status deliver(mo_layer_buffer *s, const layer_slot *slot, mo_error *e
 /* Streamed, and not passed over. */
 static bool concerns(const mo_layer_buffer *s, int layer)
 {
-    return s->bricks->layer[layer] >= 0 && position_of(s, layer) >= 0;
+    return s->experts->layer[layer] >= 0 && position_of(s, layer) >= 0;
 }
 
 mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
@@ -155,7 +155,7 @@ mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
         return status;
     }
     s->counters.layers++;
-    s->counters.bytes += (uint64_t)s->bricks->home[slot->brick].bytes;
+    s->counters.bytes += (uint64_t)s->experts->home[slot->expert_id].bytes;
     return MO_OK;
 }
 
@@ -174,7 +174,7 @@ bool mo_layer_buffer_has(const mo_layer_buffer *s, int layer)
     }
     const layer_slot *slot = slot_at(s, s->head);
     bool there = true;
-    for (int i = 0; i < s->bricks->home[slot->brick].parts; i++) {
+    for (int i = 0; i < s->experts->home[slot->expert_id].parts; i++) {
         const int state = read_state(&slot->reads[i]);
         there = there && (state == MO_READ_DONE || state == MO_READ_FAILED);
     }
@@ -184,9 +184,9 @@ bool mo_layer_buffer_has(const mo_layer_buffer *s, int layer)
 static void list_layers(mo_layer_buffer *s, const bool *except)
 {
     s->count = 0;
-    for (int i = 0; i < s->bricks->layers; i++) {
-        if (s->bricks->layer[i] >= 0 && !(except && except[i])) {
-            s->order[s->count++] = s->bricks->layer[i];
+    for (int i = 0; i < s->experts->layers; i++) {
+        if (s->experts->layer[i] >= 0 && !(except && except[i])) {
+            s->order[s->count++] = s->experts->layer[i];
         }
     }
 }
@@ -221,18 +221,18 @@ const mo_disk *mo_layer_buffer_disk(const mo_layer_buffer *s)
 
 static mo_status open_slots(mo_layer_buffer *s, int slots, mo_error *err)
 {
-    for (int i = 0; i < s->bricks->layers; i++) {
-        s->count += s->bricks->layer[i] >= 0;
+    for (int i = 0; i < s->experts->layers; i++) {
+        s->count += s->experts->layer[i] >= 0;
     }
     if (s->count == 0) {
         return mo_fail(err, MO_EINVAL, "no layer was left on disk: there is nothing to stream");
     }
     s->slot_count = slots < s->count ? slots : s->count;
-    s->memory_bytes = (size_t)s->slot_count * (size_t)s->bricks->layer_bytes;
+    s->memory_bytes = (size_t)s->slot_count * (size_t)s->experts->layer_bytes;
     s->memory = mo_host_alloc_huge(s->memory_bytes);
     s->slot = calloc((size_t)s->slot_count, sizeof *s->slot);
     s->order = calloc((size_t)s->count, sizeof *s->order);
-    s->checked = calloc((size_t)s->bricks->layers, sizeof *s->checked);
+    s->checked = calloc((size_t)s->experts->layers, sizeof *s->checked);
     if (!s->memory || !s->slot || !s->order || !s->checked) {
         return mo_fail(err, MO_ENOMEM,
                        "%.1f MiB for %d streamed layers cannot be had; free some memory or choose a smaller "
@@ -243,7 +243,7 @@ static mo_status open_slots(mo_layer_buffer *s, int slots, mo_error *err)
     return MO_OK;
 }
 
-mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bricks, int slots,
+mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_expert_table *experts, int slots,
                                const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err)
 {
     mo_layer_buffer *s = calloc(1, sizeof *s);
@@ -251,10 +251,10 @@ mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_bricks *bric
     if (!s) {
         return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
     }
-    s->bricks = bricks;
+    s->experts = experts;
     mo_status status = open_slots(s, slots, err);
     if (status == MO_OK) {
-        status = mo_bricks_open_disk(model, disk, &s->memory, &s->memory_bytes, 1, &s->disk, err);
+        status = mo_expert_table_open_disk(model, disk, &s->memory, &s->memory_bytes, 1, &s->disk, err);
     }
     if (status != MO_OK) {
         mo_layer_buffer_close(s);

@@ -6,15 +6,15 @@
 
 bool mo_store_resident(const mo_store *s, int layer, int expert)
 {
-    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
-    return brick >= 0 && mo_store_slot_number(s, brick) >= 0 &&
-           mo_store_slot_ended(mo_store_slot_of(s, brick));
+    const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
+    return expert_id >= 0 && mo_store_slot_number(s, expert_id) >= 0 &&
+           mo_store_slot_ended(mo_store_slot_of(s, expert_id));
 }
 
 /* ---- Between passes ---- */
 
 typedef struct warm_item {
-    int32_t brick;
+    int32_t expert_id;
     int file;
     int64_t offset;
     const mo_store_request *request;
@@ -30,35 +30,35 @@ static int by_place(const void *left, const void *right)
  * slot nothing will miss. */
 static int32_t spare_slots(const mo_store *s, int index)
 {
-    const mo_brick_class *c = &s->bricks->classes[index];
-    return s->still && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
+    const mo_expert_class *c = &s->experts->classes[index];
+    return s->static_set && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
 }
 
 /* Those of the requests that are not resident and for which there are slots, sorted by their place. */
 static int choose_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most,
                        warm_item *items)
 {
-    int32_t left[MO_BRICK_CLASSES];
+    int32_t left[MO_EXPERT_CLASSES];
     int chosen = 0;
     for (int i = 0; i < s->class_count; i++) {
         left[i] = mo_slots_free(s->classes[i].slots) - spare_slots(s, i);
     }
     for (int i = 0; i < count; i++) {
         const mo_store_request *w = &requests[i];
-        const bool known =
-            w->layer >= 0 && w->layer < s->bricks->layers && w->expert >= 0 && w->expert < s->bricks->experts;
-        const int32_t brick = known ? mo_bricks_of(s->bricks, w->layer, w->expert) : -1;
-        if (brick < 0) {
+        const bool known = w->layer >= 0 && w->layer < s->experts->layers && w->expert >= 0 &&
+                           w->expert < s->experts->experts;
+        const int32_t expert_id = known ? mo_expert_table_id(s->experts, w->layer, w->expert) : -1;
+        if (expert_id < 0) {
             continue;
         }
-        const mo_brick_home *home = &s->bricks->home[brick];
+        const mo_expert_home *home = &s->experts->home[expert_id];
         if (w->hits > 0) {
             mo_slots_seed(s->classes[home->size_class].slots, home->in_class, w->hits, most);
         }
-        if (mo_store_slot_number(s, brick) < 0 && left[home->size_class] > 0) {
+        if (mo_store_slot_number(s, expert_id) < 0 && left[home->size_class] > 0) {
             left[home->size_class]--;
-            const mo_brick_part *first = &s->bricks->parts[home->first];
-            items[chosen++] = (warm_item){brick, first->file, first->offset, w};
+            const mo_expert_part *first = &s->experts->parts[home->first];
+            items[chosen++] = (warm_item){expert_id, first->file, first->offset, w};
         }
     }
     qsort(items, (size_t)chosen, sizeof *items, by_place);
@@ -66,27 +66,27 @@ static int choose_warm(mo_store *s, const mo_store_request *requests, int count,
 }
 
 /* Waits for one brick that was asked for without need; unpins it, or drops it when it failed. */
-static mo_status receive(mo_store *s, int32_t brick, mo_error *err)
+static mo_status receive(mo_store *s, int32_t expert_id, mo_error *err)
 {
-    const mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
     for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
         seen = mo_disk_wait(s->disk, seen);
     }
-    mo_status status = mo_store_read_failure(s, brick, slot, err);
+    mo_status status = mo_store_read_failure(s, expert_id, slot, err);
     for (int m = 0; m < MO_STORE_MATRICES && status == MO_OK; m++) {
-        mo_store_show(s, brick, m, &slot->reads[m]);
+        mo_store_show(s, expert_id, m, &slot->reads[m]);
     }
-    status = status == MO_OK ? mo_store_check(s, brick, err) : status;
-    mo_store_unpin(s, brick);
+    status = status == MO_OK ? mo_store_check(s, expert_id, err) : status;
+    mo_store_unpin(s, expert_id);
     if (status != MO_OK) {
-        mo_store_drop(s, brick);
+        mo_store_drop(s, expert_id);
     }
     return status;
 }
 
-static void keep(mo_store *s, int32_t brick)
+static void keep(mo_store *s, int32_t expert_id)
 {
-    mo_slots_keep(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class, true);
+    mo_slots_keep(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, true);
 }
 
 mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most_hits,
@@ -100,15 +100,15 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
     mo_status status = MO_OK;
     int asked = 0;
     for (int got = 0; got < chosen; got++) {
-        for (int32_t brick; asked < chosen && asked < got + MO_STORE_AT_ONCE; asked++) {
-            brick = items[asked].brick;
-            mo_store_acquire(s, brick, MO_READ_AHEAD); /* a free slot was counted for it */
-            mo_store_submit(s, &brick, 1);
+        for (int32_t expert_id; asked < chosen && asked < got + MO_STORE_AT_ONCE; asked++) {
+            expert_id = items[asked].expert_id;
+            mo_store_acquire(s, expert_id, MO_READ_AHEAD); /* a free slot was counted for it */
+            mo_store_submit(s, &expert_id, 1);
         }
         mo_error one = {0};
-        const mo_status result = receive(s, items[got].brick, &one);
-        if (result == MO_OK && (s->still || items[got].request->keep)) {
-            keep(s, items[got].brick);
+        const mo_status result = receive(s, items[got].expert_id, &one);
+        if (result == MO_OK && (s->static_set || items[got].request->keep)) {
+            keep(s, items[got].expert_id);
         }
         if (result != MO_OK && status == MO_OK) {
             status = mo_fail(err, result, "%s", one.detail);
@@ -118,7 +118,7 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
         }
         if (status != MO_OK) {
             for (int rest = got + 1; rest < asked; rest++) {
-                receive(s, items[rest].brick, &one);
+                receive(s, items[rest].expert_id, &one);
             }
             break;
         }
@@ -129,10 +129,11 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
 
 mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error *err)
 {
-    const int32_t from = mo_bricks_of(s->bricks, layer, evict), to = mo_bricks_of(s->bricks, layer, add);
+    const int32_t from = mo_expert_table_id(s->experts, layer, evict),
+                  to = mo_expert_table_id(s->experts, layer, add);
     mo_store_settle_guesses(s);
     const bool there = to >= 0 && mo_store_slot_number(s, to) >= 0;
-    const bool passing = there && s->still && mo_store_slot_ended(mo_store_slot_of(s, to));
+    const bool passing = there && s->static_set && mo_store_slot_ended(mo_store_slot_of(s, to));
     if (from < 0 || to < 0 || from == to || !mo_store_resident(s, layer, evict) || (there && !passing) ||
         mo_store_class_of(s, from) != mo_store_class_of(s, to)) {
         return mo_fail(err, MO_EINVAL, "layer %d: expert %d cannot take the place of expert %d", layer, add,
@@ -145,7 +146,7 @@ mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error
         mo_store_submit(s, &to, 1);
         status = receive(s, to, err);
     }
-    if (status == MO_OK && s->still) {
+    if (status == MO_OK && s->static_set) {
         keep(s, to);
     }
     return status;
@@ -153,18 +154,18 @@ mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error
 
 mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
 {
-    const int32_t brick = mo_bricks_of(s->bricks, layer, expert);
+    const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
     mo_store_settle(s);
-    if (mo_store_slot_number(s, brick) >= 0) {
-        mo_store_pin(s, brick); /* which receive() takes back */
-    } else if (mo_store_acquire(s, brick, MO_READ_NOW)) {
-        mo_store_submit(s, &brick, 1);
+    if (mo_store_slot_number(s, expert_id) >= 0) {
+        mo_store_pin(s, expert_id); /* which receive() takes back */
+    } else if (mo_store_acquire(s, expert_id, MO_READ_NOW)) {
+        mo_store_submit(s, &expert_id, 1);
     } else {
         return mo_fail(err, MO_ENOMEM,
                        "layer %d, expert %d: every place in RAM is in use; choose a larger `ram_bytes`",
                        layer, expert);
     }
-    return receive(s, brick, err);
+    return receive(s, expert_id, err);
 }
 
 void mo_store_settle(mo_store *s)
@@ -185,37 +186,37 @@ int32_t mo_store_class_slots(const mo_store *s, int index)
 int32_t mo_store_slot(const mo_store *s, int index, int32_t slot, const uint8_t **memory)
 {
     const mo_store_class *c = &s->classes[index];
-    const int32_t number = mo_slots_brick(c->slots, slot);
+    const int32_t number = mo_slots_expert(c->slots, slot);
     *memory = c->memory + (size_t)slot * (size_t)c->slot_bytes;
     for (int m = 0; number >= 0 && m < MO_STORE_MATRICES; m++) {
         if (!mo_read_landed(&c->slot[slot].reads[m])) {
             return -1;
         }
     }
-    return number < 0 ? -1 : c->brick[number];
+    return number < 0 ? -1 : c->expert_id[number];
 }
 
-uint8_t *mo_store_claim(mo_store *s, int32_t brick)
+uint8_t *mo_store_claim(mo_store *s, int32_t expert_id)
 {
-    const mo_store_class *c = mo_store_class_of(s, brick);
-    if (mo_store_slot_number(s, brick) >= 0 || mo_slots_free(c->slots) == 0 ||
-        !mo_store_acquire(s, brick, MO_READ_AHEAD)) {
+    const mo_store_class *c = mo_store_class_of(s, expert_id);
+    if (mo_store_slot_number(s, expert_id) >= 0 || mo_slots_free(c->slots) == 0 ||
+        !mo_store_acquire(s, expert_id, MO_READ_AHEAD)) {
         return NULL;
     }
-    return c->memory + (size_t)mo_store_slot_number(s, brick) * (size_t)c->slot_bytes;
+    return c->memory + (size_t)mo_store_slot_number(s, expert_id) * (size_t)c->slot_bytes;
 }
 
-mo_status mo_store_filled(mo_store *s, int32_t brick, bool good, mo_error *err)
+mo_status mo_store_filled(mo_store *s, int32_t expert_id, bool good, mo_error *err)
 {
-    mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+    mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
     for (int m = 0; m < MO_STORE_MATRICES && good; m++) {
         atomic_store_explicit(&slot->reads[m].state, MO_READ_DONE, memory_order_relaxed);
-        mo_store_show(s, brick, m, &slot->reads[m]);
+        mo_store_show(s, expert_id, m, &slot->reads[m]);
     }
-    const mo_status status = good ? mo_store_check(s, brick, err) : MO_OK;
-    mo_store_unpin(s, brick);
+    const mo_status status = good ? mo_store_check(s, expert_id, err) : MO_OK;
+    mo_store_unpin(s, expert_id);
     if (!good || status != MO_OK) {
-        mo_store_drop(s, brick);
+        mo_store_drop(s, expert_id);
     }
     return status;
 }

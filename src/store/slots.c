@@ -14,7 +14,7 @@ enum { NONE = -1 };
 enum { UNTOLD_MOST = 64 };
 
 typedef struct untold {
-    int32_t brick;
+    int32_t expert_id;
     uint32_t picks;
     uint64_t now;
 } untold;
@@ -22,10 +22,10 @@ typedef struct untold {
 struct mo_slots {
     const mo_policy *policy;
     mo_arena *memory; /* holds everything, this struct too */
-    int32_t brick_count, slot_count;
+    int32_t expert_count, slot_count;
     mo_policy_entry *entry; /* [bricks] */
     int32_t *slot_of;       /* [bricks], or NONE */
-    int32_t *brick_of;      /* [slots], or NONE */
+    int32_t *expert_of;     /* [slots], or NONE */
     uint32_t *pins;         /* [slots] */
     bool *kept;             /* [slots] */
     int32_t *vacant;        /* [slots] a stack of free slots */
@@ -51,25 +51,25 @@ static bool before(const mo_slots *s, int32_t a, int32_t b)
     return x < y || (x == y && a < b);
 }
 
-static void put(mo_slots *s, int32_t at, int32_t brick)
+static void put(mo_slots *s, int32_t at, int32_t expert_id)
 {
-    s->heap[at] = brick;
-    s->heap_at[s->slot_of[brick]] = at;
+    s->heap[at] = expert_id;
+    s->heap_at[s->slot_of[expert_id]] = at;
 }
 
 static void rise(mo_slots *s, int32_t at)
 {
-    const int32_t brick = s->heap[at];
-    while (at > 0 && before(s, brick, s->heap[(at - 1) / 2])) {
+    const int32_t expert_id = s->heap[at];
+    while (at > 0 && before(s, expert_id, s->heap[(at - 1) / 2])) {
         put(s, at, s->heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
-    put(s, at, brick);
+    put(s, at, expert_id);
 }
 
 static void sink(mo_slots *s, int32_t at)
 {
-    const int32_t brick = s->heap[at];
+    const int32_t expert_id = s->heap[at];
     for (;;) {
         int64_t child = 2 * (int64_t)at + 1;
         if (child >= s->evictable) {
@@ -78,13 +78,13 @@ static void sink(mo_slots *s, int32_t at)
         if (child + 1 < s->evictable && before(s, s->heap[child + 1], s->heap[child])) {
             child++;
         }
-        if (!before(s, s->heap[child], brick)) {
+        if (!before(s, s->heap[child], expert_id)) {
             break;
         }
         put(s, at, s->heap[child]);
         at = (int32_t)child;
     }
-    put(s, at, brick);
+    put(s, at, expert_id);
 }
 
 /* Moves the brick at this place to where its key belongs. */
@@ -104,7 +104,7 @@ static void settle(mo_slots *s, int32_t at)
 static void tell(mo_slots *s)
 {
     for (int i = 0; i < s->untold_count; i++) {
-        mo_adaptive_touch(s->adaptive, s->untold[i].brick, s->untold[i].now, s->untold[i].picks);
+        mo_adaptive_touch(s->adaptive, s->untold[i].expert_id, s->untold[i].now, s->untold[i].picks);
     }
     s->untold_count = 0;
 }
@@ -115,9 +115,9 @@ static void enter(mo_slots *s, int32_t slot)
     s->evictable++;
     if (s->adaptive) {
         tell(s);
-        mo_adaptive_enter(s->adaptive, s->brick_of[slot]);
+        mo_adaptive_enter(s->adaptive, s->expert_of[slot]);
     } else {
-        put(s, s->evictable - 1, s->brick_of[slot]);
+        put(s, s->evictable - 1, s->expert_of[slot]);
         rise(s, s->evictable - 1);
     }
 }
@@ -127,7 +127,7 @@ static void leave(mo_slots *s, int32_t slot)
     s->listed[slot] = false;
     s->evictable--;
     if (s->adaptive) {
-        mo_adaptive_leave(s->adaptive, s->brick_of[slot]);
+        mo_adaptive_leave(s->adaptive, s->expert_of[slot]);
     } else if (s->heap_at[slot] < s->evictable) {
         const int32_t at = s->heap_at[slot];
         put(s, at, s->heap[s->evictable]);
@@ -156,10 +156,10 @@ static int32_t next_victim(mo_slots *s)
 
 static bool allocate(mo_slots *s)
 {
-    const size_t bricks = (size_t)s->brick_count, slots = (size_t)s->slot_count;
-    s->entry = mo_arena_array(s->memory, bricks, sizeof *s->entry);
-    s->slot_of = mo_arena_array(s->memory, bricks, sizeof *s->slot_of);
-    s->brick_of = mo_arena_array(s->memory, slots, sizeof *s->brick_of);
+    const size_t experts = (size_t)s->expert_count, slots = (size_t)s->slot_count;
+    s->entry = mo_arena_array(s->memory, experts, sizeof *s->entry);
+    s->slot_of = mo_arena_array(s->memory, experts, sizeof *s->slot_of);
+    s->expert_of = mo_arena_array(s->memory, slots, sizeof *s->expert_of);
     s->pins = mo_arena_array(s->memory, slots, sizeof *s->pins);
     s->kept = mo_arena_array(s->memory, slots, sizeof *s->kept);
     s->vacant = mo_arena_array(s->memory, slots, sizeof *s->vacant);
@@ -167,33 +167,33 @@ static bool allocate(mo_slots *s)
     s->heap_at = mo_arena_array(s->memory, slots, sizeof *s->heap_at);
     s->listed = mo_arena_array(s->memory, slots, sizeof *s->listed);
     if (s->entry && s->policy->learns) {
-        s->adaptive = mo_adaptive_create(s->memory, s->entry, s->brick_count);
+        s->adaptive = mo_adaptive_create(s->memory, s->entry, s->expert_count);
     }
-    return s->entry && s->slot_of && s->brick_of && s->pins && s->kept && s->vacant && s->heap &&
+    return s->entry && s->slot_of && s->expert_of && s->pins && s->kept && s->vacant && s->heap &&
            s->heap_at && s->listed && (s->adaptive || !s->policy->learns);
 }
 
-mo_status mo_slots_create(const mo_policy *policy, int32_t bricks, int32_t slots, mo_slots **out,
+mo_status mo_slots_create(const mo_policy *policy, int32_t experts, int32_t slots, mo_slots **out,
                           mo_error *err)
 {
     *out = NULL;
-    if (bricks < 1 || slots < 0) {
-        return mo_fail(err, MO_EINVAL, "%d slots for %d bricks make no sense", slots, bricks);
+    if (experts < 1 || slots < 0) {
+        return mo_fail(err, MO_EINVAL, "%d slots for %d bricks make no sense", slots, experts);
     }
     mo_arena *memory = mo_arena_create(0);
     mo_slots *s = memory ? mo_arena_alloc(memory, sizeof *s) : NULL;
     if (s) {
-        *s = (mo_slots){.policy = policy, .memory = memory, .brick_count = bricks, .slot_count = slots};
+        *s = (mo_slots){.policy = policy, .memory = memory, .expert_count = experts, .slot_count = slots};
     }
     if (!s || !allocate(s)) {
         mo_arena_destroy(memory);
-        return mo_fail(err, MO_ENOMEM, "no memory for the table of %d slots and %d bricks", slots, bricks);
+        return mo_fail(err, MO_ENOMEM, "no memory for the table of %d slots and %d bricks", slots, experts);
     }
-    for (int32_t i = 0; i < bricks; i++) {
+    for (int32_t i = 0; i < experts; i++) {
         s->slot_of[i] = NONE;
     }
     for (int32_t i = 0; i < slots; i++) {
-        s->brick_of[i] = NONE;
+        s->expert_of[i] = NONE;
         s->vacant[i] = slots - 1 - i; /* slot 0 is handed out first */
     }
     s->vacant_count = slots;
@@ -210,16 +210,16 @@ void mo_slots_destroy(mo_slots *s)
 
 /* ---- Questions ---------------------------------------------------------------------------------- */
 
-int32_t mo_slots_find(const mo_slots *s, int32_t brick)
+int32_t mo_slots_find(const mo_slots *s, int32_t expert_id)
 {
-    assert(brick >= 0 && brick < s->brick_count);
-    return s->slot_of[brick];
+    assert(expert_id >= 0 && expert_id < s->expert_count);
+    return s->slot_of[expert_id];
 }
 
-int32_t mo_slots_brick(const mo_slots *s, int32_t slot)
+int32_t mo_slots_expert(const mo_slots *s, int32_t slot)
 {
     assert(slot >= 0 && slot < s->slot_count);
-    return s->brick_of[slot];
+    return s->expert_of[slot];
 }
 
 int32_t mo_slots_free(const mo_slots *s)
@@ -230,74 +230,74 @@ int32_t mo_slots_free(const mo_slots *s)
 /* ---- Changes ------------------------------------------------------------------------------------ */
 
 /* The brick's key has changed, and the heap orders the evictable. */
-static void resettle(mo_slots *s, int32_t brick)
+static void resettle(mo_slots *s, int32_t expert_id)
 {
-    const int32_t slot = s->slot_of[brick];
+    const int32_t slot = s->slot_of[expert_id];
     if (slot != NONE && s->listed[slot]) {
         settle(s, s->heap_at[slot]);
     }
 }
 
-void mo_slots_place(mo_slots *s, int32_t brick, int32_t layer)
+void mo_slots_place(mo_slots *s, int32_t expert_id, int32_t layer)
 {
-    assert(brick >= 0 && brick < s->brick_count);
+    assert(expert_id >= 0 && expert_id < s->expert_count);
     if (s->adaptive) {
-        mo_adaptive_place(s->adaptive, brick, layer);
+        mo_adaptive_place(s->adaptive, expert_id, layer);
     }
 }
 
-void mo_slots_touch(mo_slots *s, int32_t brick, uint64_t now, uint32_t picks)
+void mo_slots_touch(mo_slots *s, int32_t expert_id, uint64_t now, uint32_t picks)
 {
-    assert(brick >= 0 && brick < s->brick_count);
+    assert(expert_id >= 0 && expert_id < s->expert_count);
     if (s->adaptive) {
         if (s->untold_count == UNTOLD_MOST) {
             tell(s);
         }
-        s->untold[s->untold_count++] = (untold){.brick = brick, .picks = picks, .now = now};
+        s->untold[s->untold_count++] = (untold){.expert_id = expert_id, .picks = picks, .now = now};
     } else {
-        s->policy->touch(&s->entry[brick], now, picks);
-        resettle(s, brick);
+        s->policy->touch(&s->entry[expert_id], now, picks);
+        resettle(s, expert_id);
     }
 }
 
-void mo_slots_seed(mo_slots *s, int32_t brick, uint64_t hits, uint64_t most)
+void mo_slots_seed(mo_slots *s, int32_t expert_id, uint64_t hits, uint64_t most)
 {
-    assert(brick >= 0 && brick < s->brick_count);
+    assert(expert_id >= 0 && expert_id < s->expert_count);
     tell(s);
-    if (s->entry[brick].last) {
+    if (s->entry[expert_id].last) {
         return;
     }
     if (s->adaptive) {
-        mo_adaptive_seed(s->adaptive, brick, hits, most);
+        mo_adaptive_seed(s->adaptive, expert_id, hits, most);
     } else {
-        s->policy->seed(&s->entry[brick], hits, most);
-        resettle(s, brick);
+        s->policy->seed(&s->entry[expert_id], hits, most);
+        resettle(s, expert_id);
     }
 }
 
 /* The slot of a resident brick. */
-static int32_t slot_held(const mo_slots *s, int32_t brick)
+static int32_t slot_held(const mo_slots *s, int32_t expert_id)
 {
-    assert(brick >= 0 && brick < s->brick_count && s->slot_of[brick] != NONE);
-    return s->slot_of[brick];
+    assert(expert_id >= 0 && expert_id < s->expert_count && s->slot_of[expert_id] != NONE);
+    return s->slot_of[expert_id];
 }
 
 /* Empties a slot without giving it back to the free ones. */
 static void vacate(mo_slots *s, int32_t slot)
 {
-    const int32_t brick = s->brick_of[slot];
+    const int32_t expert_id = s->expert_of[slot];
     s->pins[slot] = 0;
     s->kept[slot] = false;
     if (s->listed[slot]) {
         leave(s, slot);
     }
-    s->slot_of[brick] = NONE;
-    s->brick_of[slot] = NONE;
+    s->slot_of[expert_id] = NONE;
+    s->expert_of[slot] = NONE;
 }
 
-int32_t mo_slots_acquire(mo_slots *s, int32_t brick, int32_t *evicted)
+int32_t mo_slots_acquire(mo_slots *s, int32_t expert_id, int32_t *evicted)
 {
-    assert(brick >= 0 && brick < s->brick_count && s->slot_of[brick] == NONE);
+    assert(expert_id >= 0 && expert_id < s->expert_count && s->slot_of[expert_id] == NONE);
     int32_t slot;
     *evicted = NONE;
     if (s->vacant_count) {
@@ -312,45 +312,45 @@ int32_t mo_slots_acquire(mo_slots *s, int32_t brick, int32_t *evicted)
     } else {
         return NONE;
     }
-    s->brick_of[slot] = brick;
-    s->slot_of[brick] = slot;
+    s->expert_of[slot] = expert_id;
+    s->slot_of[expert_id] = slot;
     s->pins[slot] = 1;
     return slot;
 }
 
-void mo_slots_pin(mo_slots *s, int32_t brick)
+void mo_slots_pin(mo_slots *s, int32_t expert_id)
 {
-    const int32_t slot = slot_held(s, brick);
+    const int32_t slot = slot_held(s, expert_id);
     assert(s->pins[slot] < UINT32_MAX);
     s->pins[slot]++;
     review(s, slot);
 }
 
-void mo_slots_unpin(mo_slots *s, int32_t brick)
+void mo_slots_unpin(mo_slots *s, int32_t expert_id)
 {
-    const int32_t slot = slot_held(s, brick);
+    const int32_t slot = slot_held(s, expert_id);
     assert(s->pins[slot] > 0);
     s->pins[slot]--;
     review(s, slot);
 }
 
-void mo_slots_keep(mo_slots *s, int32_t brick, bool keep)
+void mo_slots_keep(mo_slots *s, int32_t expert_id, bool keep)
 {
-    const int32_t slot = slot_held(s, brick);
+    const int32_t slot = slot_held(s, expert_id);
     s->kept[slot] = keep;
     review(s, slot);
 }
 
-void mo_slots_drop(mo_slots *s, int32_t brick)
+void mo_slots_drop(mo_slots *s, int32_t expert_id)
 {
-    const int32_t slot = slot_held(s, brick);
+    const int32_t slot = slot_held(s, expert_id);
     vacate(s, slot);
     s->vacant[s->vacant_count++] = slot;
 }
 
-void mo_slots_abandon(mo_slots *s, int32_t brick)
+void mo_slots_abandon(mo_slots *s, int32_t expert_id)
 {
-    vacate(s, slot_held(s, brick));
+    vacate(s, slot_held(s, expert_id));
 }
 
 int32_t mo_slots_victim(mo_slots *s)
@@ -358,9 +358,9 @@ int32_t mo_slots_victim(mo_slots *s)
     return next_victim(s);
 }
 
-double mo_slots_chance(mo_slots *s, int32_t brick)
+double mo_slots_chance(mo_slots *s, int32_t expert_id)
 {
-    assert(brick >= 0 && brick < s->brick_count);
+    assert(expert_id >= 0 && expert_id < s->expert_count);
     tell(s);
-    return s->adaptive ? mo_adaptive_chance(s->adaptive, brick) : -1.0;
+    return s->adaptive ? mo_adaptive_chance(s->adaptive, expert_id) : -1.0;
 }

@@ -10,24 +10,24 @@
 
 /* ---- Slots ---- */
 
-static void clear_views(const mo_store *s, int32_t brick)
+static void clear_views(const mo_store *s, int32_t expert_id)
 {
-    const mo_brick_home *home = &s->bricks->home[brick];
+    const mo_expert_home *home = &s->experts->home[expert_id];
     for (int i = 0; i < home->parts; i++) {
-        s->bricks->parts[home->first + i].matrix->data = NULL;
+        s->experts->parts[home->first + i].matrix->data = NULL;
     }
 }
 
-void mo_store_drop(mo_store *s, int32_t brick)
+void mo_store_drop(mo_store *s, int32_t expert_id)
 {
-    clear_views(s, brick);
-    mo_slots_drop(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+    clear_views(s, expert_id);
+    mo_slots_drop(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
 }
 
-bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency)
+bool mo_store_acquire(mo_store *s, int32_t expert_id, mo_urgency urgency)
 {
-    const mo_brick_home *home = &s->bricks->home[brick];
-    mo_store_class *c = mo_store_class_of(s, brick);
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    mo_store_class *c = mo_store_class_of(s, expert_id);
     int32_t evicted = -1;
     const int32_t number = mo_slots_acquire(c->slots, home->in_class, &evicted);
     if (number < 0) {
@@ -37,12 +37,12 @@ bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency)
     if (evicted >= 0) {
         s->counters.evictions++;
         s->counters.wasted += slot->guess == MO_GUESS_LANDED;
-        clear_views(s, c->brick[evicted]);
+        clear_views(s, c->expert_id[evicted]);
     }
     slot->guess = MO_GUESS_NONE;
-    slot->reaches = 0;
+    slot->distances = 0;
     for (int i = 0; i < MO_STORE_MATRICES; i++) {
-        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
         mo_read *r = &slot->reads[i];
         r->part = part->file;
         r->offset = part->offset;
@@ -76,46 +76,46 @@ bool mo_store_slot_landed(const mo_store_slot_reads *slot)
     return true;
 }
 
-void mo_store_submit(mo_store *s, const int32_t *bricks, int count)
+void mo_store_submit(mo_store *s, const int32_t *experts, int count)
 {
     mo_read *reads[MO_STORE_AT_ONCE * MO_STORE_MATRICES];
     int n = 0;
     for (int i = 0; i < count; i++) {
-        reads[n++] = &mo_store_slot_of(s, bricks[i])->reads[MO_STORE_GATE];
-        reads[n++] = &mo_store_slot_of(s, bricks[i])->reads[MO_STORE_UP];
+        reads[n++] = &mo_store_slot_of(s, experts[i])->reads[MO_STORE_GATE];
+        reads[n++] = &mo_store_slot_of(s, experts[i])->reads[MO_STORE_UP];
     }
     for (int i = 0; i < count; i++) {
-        reads[n++] = &mo_store_slot_of(s, bricks[i])->reads[MO_STORE_DOWN];
+        reads[n++] = &mo_store_slot_of(s, experts[i])->reads[MO_STORE_DOWN];
     }
     if (n > 0) {
         mo_disk_submit(s->disk, reads, n);
     }
 }
 
-mo_status mo_store_check(mo_store *s, int32_t brick, mo_error *err)
+mo_status mo_store_check(mo_store *s, int32_t expert_id, mo_error *err)
 {
-    const mo_brick_home *home = &s->bricks->home[brick];
-    for (int i = 0; i < MO_STORE_MATRICES && !s->checked[brick]; i++) {
-        const mo_brick_part *part = &s->bricks->parts[home->first + i];
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    for (int i = 0; i < MO_STORE_MATRICES && !s->checked[expert_id]; i++) {
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
         const mo_status status = mo_format_check(part->matrix->type, part->matrix->data, part->bytes, err);
         if (status != MO_OK) {
             return mo_fail_prefix(err, status, "%s: layer %d, expert %d", mo_checkpoint_path(s->model),
                                   home->layer, home->expert);
         }
     }
-    s->checked[brick] = true;
+    s->checked[expert_id] = true;
     return MO_OK;
 }
 
-void mo_store_show(const mo_store *s, int32_t brick, int matrix, const mo_read *r)
+void mo_store_show(const mo_store *s, int32_t expert_id, int matrix, const mo_read *r)
 {
-    s->bricks->parts[s->bricks->home[brick].first + matrix].matrix->data = mo_disk_data(r);
+    s->experts->parts[s->experts->home[expert_id].first + matrix].matrix->data = mo_disk_data(r);
 }
 
-mo_status mo_store_read_failure(const mo_store *s, int32_t brick, const mo_store_slot_reads *slot,
+mo_status mo_store_read_failure(const mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot,
                                 mo_error *err)
 {
-    const mo_brick_home *home = &s->bricks->home[brick];
+    const mo_expert_home *home = &s->experts->home[expert_id];
     for (int i = 0; i < MO_STORE_MATRICES; i++) {
         if (mo_read_failed(&slot->reads[i])) {
             const mo_error *e = &slot->reads[i].error;
@@ -126,9 +126,9 @@ mo_status mo_store_read_failure(const mo_store *s, int32_t brick, const mo_store
     return MO_OK;
 }
 
-void mo_store_count_guess(mo_store *s, int32_t brick, const mo_store_slot_reads *slot)
+void mo_store_count_guess(mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot)
 {
-    const uint64_t bytes = (uint64_t)s->bricks->home[brick].bytes;
+    const uint64_t bytes = (uint64_t)s->experts->home[expert_id].bytes;
     if (slot->guess == MO_GUESS_UNDER_WAY) {
         s->counters.guessed++;
         s->counters.guessed_bytes += bytes;
@@ -141,19 +141,19 @@ void mo_store_settle_guesses(mo_store *s)
 {
     int kept = 0;
     for (int i = 0; i < s->guess_count; i++) {
-        const int32_t brick = s->guesses[i];
-        mo_store_slot_reads *slot = mo_store_slot_of(s, brick);
+        const int32_t expert_id = s->guesses[i];
+        mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
         if (!mo_store_slot_ended(slot)) {
-            s->guesses[kept++] = brick;
+            s->guesses[kept++] = expert_id;
             continue;
         }
         const bool good = mo_store_slot_landed(slot);
-        mo_store_unpin(s, brick);
+        mo_store_unpin(s, expert_id);
         if (slot->guess != MO_GUESS_NONE) { /* nobody needs it yet */
             if (good) {
-                mo_store_count_guess(s, brick, slot);
+                mo_store_count_guess(s, expert_id, slot);
             } else {
-                mo_store_drop(s, brick);
+                mo_store_drop(s, expert_id);
             }
             slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED
                           : good && slot->guess == MO_GUESS_LAYER   ? MO_GUESS_LAYER_LANDED
@@ -194,9 +194,9 @@ const mo_policy *mo_store_policy(const mo_store *s)
     return s->policy;
 }
 
-const mo_bricks *mo_store_bricks(const mo_store *s)
+const mo_expert_table *mo_store_experts(const mo_store *s)
 {
-    return s->bricks;
+    return s->experts;
 }
 
 uint8_t *mo_store_region(const mo_store *s, int number, size_t *bytes)
@@ -209,7 +209,7 @@ uint8_t *mo_store_region(const mo_store *s, int number, size_t *bytes)
 
 static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err)
 {
-    const mo_brick_class *from = &s->bricks->classes[index];
+    const mo_expert_class *from = &s->experts->classes[index];
     mo_store_class *c = &s->classes[index];
     if (slots < from->used) {
         return mo_fail(err, MO_EINVAL,
@@ -218,7 +218,7 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     }
     c->slot_count = slots < from->count ? slots : from->count;
     c->slot_bytes = from->slot_bytes;
-    c->brick = from->brick;
+    c->expert_id = from->expert_id;
     c->memory_bytes = (size_t)c->slot_count * (size_t)c->slot_bytes;
     c->memory = mo_host_alloc_huge(c->memory_bytes);
     c->slot = calloc((size_t)c->slot_count, sizeof *c->slot);
@@ -231,7 +231,7 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     }
     const mo_status status = mo_slots_create(s->policy, from->count, c->slot_count, &c->slots, err);
     for (int32_t i = 0; i < from->count && status == MO_OK; i++) {
-        mo_slots_place(c->slots, i, s->bricks->home[from->brick[i]].layer);
+        mo_slots_place(c->slots, i, s->experts->home[from->expert_id[i]].layer);
     }
     return status;
 }
@@ -252,13 +252,13 @@ static void lock_memory(const mo_store *s)
 
 static mo_status open_disk(mo_store *s, const mo_store_options *options, mo_error *err)
 {
-    uint8_t *regions[MO_BRICK_CLASSES];
-    size_t bytes[MO_BRICK_CLASSES];
+    uint8_t *regions[MO_EXPERT_CLASSES];
+    size_t bytes[MO_EXPERT_CLASSES];
     for (int i = 0; i < s->class_count; i++) {
         regions[i] = s->classes[i].memory;
         bytes[i] = s->classes[i].memory_bytes;
     }
-    return mo_bricks_open_disk(s->model, &options->disk, regions, bytes, s->class_count, &s->disk, err);
+    return mo_expert_table_open_disk(s->model, &options->disk, regions, bytes, s->class_count, &s->disk, err);
 }
 
 static mo_status open_store(mo_store *s, const mo_store_options *options, mo_error *err)
@@ -266,7 +266,7 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
     mo_status status = MO_OK;
     int32_t slots = 0;
     s->policy = options->policy ? options->policy : mo_policy_at(0);
-    for (int i = 0; i < s->bricks->class_count && status == MO_OK; i++) {
+    for (int i = 0; i < s->experts->class_count && status == MO_OK; i++) {
         status = open_class(s, i, options->class_slots[i], err);
         slots += s->classes[i].slot_count;
     }
@@ -274,17 +274,17 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
         return status;
     }
     s->guess_limit = slots / 4;
-    s->checked = calloc((size_t)s->bricks->count + 1, sizeof *s->checked);
-    s->elsewhere = calloc((size_t)s->bricks->count + 1, sizeof *s->elsewhere);
+    s->checked = calloc((size_t)s->experts->count + 1, sizeof *s->checked);
+    s->on_device = calloc((size_t)s->experts->count + 1, sizeof *s->on_device);
     s->guesses = calloc((size_t)s->guess_limit + 1, sizeof *s->guesses);
-    if (!s->checked || !s->elsewhere || !s->guesses) {
+    if (!s->checked || !s->on_device || !s->guesses) {
         return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
     }
-    for (int32_t i = 0; i < s->bricks->count; i++) {
-        const mo_brick_home *home = &s->bricks->home[i];
+    for (int32_t i = 0; i < s->experts->count; i++) {
+        const mo_expert_home *home = &s->experts->home[i];
         s->checked[i] = true;
         for (int m = 0; m < home->parts; m++) {
-            s->checked[i] &= !mo_format_needs_check(s->bricks->parts[home->first + m].matrix->type);
+            s->checked[i] &= !mo_format_needs_check(s->experts->parts[home->first + m].matrix->type);
         }
     }
     status = open_disk(s, options, err);
@@ -294,17 +294,17 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
     return status;
 }
 
-mo_status mo_store_open(const mo_checkpoint *model, const mo_bricks *bricks, const mo_store_options *options,
-                        mo_store **out, mo_error *err)
+mo_status mo_store_open(const mo_checkpoint *model, const mo_expert_table *experts,
+                        const mo_store_options *options, mo_store **out, mo_error *err)
 {
     mo_store *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s) {
         return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
     }
-    s->bricks = bricks;
+    s->experts = experts;
     s->model = model;
-    s->still = options->still;
+    s->static_set = options->static_set;
     const mo_status status = open_store(s, options, err);
     if (status != MO_OK) {
         mo_store_close(s);
@@ -329,7 +329,7 @@ void mo_store_close(mo_store *s)
         }
     }
     free(s->checked);
-    free(s->elsewhere);
+    free(s->on_device);
     free(s->guesses);
     free(s);
 }

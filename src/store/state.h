@@ -26,7 +26,7 @@ enum {
 typedef struct mo_store_slot_reads {
     mo_read reads[MO_STORE_MATRICES];
     uint8_t guess;
-    uint8_t reaches; /* of a guess that nobody has needed yet: bit r: one of reach r named it */
+    uint8_t distances; /* of a guess that nobody has needed yet: bit r: one of reach r named it */
 } mo_store_slot_reads;
 
 typedef struct mo_store_class {
@@ -36,21 +36,21 @@ typedef struct mo_store_class {
     uint8_t *memory;
     size_t memory_bytes;
     int64_t slot_bytes;
-    int32_t lent;         /* pinned for a device to copy */
-    int32_t elsewhere;    /* bricks that a device has, as far as is known */
-    const int32_t *brick; /* number in the class -> brick */
+    int32_t lent;             /* pinned for a device to copy */
+    int32_t on_device;        /* bricks that a device has, as far as is known */
+    const int32_t *expert_id; /* number in the class -> brick */
 } mo_store_class;
 
 struct mo_store {
-    const mo_bricks *bricks;
+    const mo_expert_table *experts;
     const mo_checkpoint *model;
     const mo_policy *policy;
-    bool still;
+    bool static_set;
     mo_disk *disk;
-    mo_store_class classes[MO_BRICK_CLASSES];
+    mo_store_class classes[MO_EXPERT_CLASSES];
     int class_count;
     bool *checked;   /* [bricks] their bytes were found to be well formed, or cannot be otherwise */
-    bool *elsewhere; /* [bricks] a device has it, as far as is known: reading it ahead would be in vain */
+    bool *on_device; /* [bricks] a device has it, as far as is known: reading it ahead would be in vain */
     uint64_t now;    /* steps */
     mo_store_phase phase;
 
@@ -65,38 +65,38 @@ struct mo_store {
 
 /* ---- A brick's slot ---- */
 
-static inline mo_store_class *mo_store_class_of(const mo_store *s, int32_t brick)
+static inline mo_store_class *mo_store_class_of(const mo_store *s, int32_t expert_id)
 {
-    return (mo_store_class *)&s->classes[s->bricks->home[brick].size_class];
+    return (mo_store_class *)&s->classes[s->experts->home[expert_id].size_class];
 }
 
 /* -1: it has none. */
-static inline int32_t mo_store_slot_number(const mo_store *s, int32_t brick)
+static inline int32_t mo_store_slot_number(const mo_store *s, int32_t expert_id)
 {
-    return mo_slots_find(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+    return mo_slots_find(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
 }
 
-static inline mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t brick)
+static inline mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t expert_id)
 {
-    return &mo_store_class_of(s, brick)->slot[mo_store_slot_number(s, brick)];
+    return &mo_store_class_of(s, expert_id)->slot[mo_store_slot_number(s, expert_id)];
 }
 
-static inline void mo_store_pin(mo_store *s, int32_t brick)
+static inline void mo_store_pin(mo_store *s, int32_t expert_id)
 {
-    mo_slots_pin(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+    mo_slots_pin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
 }
 
-static inline void mo_store_unpin(mo_store *s, int32_t brick)
+static inline void mo_store_unpin(mo_store *s, int32_t expert_id)
 {
-    mo_slots_unpin(mo_store_class_of(s, brick)->slots, s->bricks->home[brick].in_class);
+    mo_slots_unpin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
 }
 
 /* Gives the brick a slot, pinned, and prepares its reads. False when every slot is in use. */
-bool mo_store_acquire(mo_store *s, int32_t brick, mo_urgency urgency);
+bool mo_store_acquire(mo_store *s, int32_t expert_id, mo_urgency urgency);
 /* The brick leaves its slot, and its views point nowhere. */
-void mo_store_drop(mo_store *s, int32_t brick);
+void mo_store_drop(mo_store *s, int32_t expert_id);
 /* A device has it, as far as is known, or has it no more (exclusive.c). */
-void mo_store_set_elsewhere(mo_store *s, int32_t brick, bool elsewhere);
+void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device);
 
 /* ---- Its reads ---- */
 
@@ -115,20 +115,20 @@ bool mo_store_slot_ended(const mo_store_slot_reads *slot);
 bool mo_store_slot_landed(const mo_store_slot_reads *slot);
 
 /* Begins the reads of at most MO_STORE_AT_ONCE bricks: every gate and up before any down. */
-void mo_store_submit(mo_store *s, const int32_t *bricks, int count);
+void mo_store_submit(mo_store *s, const int32_t *experts, int count);
 
 /* MO_OK, or the failure of one of the brick's reads. */
-mo_status mo_store_read_failure(const mo_store *s, int32_t brick, const mo_store_slot_reads *slot,
+mo_status mo_store_read_failure(const mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot,
                                 mo_error *err);
 
 /* The brick's view of a matrix points at what was read. */
-void mo_store_show(const mo_store *s, int32_t brick, int matrix, const mo_read *r);
+void mo_store_show(const mo_store *s, int32_t expert_id, int matrix, const mo_read *r);
 
 /* Bytes that came from disk for the first time: formats that can hold nonsense are checked once. */
-mo_status mo_store_check(mo_store *s, int32_t brick, mo_error *err);
+mo_status mo_store_check(mo_store *s, int32_t expert_id, mo_error *err);
 
 /* Counts what is under way as a guess, or with a layer, when it is needed or has landed. */
-void mo_store_count_guess(mo_store *s, int32_t brick, const mo_store_slot_reads *slot);
+void mo_store_count_guess(mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot);
 
 /* Guesses that have landed may leave again; those that failed were none. */
 void mo_store_settle_guesses(mo_store *s);

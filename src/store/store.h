@@ -7,23 +7,24 @@
 #ifndef MO_STORE_STORE_H
 #define MO_STORE_STORE_H
 
-#include "store/bricks.h"
 #include "store/disk/disk.h"
+#include "store/expert_table.h"
 #include "store/policy.h"
 
 typedef struct mo_store mo_store;
 
 typedef struct mo_store_options {
-    const mo_policy *policy;               /* NULL: the default */
-    int32_t class_slots[MO_BRICK_CLASSES]; /* of each class of mo_bricks, at least its `used` */
-    mo_disk_options disk;                  /* regions are filled in by the store */
-    bool still; /* what mo_store_warm() brought stays until mo_store_exchange(): the static cache of document
+    const mo_policy *policy;                /* NULL: the default */
+    int32_t class_slots[MO_EXPERT_CLASSES]; /* of each class of mo_expert_table, at least its `used` */
+    mo_disk_options disk;                   /* regions are filled in by the store */
+    bool
+        static_set; /* what mo_store_warm() brought stays until mo_store_exchange(): the static cache of document
                    001. Misses pass through the few slots that warming left free */
 } mo_store_options;
 
 /* Takes slots and opens the model's files. The bricks belong to the caller and outlive the store. */
-mo_status mo_store_open(const mo_checkpoint *model, const mo_bricks *bricks, const mo_store_options *options,
-                        mo_store **out, mo_error *err);
+mo_status mo_store_open(const mo_checkpoint *model, const mo_expert_table *experts,
+                        const mo_store_options *options, mo_store **out, mo_error *err);
 void mo_store_close(mo_store *store); /* NULL is allowed */
 
 typedef enum mo_store_phase { MO_STORE_PROMPT, MO_STORE_GENERATION, MO_STORE_PHASES } mo_store_phase;
@@ -38,7 +39,7 @@ typedef struct mo_need {
     /* The caller's own: */
     bool in_done, down_done, released, skipped;
     /* The store's own: */
-    int32_t brick;
+    int32_t expert_id;
     int8_t state;
 } mo_need;
 
@@ -59,7 +60,7 @@ void mo_store_release(mo_store *store, mo_need *need);
 
 /* The caller will do without this expert, which is missing and for which mo_store_look() has not been asked
  * yet. */
-void mo_store_forgo(mo_store *store, mo_need *need);
+void mo_store_skip(mo_store *store, mo_need *need);
 
 /* The layer is done, or given up: nothing of it is pinned any more when this returns. */
 void mo_store_leave(mo_store *store);
@@ -67,9 +68,9 @@ void mo_store_leave(mo_store *store);
 /* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes. Those of
  * them that are resident are not evicted for the others, what a device has is not read, and what was guessed for the layer
  * before, is not among them and has not been begun is not read either. `reach`: by the stream so many layers before it, at
- * most MO_REACH_MOST, and counted as such; 0: not by a router's guess. Further ones evict nothing that reach 1 named last. */
-enum { MO_REACH_MOST = 2 };
-void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int reach,
+ * most MO_PREFETCH_DISTANCE_MAX, and counted as such; 0: not by a router's guess. Further ones evict nothing that reach 1 named last. */
+enum { MO_PREFETCH_DISTANCE_MAX = 2 };
+void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int distance,
                     int64_t max_bytes);
 
 /* The pass comes to `layer` next and will need nearly all of its experts: what is missing is read behind everything that
@@ -109,9 +110,9 @@ int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const
 
 /* Bringing such a copy back: the brick gets a free slot, whose memory the caller fills (slots of a fresh store are
  * one behind the other); NULL when none is free or the brick has one. */
-uint8_t *mo_store_claim(mo_store *store, int32_t brick);
+uint8_t *mo_store_claim(mo_store *store, int32_t expert_id);
 /* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */
-mo_status mo_store_filled(mo_store *store, int32_t brick, bool good, mo_error *err);
+mo_status mo_store_filled(mo_store *store, int32_t expert_id, bool good, mo_error *err);
 
 /* ---- Beside a device (exclusive.c) ----
  *
@@ -167,9 +168,9 @@ typedef struct mo_store_phase_counters {
 } mo_store_phase_counters;
 
 /* Guesses of routers: bricks that were to be read; of them needed; of those, too soon. */
-typedef struct mo_reach_counters {
+typedef struct mo_prefetch_counters {
     uint64_t made, proven, late;
-} mo_reach_counters;
+} mo_prefetch_counters;
 
 typedef struct mo_store_counters {
     mo_store_phase_counters phase[MO_STORE_PHASES];
@@ -177,9 +178,9 @@ typedef struct mo_store_counters {
         wasted; /* bricks: read by guess; needed later; needed too soon; never needed */
     uint64_t guessed_bytes;
     uint64_t withdrawn; /* bricks: guessed, and known to be wrong before they were read; not counted above */
-    mo_reach_counters reach[MO_REACH_MOST + 1]; /* by how far they looked; [0] is unused */
-    uint64_t ahead, ahead_bytes;                /* bricks read ahead at the start */
-    uint64_t yielded, taken;                    /* bricks given to the device, and taken back */
+    mo_prefetch_counters distance[MO_PREFETCH_DISTANCE_MAX + 1]; /* by how far they looked; [0] is unused */
+    uint64_t ahead, ahead_bytes;                                 /* bricks read ahead at the start */
+    uint64_t yielded, taken; /* bricks given to the device, and taken back */
     uint64_t evictions;
     mo_disk_counters disk;
 } mo_store_counters;
@@ -190,7 +191,7 @@ mo_store_counters mo_store_count(const mo_store *store);
 void mo_store_slots(const mo_store *store, int32_t *slots, int32_t *filled, int64_t *bytes);
 const mo_disk *mo_store_disk(const mo_store *store);
 const mo_policy *mo_store_policy(const mo_store *store);
-const mo_bricks *mo_store_bricks(const mo_store *store);
+const mo_expert_table *mo_store_experts(const mo_store *store);
 
 /* The memory of the slots of size class `number`, page-aligned; NULL when there is no such class. */
 uint8_t *mo_store_region(const mo_store *store, int number, size_t *bytes);

@@ -8,14 +8,14 @@ static mo_status open_parts(mo_tiers *t, const mo_checkpoint *model, const mo_ti
 {
     size_t count = 0;
     const mo_home *homes = mo_checkpoint_homes(model, &count);
-    mo_status status = mo_bricks_create(model, &t->bricks, err);
-    if (status == MO_OK && t->bricks->expert_count > 0) {
-        status = mo_store_open(model, t->bricks, &o->store, &t->store, err);
+    mo_status status = mo_expert_table_create(model, &t->experts, err);
+    if (status == MO_OK && t->experts->expert_count > 0) {
+        status = mo_store_open(model, t->experts, &o->store, &t->store, err);
     }
-    if (status == MO_OK && t->bricks->count > t->bricks->expert_count) {
+    if (status == MO_OK && t->experts->count > t->experts->expert_count) {
         mo_disk_options disk = o->store.disk;
         disk.told = t->store != NULL;
-        status = mo_layer_buffer_open(model, t->bricks, o->layer_slots, &disk, &t->layers, err);
+        status = mo_layer_buffer_open(model, t->experts, o->layer_slots, &disk, &t->layers, err);
     }
     if (status == MO_OK && count > 0 && homes[count - 1].layer < 0) {
         status = mo_rows_open(model, &t->rows, err);
@@ -31,8 +31,8 @@ mo_status mo_tiers_open(const mo_checkpoint *model, const mo_tiers_options *opti
     if (!t) {
         return mo_fail(err, MO_ENOMEM, "no memory for the tiers; free some and try again");
     }
-    t->foresight =
-        (mo_foresight){.on = options->predict, .layers = options->predict, .reach = 1, .most = MO_REACH_MOST};
+    t->prefetch = (mo_prefetch_state){
+        .on = options->predict, .layers = options->predict, .distance = 1, .most = MO_PREFETCH_DISTANCE_MAX};
     t->skip_missing = options->skip_missing;
     const mo_status status = open_parts(t, model, options, err);
     if (status != MO_OK) {
@@ -49,7 +49,7 @@ void mo_tiers_close(mo_tiers *t)
         mo_store_close(t->store);
         mo_layer_buffer_close(t->layers);
         mo_rows_close(t->rows);
-        mo_bricks_destroy(t->bricks);
+        mo_expert_table_destroy(t->experts);
         free(t);
     }
 }

@@ -8,21 +8,22 @@
 #include "store/store.h"
 
 /* Does reading ahead pay, and how far? */
-typedef struct mo_foresight {
-    bool on;         /* by routers: until too many guesses were wrong */
-    bool layers;     /* whole layers, which is no guess of a router, and not judged by those */
-    int reach, most; /* layers ahead that are guessed for, and that may be */
-    mo_reach_counters judged[MO_REACH_MOST + 1]; /* guesses of each reach when it was judged last */
-    int64_t judged_ns; /* since when the next judgement of the furthest looks at the disk; 0: not yet */
-    uint64_t busy_ns;  /* how long that had been busy then */
-} mo_foresight;
+typedef struct mo_prefetch_state {
+    bool on;            /* by routers: until too many guesses were wrong */
+    bool layers;        /* whole layers, which is no guess of a router, and not judged by those */
+    int distance, most; /* layers ahead that are guessed for, and that may be */
+    mo_prefetch_counters
+        last_checked[MO_PREFETCH_DISTANCE_MAX + 1]; /* guesses of each reach when it was judged last */
+    int64_t last_checked_ns; /* since when the next judgement of the furthest looks at the disk; 0: not yet */
+    uint64_t busy_ns;        /* how long that had been busy then */
+} mo_prefetch_state;
 
 typedef struct mo_tiers {
-    mo_bricks *bricks;
+    mo_expert_table *experts;
     mo_store *store;         /* experts; NULL: all in RAM */
     mo_layer_buffer *layers; /* cores of layers; NULL: all in RAM */
     mo_rows *rows;           /* the embedding; NULL: in RAM */
-    mo_foresight foresight;
+    mo_prefetch_state prefetch;
     bool skip_missing; /* lossy: experts that are not in RAM are left out */
     uint64_t skipped;  /* picks left out */
 } mo_tiers;

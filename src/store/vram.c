@@ -10,7 +10,7 @@
 /* Bricks of one size. */
 typedef struct size_class {
     int64_t slot_bytes;
-    int32_t bricks, count; /* in the model; slots */
+    int32_t experts, count; /* in the model; slots */
     mo_slots *slots;
     mo_daddr memory;
 } size_class;
@@ -28,7 +28,7 @@ struct mo_vram {
     size_class classes[MO_VRAM_CLASSES]; /* those without bricks have no slots either */
     layer_map *layers;
     int layer_count;
-    bool still;        /* the slots are the layers' own: who is there leaves for one of his layer only */
+    bool static_set;   /* the slots are the layers' own: who is there leaves for one of his layer only */
     uint64_t closures; /* how often a layer closed, or opened again */
     int64_t entries;
     mo_daddr map;     /* mo_daddr[entries] on the device */
@@ -39,9 +39,9 @@ struct mo_vram {
     int64_t changes;
 };
 
-int64_t mo_vram_slot_bytes(int64_t brick_bytes)
+int64_t mo_vram_slot_bytes(int64_t expert_bytes)
 {
-    return (brick_bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
+    return (expert_bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
 
 /* ---- Opening ---- */
@@ -59,11 +59,11 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
             size_class *c = &v->classes[layers[i].size_class];
             const int64_t bytes = mo_vram_slot_bytes(layers[i].bytes);
             l->of = layers[i].size_class;
-            l->first = c->bricks;
+            l->first = c->experts;
             l->experts = l->missing = layers[i].experts;
             l->entry = v->entries;
             c->slot_bytes = bytes > c->slot_bytes ? bytes : c->slot_bytes;
-            c->bricks += layers[i].experts;
+            c->experts += layers[i].experts;
             v->entries += layers[i].experts;
         }
     }
@@ -76,7 +76,7 @@ static void sum_slots(mo_vram *v, const mo_vram_layer *layers)
     for (int i = 0; i < v->layer_count; i++) {
         if (v->layers[i].of >= 0) {
             size_class *c = &v->classes[v->layers[i].of];
-            const int32_t left = c->bricks - c->count;
+            const int32_t left = c->experts - c->count;
             c->count += layers[i].slots < left ? layers[i].slots : left;
         }
     }
@@ -85,7 +85,7 @@ static void sum_slots(mo_vram *v, const mo_vram_layer *layers)
 static mo_status open_class(mo_vram *v, const layer_map *layers, size_class *c, const mo_policy *policy,
                             mo_error *err)
 {
-    mo_status status = mo_slots_create(policy, c->bricks, c->count, &c->slots, err);
+    mo_status status = mo_slots_create(policy, c->experts, c->count, &c->slots, err);
     for (int i = 0; i < v->layer_count && status == MO_OK; i++) {
         for (int e = 0; layers[i].of >= 0 && &v->classes[layers[i].of] == c && e < layers[i].experts; e++) {
             mo_slots_place(c->slots, layers[i].first + e, i);
@@ -134,18 +134,18 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
     v->layer_count = layer_count;
     mo_status status = sort_layers(v, layers, err);
     if (status == MO_OK) {
-        v->still = class_slots == NULL;
-        if (v->still) {
+        v->static_set = class_slots == NULL;
+        if (v->static_set) {
             sum_slots(v, layers);
         }
         for (int i = 0; class_slots && i < MO_VRAM_CLASSES; i++) {
             size_class *c = &v->classes[i];
-            c->count = class_slots[i] < c->bricks ? class_slots[i] : c->bricks;
+            c->count = class_slots[i] < c->experts ? class_slots[i] : c->experts;
         }
         status = open_map(v, err);
     }
     for (int i = 0; i < MO_VRAM_CLASSES && status == MO_OK; i++) {
-        if (v->classes[i].bricks > 0) {
+        if (v->classes[i].experts > 0) {
             status = open_class(v, v->layers, &v->classes[i], policy ? policy : mo_policy_at(0), err);
         }
     }
@@ -207,7 +207,7 @@ bool mo_vram_complete(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];
     return l->of < 0 ||
-           (l->missing == 0 && (v->still || v->classes[l->of].count == v->classes[l->of].bricks));
+           (l->missing == 0 && (v->static_set || v->classes[l->of].count == v->classes[l->of].experts));
 }
 
 uint64_t mo_vram_completions(const mo_vram *v)
@@ -252,12 +252,12 @@ static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
 }
 
 /* A brick that is known by its class and number has left. */
-static void clear_entry(mo_vram *v, int of, int32_t brick)
+static void clear_entry(mo_vram *v, int of, int32_t expert_id)
 {
     for (int i = 0; i < v->layer_count; i++) {
         const layer_map *l = &v->layers[i];
-        if (l->of == of && brick >= l->first && brick < l->first + l->experts) {
-            set_entry(v, i, brick - l->first, 0);
+        if (l->of == of && expert_id >= l->first && expert_id < l->first + l->experts) {
+            set_entry(v, i, expert_id - l->first, 0);
             return;
         }
     }
@@ -358,12 +358,13 @@ int32_t mo_vram_free(const mo_vram *v, int layer)
 bool mo_vram_victim(const mo_vram *v, int layer, int *victim_layer, int *victim_expert)
 {
     const int of = v->layers[layer].of;
-    const int32_t brick = of >= 0 && v->classes[of].count > 0 ? mo_slots_victim(v->classes[of].slots) : -1;
-    for (int i = 0; i < v->layer_count && brick >= 0; i++) {
+    const int32_t expert_id =
+        of >= 0 && v->classes[of].count > 0 ? mo_slots_victim(v->classes[of].slots) : -1;
+    for (int i = 0; i < v->layer_count && expert_id >= 0; i++) {
         const layer_map *l = &v->layers[i];
-        if (l->of == of && brick >= l->first && brick < l->first + l->experts) {
+        if (l->of == of && expert_id >= l->first && expert_id < l->first + l->experts) {
             *victim_layer = i;
-            *victim_expert = brick - l->first;
+            *victim_expert = expert_id - l->first;
             return true;
         }
     }

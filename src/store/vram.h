@@ -21,7 +21,7 @@ typedef struct mo_vram_layer {
 enum { MO_VRAM_CLASSES = 16 };
 
 /* Bytes that so many slots take, for plans: bricks of one size share a pool. */
-int64_t mo_vram_slot_bytes(int64_t brick_bytes);
+int64_t mo_vram_slot_bytes(int64_t expert_bytes);
 
 /* Opens so many slots for each class. class_slots NULL: the layers say how many there are, and none takes another's. The
  * policy is kept, not owned; NULL: the default. */

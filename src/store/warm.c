@@ -28,7 +28,7 @@ typedef struct head {
     uint64_t fingerprint;
     uint64_t table_bytes; /* with this head, padded */
     uint64_t file_bytes;
-    uint32_t parts, bricks;
+    uint32_t parts, experts;
 } head;
 
 typedef struct part {
@@ -88,9 +88,9 @@ static void lay_table(table *t)
     t->entries = (entry *)(t->bytes + sizeof(head) + t->head->parts * sizeof(part));
 }
 
-static uint64_t table_bytes(uint32_t parts, uint32_t bricks)
+static uint64_t table_bytes(uint32_t parts, uint32_t experts)
 {
-    return aligned(sizeof(head) + parts * sizeof(part) + bricks * sizeof(entry));
+    return aligned(sizeof(head) + parts * sizeof(part) + experts * sizeof(entry));
 }
 
 static mo_status no_memory(const char *path, mo_error *err)
@@ -110,7 +110,7 @@ static void fill_parts(const mo_store *store, table *t)
 
 static uint32_t count_resident(const mo_store *store)
 {
-    const mo_bricks *b = mo_store_bricks(store);
+    const mo_expert_table *b = mo_store_experts(store);
     const uint8_t *memory;
     uint32_t count = 0;
     for (int c = 0; c < b->class_count; c++) {
@@ -124,16 +124,16 @@ static uint32_t count_resident(const mo_store *store)
 /* Lists the resident bricks with their sums. */
 static void fill_entries(const mo_store *store, table *t)
 {
-    const mo_bricks *b = mo_store_bricks(store);
+    const mo_expert_table *b = mo_store_experts(store);
     uint64_t at = t->head->table_bytes;
     uint32_t n = 0;
     for (int c = 0; c < b->class_count; c++) {
         for (int32_t i = 0; i < mo_store_class_slots(store, c); i++) {
             const uint8_t *memory;
-            const int32_t brick = mo_store_slot(store, c, i, &memory);
-            if (brick >= 0) {
+            const int32_t expert_id = mo_store_slot(store, c, i, &memory);
+            if (expert_id >= 0) {
                 const int64_t bytes = b->classes[c].slot_bytes;
-                const mo_brick_home *home = &b->home[brick];
+                const mo_expert_home *home = &b->home[expert_id];
                 t->entries[n++] =
                     (entry){home->layer, home->expert, bytes, at, sum_of(memory, (uint64_t)bytes)};
                 at += (uint64_t)bytes;
@@ -146,8 +146,8 @@ static void fill_entries(const mo_store *store, table *t)
 static mo_status make_table(const mo_store *store, uint64_t fingerprint, const char *path, table *t,
                             mo_error *err)
 {
-    const uint32_t parts = (uint32_t)mo_disk_files(mo_store_disk(store)), bricks = count_resident(store);
-    const uint64_t bytes = table_bytes(parts, bricks);
+    const uint32_t parts = (uint32_t)mo_disk_files(mo_store_disk(store)), experts = count_resident(store);
+    const uint64_t bytes = table_bytes(parts, experts);
     t->bytes = calloc(1, bytes);
     if (!t->bytes) {
         return no_memory(path, err);
@@ -157,7 +157,7 @@ static mo_status make_table(const mo_store *store, uint64_t fingerprint, const c
                                .fingerprint = fingerprint,
                                .table_bytes = bytes,
                                .parts = parts,
-                               .bricks = bricks};
+                               .experts = experts};
     lay_table(t);
     memcpy(t->head->magic, magic, sizeof magic);
     fill_parts(store, t);
@@ -168,7 +168,7 @@ static mo_status make_table(const mo_store *store, uint64_t fingerprint, const c
 
 static mo_status write_slots(const mo_store *store, const table *t, mo_output *output, mo_error *err)
 {
-    const mo_bricks *b = mo_store_bricks(store);
+    const mo_expert_table *b = mo_store_experts(store);
     mo_status status = mo_output_append(output, t->bytes, t->head->table_bytes, err);
     for (int c = 0; c < b->class_count && status == MO_OK; c++) {
         const int32_t slots = mo_store_class_slots(store, c);
@@ -203,7 +203,7 @@ mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, 
         }
     }
     if (status == MO_OK && t.head) {
-        report->bricks = (int32_t)t.head->bricks;
+        report->experts = (int32_t)t.head->experts;
         report->bytes = (int64_t)(t.head->file_bytes - t.head->table_bytes);
         report->time_ns = mo_clock_ns() - began;
     }
@@ -241,13 +241,14 @@ static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const 
 /* Every entry names a brick, with the bytes of its slot, inside the file. */
 static bool entries_fit(const mo_store *store, const table *t)
 {
-    const mo_bricks *b = mo_store_bricks(store);
+    const mo_expert_table *b = mo_store_experts(store);
     uint64_t at = t->head->table_bytes;
-    for (uint32_t i = 0; i < t->head->bricks; i++) {
+    for (uint32_t i = 0; i < t->head->experts; i++) {
         const entry *e = &t->entries[i];
         const bool known = e->layer >= 0 && e->layer < b->layers && e->expert >= 0 && e->expert < b->experts;
-        const int32_t brick = known ? mo_bricks_of(b, e->layer, e->expert) : -1;
-        if (brick < 0 || e->bytes != b->classes[b->home[brick].size_class].slot_bytes || e->at != at) {
+        const int32_t expert_id = known ? mo_expert_table_id(b, e->layer, e->expert) : -1;
+        if (expert_id < 0 || e->bytes != b->classes[b->home[expert_id].size_class].slot_bytes ||
+            e->at != at) {
             return false;
         }
         at += (uint64_t)e->bytes;
@@ -271,8 +272,8 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
         return mo_fail(err, MO_EFORMAT, "%s: this is no warm-start file of this version; it is not used",
                        path);
     }
-    const uint32_t most = (uint32_t)mo_store_bricks(store)->expert_count;
-    if (h.parts > PARTS_MAX || h.bricks > most || h.table_bytes != table_bytes(h.parts, h.bricks) ||
+    const uint32_t most = (uint32_t)mo_store_experts(store)->expert_count;
+    if (h.parts > PARTS_MAX || h.experts > most || h.table_bytes != table_bytes(h.parts, h.experts) ||
         h.file_bytes != file_bytes || h.table_bytes > file_bytes) {
         /* Too many bricks may as well be another model's. */
         status = h.fingerprint != fingerprint
@@ -329,24 +330,24 @@ static mo_status open_disk(const mo_store *store, const char *path, mo_disk **ou
     return status == MO_EUNSUPPORTED ? mo_disk_open(&path, 1, &simple, out, err) : status;
 }
 
-static int32_t brick_of(const loading *l, uint32_t index)
+static int32_t expert_of(const loading *l, uint32_t index)
 {
-    return mo_bricks_of(mo_store_bricks(l->store), l->table->entries[index].layer,
-                        l->table->entries[index].expert);
+    return mo_expert_table_id(mo_store_experts(l->store), l->table->entries[index].layer,
+                              l->table->entries[index].expert);
 }
 
 /* Takes slots for the bricks and joins neighbours to runs. What finds no slot is left. */
 static mo_status plan_runs(loading *l, mo_error *err)
 {
-    const uint32_t bricks = l->table->head->bricks;
-    l->runs = calloc((size_t)bricks + 1, sizeof *l->runs);
+    const uint32_t experts = l->table->head->experts;
+    l->runs = calloc((size_t)experts + 1, sizeof *l->runs);
     if (!l->runs) {
         return no_memory(l->path, err);
     }
     run *last = NULL;
-    for (uint32_t i = 0; i < bricks; i++) {
+    for (uint32_t i = 0; i < experts; i++) {
         const entry *e = &l->table->entries[i];
-        uint8_t *memory = mo_store_claim(l->store, brick_of(l, i));
+        uint8_t *memory = mo_store_claim(l->store, expert_of(l, i));
         if (!memory) {
             last = NULL;
             continue;
@@ -388,11 +389,11 @@ static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *re
         const entry *e = &l->table->entries[i];
         const bool whole = good && sum_of(r->read.memory + at, (uint64_t)e->bytes) == e->sum;
         mo_error fault = {0};
-        const mo_status filled = mo_store_filled(l->store, brick_of(l, i), whole, &fault);
+        const mo_status filled = mo_store_filled(l->store, expert_of(l, i), whole, &fault);
         if (good && (!whole || filled != MO_OK)) {
             status = is_damaged(l->path, err);
         } else if (good) {
-            report->bricks++;
+            report->experts++;
             report->bytes += e->bytes;
         }
         at += e->bytes;

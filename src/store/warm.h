@@ -8,8 +8,8 @@
 #include "store/store.h"
 
 typedef struct mo_warm_report {
-    int32_t bricks; /* brought in, or written */
-    int64_t bytes;  /* of their slots */
+    int32_t experts; /* brought in, or written */
+    int64_t bytes;   /* of their slots */
     int64_t time_ns;
 } mo_warm_report;
 

@@ -27,7 +27,7 @@ ABSENT(mo_cuda_launch_short_conv)
 ABSENT(mo_cuda_launch_mamba)
 ABSENT(mo_cuda_launch_adapt)
 ABSENT(mo_cuda_launch_arrange)
-ABSENT(mo_cuda_launch_wide)
+ABSENT(mo_cuda_launch_bf16)
 ABSENT(mo_cuda_launch_restore)
 
 enum { MULTIPROCESSORS = 4 }; /* few, so that a grid that is sized by them goes round several times */

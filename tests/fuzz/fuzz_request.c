@@ -12,13 +12,13 @@
 
 #include "api/model.h"
 #include "gguf/read.h"
-#include "server/answer.h"
-#include "server/dialects.h"
-#include "server/response_store.h"
-#include "server/running.h"
+#include "server/dialects/dialects.h"
+#include "server/dialects/response_store.h"
+#include "server/requests/call_index.h"
+#include "server/requests/running.h"
+#include "server/requests/trace.h"
+#include "server/scheduler/answer.h"
 #include "server/server.h"
-#include "server/trace.h"
-#include "server/turns.h"
 #include "vocabulary.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -131,10 +131,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         m->defaults = srv_defaults_none();
         free(text);
     }
-    server.turns = srv_turns_open();
+    server.call_index = srv_call_index_open();
     server.traces = srv_traces_open();
     server.responses = srv_response_store_open(NULL);
-    require(server.turns && server.traces && server.responses);
+    require(server.call_index && server.traces && server.responses);
     keep_response();
     return 0;
 }
@@ -292,7 +292,7 @@ bool srv_model_hold(srv_server *s, const char *name, srv_request *q, srv_model *
     return true;
 }
 
-void srv_model_release(srv_model *model)
+void srv_model_unref(srv_model *model)
 {
     (void)model;
 }
@@ -354,9 +354,9 @@ srv_running *srv_server_running(srv_server *s)
     return NULL;
 }
 
-srv_turns *srv_server_turns(srv_server *s)
+srv_call_index *srv_server_call_index(srv_server *s)
 {
-    return s->turns;
+    return s->call_index;
 }
 
 srv_traces *srv_server_traces(srv_server *s)

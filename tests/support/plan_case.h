@@ -41,7 +41,7 @@ static inline mo_plan planned(const mo_plan_model *m, int64_t ceiling, const mo_
 static inline int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
 {
     const int64_t n = (c->used ? c->used : m->used) + (m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT);
-    return n < c->bricks ? n : c->bricks;
+    return n < c->experts ? n : c->experts;
 }
 
 /* ---- Models ---- */
@@ -59,8 +59,8 @@ static inline mo_plan_model qwen(void)
         .vector_bytes = 13 * 1000000,
         .table_bytes = 175 * 1000000,
         .classes =
-            {{.bytes = 3023872, .slot_bytes = 3035136, .bricks = 768, .used_per_token = 48, .used = 8},
-             {.bytes = 2654208, .slot_bytes = 2678784, .bricks = 768, .used_per_token = 48, .used = 8}},
+            {{.bytes = 3023872, .slot_bytes = 3035136, .experts = 768, .used_per_token = 48, .used = 8},
+             {.bytes = 2654208, .slot_bytes = 2678784, .experts = 768, .used_per_token = 48, .used = 8}},
         .class_count = 2,
         .dense_layers = 12,
         .dense_bytes = 129 * 1000000,
@@ -105,7 +105,7 @@ static inline mo_plan_model gpt_oss_120b(int64_t context)
         .vector_bytes = 60 * 1000000,
         .table_bytes = 620 * 1000000,
         .classes =
-            {{.bytes = 13219200, .slot_bytes = 13238272, .bricks = 4608, .used_per_token = 144, .used = 4}},
+            {{.bytes = 13219200, .slot_bytes = 13238272, .experts = 4608, .used_per_token = 144, .used = 4}},
         .class_count = 1,
         .dense_layers = 36,
         .dense_bytes = 36 * (int64_t)28000000,
@@ -142,7 +142,7 @@ static inline mo_plan_model random_model(uint64_t *seed)
         mo_plan_class *c = &m.classes[i];
         c->bytes = random_below(seed, random_below(seed, 2) ? 16 * MIB : 4096) + 1;
         c->slot_bytes = c->bytes + random_below(seed, 16384);
-        c->bricks = random_below(seed, random_below(seed, 2) ? 2000 : 8);
+        c->experts = random_below(seed, random_below(seed, 2) ? 2000 : 8);
         c->used_per_token = (double)random_below(seed, 200) / 3;
         c->used = (int)random_below(seed, 10);
     }

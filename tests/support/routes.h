@@ -157,11 +157,11 @@ static inline mo_trace *routes_trace(const routes_model *m, uint64_t seed, const
                                 .experts = m->experts,
                                 .used = m->used,
                                 .layer = calloc((size_t)m->layers, sizeof *t->shape.layer),
-                                .brick_bytes = calloc((size_t)m->layers, sizeof *t->shape.brick_bytes),
+                                .expert_bytes = calloc((size_t)m->layers, sizeof *t->shape.expert_bytes),
                                 .core_bytes = bytes};
     for (int l = 0; l < m->layers; l++) {
         t->shape.layer[l] = l;
-        t->shape.brick_bytes[l] = bytes;
+        t->shape.expert_bytes[l] = bytes;
     }
     t->token_count = tokens;
     t->steps = calloc((size_t)steps, sizeof *t->steps);
@@ -184,7 +184,7 @@ static inline mo_trace *routes_trace(const routes_model *m, uint64_t seed, const
 static inline void routes_free(mo_trace *t)
 {
     free(t->shape.layer);
-    free(t->shape.brick_bytes);
+    free(t->shape.expert_bytes);
     free(t->steps);
     free(t->ids);
     free(t);

@@ -72,7 +72,7 @@ static bool hear(void *user, const srv_event *event)
         c->last = event->kind;
         c->status = event->error ? event->error->status : MO_OK;
         if (c->order) {
-            c->place = __atomic_add_fetch(c->order, 1, __ATOMIC_SEQ_CST);
+            c->order_number = __atomic_add_fetch(c->order, 1, __ATOMIC_SEQ_CST);
         }
     }
     const bool act = c->act_after && c->events == c->act_after;

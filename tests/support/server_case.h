@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "sanitized.h"
-#include "server/job.h"
+#include "server/scheduler/job.h"
 
 #define ORACLE(name) MO_TEST_DATA "/oracle/" name ".gguf"
 
@@ -54,7 +54,7 @@ typedef struct client {
     void *user;               /* of act */
     double left_at, ended_at; /* seconds_now(): it was cancelled, or wanted no more; its last event */
     uint64_t *order;          /* of ends: a common counter */
-    uint64_t place;
+    uint64_t order_number;
     struct client *beside; /* whose tokens are counted: when this one starts, and at its first token */
     int at_start, at_first;
 } client;

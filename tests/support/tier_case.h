@@ -103,7 +103,7 @@ typedef struct rigged {
 
 typedef struct rig {
     mo_pool *pool;
-    mo_means means;
+    mo_resources resources;
     mo_opened opened;
     mo_gpu *gpu;
     mo_engine *engine;
@@ -111,7 +111,7 @@ typedef struct rig {
     mo_error err;
 } rig;
 
-static inline void rig_open_gpu(rig *r, const rigged *how, const mo_needs_options *needs)
+static inline void rig_open_gpu(rig *r, const rigged *how, const mo_requirements_options *requirements)
 {
     static mo_store_request known[EXPERTS];
     const mo_model_spec *spec = mo_checkpoint_spec(r->opened.model);
@@ -125,15 +125,16 @@ static inline void rig_open_gpu(rig *r, const rigged *how, const mo_needs_option
             }
         }
     }
-    const mo_gpu_options options = {.device = r->means.device,
-                                    .batch = needs->batch,
-                                    .context = needs->context,
-                                    .states = mo_needs_states(needs, needs->batch, needs->context, true),
-                                    .placement = mo_placed_view(&r->opened.placed),
-                                    .tiers = r->opened.tiers,
-                                    .postfetch = &r->means.postfetch,
-                                    .requests = known,
-                                    .request_count = count};
+    const mo_gpu_options options = {
+        .device = r->resources.device,
+        .batch = requirements->batch,
+        .context = requirements->context,
+        .states = mo_requirements_states(requirements, requirements->batch, requirements->context, true),
+        .placement = mo_placed_view(&r->opened.placed),
+        .tiers = r->opened.tiers,
+        .postfetch = &r->resources.postfetch,
+        .requests = known,
+        .request_count = count};
     check_status(mo_gpu_open(r->opened.model, &options, &r->gpu, &r->err), &r->err);
 }
 
@@ -141,9 +142,9 @@ static inline void rig_open_gpu(rig *r, const rigged *how, const mo_needs_option
 static inline void rig_shrink(rig *r)
 {
     mo_tiers_options t = {.layer_slots = 2, .predict = true};
-    const mo_bricks *bricks = mo_store_bricks(r->opened.tiers->store);
-    for (int i = 0; i < bricks->class_count; i++) {
-        t.store.class_slots[i] = bricks->classes[i].used + 1;
+    const mo_expert_table *experts = mo_store_experts(r->opened.tiers->store);
+    for (int i = 0; i < experts->class_count; i++) {
+        t.store.class_slots[i] = experts->classes[i].used + 1;
     }
     mo_tiers_close(r->opened.tiers);
     check_status(mo_tiers_open(r->opened.model, &t, &r->opened.tiers, &r->err), &r->err);
@@ -157,24 +158,24 @@ static inline void rig_open(rig *r, const rigged *how)
     check_status(mo_kernels_select(NULL, &kernels, &r->err), &r->err);
     kernels = how->kernels ? how->kernels : kernels;
     check_status(mo_pool_create(2, &r->pool, &r->err), &r->err);
-    check_status(mo_means_find(&(mo_means_ask){.ram_bytes = how->set.ram,
-                                               .vram_bytes = how->set.vram,
-                                               .device = device_name,
-                                               .cpu_moe = how->set.cpu_moe,
-                                               .postfetch = how->set.postfetch,
-                                               .hot_cache = &no_hot_cache,
-                                               .to_open = true},
-                               &r->means, &r->err),
+    check_status(mo_resources_find(&(mo_resources_ask){.ram_bytes = how->set.ram,
+                                                       .vram_bytes = how->set.vram,
+                                                       .device = device_name,
+                                                       .cpu_moe = how->set.cpu_moe,
+                                                       .postfetch = how->set.postfetch,
+                                                       .hot_cache = &no_hot_cache,
+                                                       .to_open = true},
+                                   &r->resources, &r->err),
                  &r->err);
     if (how->link_bytes_s > 0) {
-        mo_device_close(r->means.device);
+        mo_device_close(r->resources.device);
         const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};
-        check_status(mo_sim_open(&sim, &r->means.device, &r->err), &r->err);
+        check_status(mo_sim_open(&sim, &r->resources.device, &r->err), &r->err);
     }
-    const mo_needs_options needs = {
+    const mo_requirements_options requirements = {
         .batch = 64, .context = 600, .sessions = 1, .threads = 2, .interleave = kernels->interleave};
-    mo_open_options options = {.means = &r->means,
-                               .needs = needs,
+    mo_open_options options = {.resources = &r->resources,
+                               .requirements = requirements,
                                .disk = {.fault = how->fault, .fault_user = how->fault_user},
                                .predict = true,
                                .pool = r->pool};
@@ -182,16 +183,17 @@ static inline void rig_open(rig *r, const rigged *how)
     if (how->least_slots) {
         rig_shrink(r);
     }
-    rig_open_gpu(r, how, &needs);
+    rig_open_gpu(r, how, &requirements);
     const mo_engine_options engine = {.kernels = kernels,
                                       .pool = r->pool,
-                                      .batch = needs.batch,
-                                      .context = needs.context,
+                                      .batch = requirements.batch,
+                                      .context = requirements.context,
                                       .tiers = r->opened.tiers,
                                       .accelerator = mo_gpu_accelerator(r->gpu),
-                                      .states = mo_needs_states(&needs, 0, 0, false)};
+                                      .states = mo_requirements_states(&requirements, 0, 0, false)};
     check_status(mo_engine_create(r->opened.model, &engine, &r->engine, &r->err), &r->err);
-    check_status(mo_engine_session_open(r->engine, MO_KV_I16, needs.context, &r->session, &r->err), &r->err);
+    check_status(mo_engine_session_open(r->engine, MO_KV_I16, requirements.context, &r->session, &r->err),
+                 &r->err);
 }
 
 static inline void rig_close(rig *r)
@@ -199,7 +201,7 @@ static inline void rig_close(rig *r)
     mo_session_close(r->session);
     mo_engine_destroy(r->engine);
     mo_gpu_close(r->gpu);
-    mo_device_close(r->means.device);
+    mo_device_close(r->resources.device);
     mo_opened_drop(&r->opened);
     mo_pool_destroy(r->pool);
 }

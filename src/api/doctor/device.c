@@ -15,10 +15,10 @@ static unsigned long number_of(const char *folder, const char *name, int base)
 }
 
 /* GPUs that could be used, and the first whose slot gives it fewer lanes than both could have. */
-static int count_cards(const char *root, unsigned long *has, unsigned long *could)
+static int count_devices(const char *root, unsigned long *has, unsigned long *could)
 {
     enum { NVIDIA = 0x10de, DISPLAY = 0x03 };
-    char path[512], card[1024];
+    char path[512], pci[1024];
     int count = 0;
     snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root);
     DIR *d = opendir(path);
@@ -26,13 +26,13 @@ static int count_cards(const char *root, unsigned long *has, unsigned long *coul
         if (e->d_name[0] == '.') {
             continue;
         }
-        snprintf(card, sizeof card, "%s/%s", path, e->d_name);
-        if (number_of(card, "vendor", 16) != NVIDIA || number_of(card, "class", 16) >> 16 != DISPLAY) {
+        snprintf(pci, sizeof pci, "%s/%s", path, e->d_name);
+        if (number_of(pci, "vendor", 16) != NVIDIA || number_of(pci, "class", 16) >> 16 != DISPLAY) {
             continue;
         }
         count++;
-        const unsigned long now = number_of(card, "current_link_width", 10),
-                            most = number_of(card, "max_link_width", 10);
+        const unsigned long now = number_of(pci, "current_link_width", 10),
+                            most = number_of(pci, "max_link_width", 10);
         if (now && now < most && *could == 0) {
             *has = now;
             *could = most;
@@ -64,7 +64,7 @@ mo_status mo_visit_device(mo_visit *v, const char *name, mo_error *err)
     char why[MO_DEVICE_WHY] = "";
     mo_device *device = NULL;
     unsigned long has = 0, could = 0;
-    const int cards = count_cards(v->root, &has, &could);
+    const int devices = count_devices(v->root, &has, &could);
     const mo_status status = mo_device_choose(name, &device, why, sizeof why, err);
     if (status == MO_EINVAL) {
         return status;
@@ -72,7 +72,7 @@ mo_status mo_visit_device(mo_visit *v, const char *name, mo_error *err)
     if (device) {
         look_at_memory(v, device);
         mo_device_close(device);
-    } else if (cards == 0 && (!name || strcmp(name, "auto") == 0)) {
+    } else if (devices == 0 && (!name || strcmp(name, "auto") == 0)) {
         mo_visit_well(v, "gpu", "there is none that could be used");
     } else if (status != MO_OK || why[0]) {
         mo_visit_wrong(v, "gpu", "nvidia-smi   (says whether the driver works)", "The GPU is not used: %s",

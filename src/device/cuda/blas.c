@@ -95,7 +95,7 @@ static void open_blas(mo_cuda_device *d)
     }
 }
 
-bool mo_cuda_blas_multiply(mo_cuda_device *d, void *stream, const mo_op_wide *o)
+bool mo_cuda_blas_multiply(mo_cuda_device *d, void *stream, const mo_op_bf16 *o)
 {
     if (o->groups || o->pick || o->matrix.bias || o->rows == 0 || o->stride > INT32_MAX) {
         return false;
@@ -112,7 +112,7 @@ bool mo_cuda_blas_multiply(mo_cuda_device *d, void *stream, const mo_op_wide *o)
     int result = b->set_stream(b->handle, stream);
     if (result == 0) {
         result = b->gemm(b->handle, OP_T, OP_N, m, o->rows, k, (const void *)(uintptr_t)scale,
-                         (const void *)(uintptr_t)o->wide, R_16BF, k, (const void *)(uintptr_t)o->in, R_16BF,
+                         (const void *)(uintptr_t)o->bf16, R_16BF, k, (const void *)(uintptr_t)o->in, R_16BF,
                          k, (const void *)(uintptr_t)(b->factors + sizeof(float)), (void *)(uintptr_t)o->y,
                          R_32F, (int)o->stride, COMPUTE_32F, ALGO_DEFAULT);
     }

@@ -88,7 +88,7 @@ static void describe(mo_device *device, mo_device_info *out)
         .memory_bytes_s = d->memory_bytes_s,
         .compute = d->compute,
         .own_memory = true,
-        .wide = d->code >= 80,
+        .bf16 = d->code >= 80,
     };
     memcpy(out->name, d->name, sizeof out->name);
 }

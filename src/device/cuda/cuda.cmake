@@ -10,8 +10,8 @@ set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
 
 # Of these machine code for 9.0 uses what that GPU alone has (wgmma); their PTX does without.
-set(MO_CUDA_GROUP_FILES panel planes wide)
-set(MO_CUDA_FILES product experts slab pairs stream choose arrange attention planes latent delta short_conv mamba adapt grouped floats panel wide strip restore router)
+set(MO_CUDA_GROUP_FILES panel planes bf16)
+set(MO_CUDA_FILES product experts slab pairs stream choose arrange attention planes latent delta short_conv mamba adapt grouped floats panel bf16 strip restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c

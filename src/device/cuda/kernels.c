@@ -354,7 +354,7 @@ mo_status mo_cuda_op_launch(mo_dstream *stream, const mo_op *op, mo_error *err)
         status = mo_cuda_prepare(d, op, steps, &count, err);
     }
     void *const on = ((mo_cuda_stream *)stream)->handle;
-    if (status == MO_OK && op->kind == MO_OP_WIDE && mo_cuda_blas_multiply(d, on, &op->wide)) {
+    if (status == MO_OK && op->kind == MO_OP_BF16 && mo_cuda_blas_multiply(d, on, &op->bf16)) {
         return MO_OK;
     }
     for (int i = 0; i < count && status == MO_OK; i++) {

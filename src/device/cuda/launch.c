@@ -10,8 +10,8 @@ static int choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo
     case MO_OP_PRODUCT: return mo_cuda_launch_product(op, compute, sms, out, err);
     case MO_OP_GROUPED: return mo_cuda_launch_grouped(op, compute, sms, out, err);
     case MO_OP_ROUND:
-    case MO_OP_WIDEN:
-    case MO_OP_WIDE: return mo_cuda_launch_wide(op, compute, sms, out, err);
+    case MO_OP_TO_BF16:
+    case MO_OP_BF16: return mo_cuda_launch_bf16(op, compute, sms, out, err);
     case MO_OP_EXPERTS_IN:
     case MO_OP_EXPERTS_DOWN: return mo_cuda_launch_experts(op, compute, sms, out, err);
     case MO_OP_STREAM:

@@ -26,7 +26,7 @@ int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch
 int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                                 mo_error *err); /* beside grouped: any matrices, best from 9 tokens */
 int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
-int mo_cuda_launch_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+int mo_cuda_launch_bf16(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                         mo_error *err); /* and round, widen */
 int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch *out,

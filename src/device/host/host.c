@@ -44,7 +44,7 @@ static void describe(mo_device *device, mo_device_info *out)
     *out = (mo_device_info){.kind = "host",
                             .total_bytes = sysconf(_SC_PHYS_PAGES) * page,
                             .free_bytes = sysconf(_SC_AVPHYS_PAGES) * page,
-                            .wide = true};
+                            .bf16 = true};
     snprintf(out->name, sizeof out->name, "this process (%s)", host->runner.kernels->name);
 }
 

@@ -32,8 +32,8 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_LOWER] = "lower",
     [MO_OP_ADAPT] = "adapt",
     [MO_OP_ROUND] = "round",
-    [MO_OP_WIDEN] = "widen",
-    [MO_OP_WIDE] = "wide",
+    [MO_OP_TO_BF16] = "widen",
+    [MO_OP_BF16] = "wide",
 };
 
 mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch, mo_error *err)
@@ -45,8 +45,8 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_PRODUCT: return mo_op_host_product(&job, &op->product);
     case MO_OP_GROUPED: return mo_op_host_grouped(&job, &op->grouped);
     case MO_OP_ROUND: return mo_op_host_round(&job, &op->round);
-    case MO_OP_WIDEN: return mo_op_host_widen(&job, &op->widen);
-    case MO_OP_WIDE: return mo_op_host_wide(&job, &op->wide);
+    case MO_OP_TO_BF16: return mo_op_host_to_bf16(&job, &op->to_bf16);
+    case MO_OP_BF16: return mo_op_host_bf16(&job, &op->bf16);
     case MO_OP_ACTIVATE: return mo_op_host_activate(&job, &op->activate);
     case MO_OP_HEADS: return mo_op_host_heads(&job, &op->heads);
     case MO_OP_LATENT: return mo_op_host_latent(&job, &op->latent);

@@ -33,7 +33,7 @@ static void describe(mo_device *device, mo_device_info *out)
                             .link_copy_s = sim->options.link_copy_s,
                             .memory_bytes_s = sim->options.memory_bytes_s,
                             .own_memory = true,
-                            .wide = !sim->options.exact};
+                            .bf16 = !sim->options.exact};
     snprintf(out->name, sizeof out->name, "simulated GPU (%s)", sim->runner.kernels->name);
 }
 

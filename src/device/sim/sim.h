@@ -26,7 +26,7 @@ typedef struct mo_sim_options {
     double link_copy_s;        /* that it is busy with each copy, beside its bytes */
     double memory_bytes_s;     /* of its own memory, as plans are told; 0: unknown */
     bool alone;                /* no other device reaches its memory, nor it theirs */
-    bool exact;                /* it has no products in bfloat16 (MO_OP_WIDE) */
+    bool exact;                /* it has no products in bfloat16 (MO_OP_BF16) */
     const mo_kernels *kernels; /* NULL: the best */
     mo_sim_fault fault;
     int64_t

@@ -279,9 +279,9 @@ void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count)
     }
 }
 
-void mo_disk_hasten(mo_disk *disk, mo_read *read)
+void mo_disk_raise_priority(mo_disk *disk, mo_read *read)
 {
-    mo_queue_hasten(&disk->queue, read);
+    mo_queue_raise_priority(&disk->queue, read);
 }
 
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count)

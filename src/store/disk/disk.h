@@ -48,7 +48,7 @@ void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count);
 
 /* Makes a queued read urgent (a guess that came true), behind those that are. Of a read that is under way, the
  * pieces that nobody has taken yet. Without effect on one that has ended. */
-void mo_disk_hasten(mo_disk *disk, mo_read *read);
+void mo_disk_raise_priority(mo_disk *disk, mo_read *read);
 
 /* Takes queued reads back, all or, where a piece of one is under way or done, none. Those taken back are idle again. */
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count);

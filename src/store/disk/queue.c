@@ -116,7 +116,7 @@ int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count)
     return pieces;
 }
 
-void mo_queue_hasten(mo_queue *q, mo_read *read)
+void mo_queue_raise_priority(mo_queue *q, mo_read *read)
 {
     pthread_mutex_lock(&q->lock);
     if (read->listed && read->urgency != MO_READ_NOW) {

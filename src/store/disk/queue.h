@@ -43,7 +43,7 @@ void mo_queue_destroy(mo_queue *q);
 /* These take the lock. */
 /* Returns how many pieces they make. */
 int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count);
-void mo_queue_hasten(mo_queue *q, mo_read *read);
+void mo_queue_raise_priority(mo_queue *q, mo_read *read);
 bool mo_queue_withdraw(mo_queue *q, mo_read *const *reads, int count);
 mo_disk_counters mo_queue_count(mo_queue *q);
 /* Fails what nobody has begun; no piece can be popped any more. */

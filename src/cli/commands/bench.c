@@ -1,0 +1,592 @@
+/* moraine bench: prompt and answer speed of a model on this machine, beside what its memory could give. */
+#include <moraine_tools.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/check.h"
+#include "cli/cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/parallel.h"
+#include "cli/commands/server_bench.h"
+#include "cli/default_model.h"
+#include "cli/infile.h"
+#include "cli/loading.h"
+#include "cli/messages.h"
+#include "cli/print/device.h"
+#include "cli/print/json.h"
+#include "cli/print/lanes.h"
+#include "cli/print/measured.h"
+#include "cli/print/split.h"
+#include "cli/print/terminal.h"
+#include "cli/print/tiers.h"
+#include "cli/print/traffic.h"
+#include "cli/signals.h"
+
+#define YARDSTICK_BYTES ((int64_t)1 << 30) /* of weights, at most, that the rate of memory is measured with */
+
+typedef struct speeds {
+    int64_t prefill, decode; /* tokens */
+    int64_t depth;           /* positions before them */
+    int64_t rounds;
+    double prefill_tps, decode_tps; /* medians */
+    double prefill_best, decode_best;
+    double read_gbps;
+    mo_model_info info;
+    uint64_t session_bytes;
+    uint64_t picks, runs;
+    mo_tier_report tiers; /* of the rounds */
+    mo_device_report device;
+    cli_device_lanes generating;
+    cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
+    double decode_seconds; /* of all rounds */
+    mo_split_report split; /* of the prompts */
+    mo_traffic_report traffic;
+    bool text;
+} speeds;
+
+static double median(double *values, int64_t n, double *best)
+{
+    *best = cli_quantile(values, n, 1);
+    return cli_quantile(values, n, 0.5);
+}
+
+/* Random ids, or those of a text, repeated when it is short. */
+static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, int32_t *tokens,
+                        int64_t count)
+{
+    size_t length, n = 0;
+    int32_t *ids = NULL;
+    mo_error err;
+    if (!path) {
+        uint32_t seed = 1;
+        for (int64_t i = 0; i < count; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            tokens[i] = (int32_t)((uint64_t)seed * (uint64_t)vocab >> 32);
+        }
+        return true;
+    }
+    char *text = cli_read_file("bench", path, &length);
+    if (text && mo_tokenize(model, text, length, 0, &ids, &n, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+        ids = NULL;
+    } else if (text && n == 0) {
+        fprintf(stderr, "moraine bench: %s is empty\n", path);
+    }
+    if (ids && n && (int64_t)n < count) {
+        fprintf(stderr,
+                "moraine bench: note: %s has %zu tokens; it is repeated to %" PRId64
+                ", which finds its experts in RAM more often than a long text\n",
+                path, n, count);
+    }
+    for (int64_t i = 0; ids && n && i < count; i++) {
+        tokens[i] = ids[i % (int64_t)n];
+    }
+    free(text);
+    free(ids);
+    return n > 0;
+}
+
+/* After `depth` positions, whose time does not count: `count` tokens in one feed, or one by one. Tokens per second; 0 after a
+ * failure. What the device's lanes did meanwhile is added to `lanes`. */
+static double measure(mo_session *session, const int32_t *tokens, int64_t depth, int64_t count,
+                      bool one_by_one, mo_model *split, cli_device_lanes *lanes)
+{
+    mo_error err;
+    const int32_t other = tokens[0] ? 0 : 1; /* forgets what the session held */
+    mo_status status = cli_feed(&(mo_feed){.size = sizeof(mo_feed),
+                                           .session = session,
+                                           .tokens = depth ? tokens : &other,
+                                           .count = depth ? depth : 1},
+                                &err);
+    if (split) {
+        mo_model_split(split, true, NULL, 0);
+    }
+    if (lanes) {
+        cli_device_lanes_begin(lanes);
+    }
+    const double start = cli_now();
+    for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
+        status = cli_feed(
+            &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = depth + n},
+            &err);
+    }
+    const double seconds = cli_now() - start;
+    if (lanes) {
+        cli_device_lanes_end(lanes);
+    }
+    if (status != MO_OK && !cli_interrupted()) {
+        cli_say_error("bench", &err);
+    }
+    return status == MO_OK && !cli_interrupted() ? (double)count / seconds : 0.0;
+}
+
+/* A prompt whose time is split. */
+static double measure_split(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
+{
+    mo_split_report split = {0};
+    const double rate = measure(session, tokens, s->depth, s->prefill, false, model, NULL);
+    mo_model_split(model, false, &split, sizeof split);
+    cli_split_add(&s->split, &split);
+    return rate;
+}
+
+static bool run_rounds(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
+{
+    double prefill[64] = {0}, decode[64];
+    mo_counter_report before, after;
+    mo_error err;
+    mo_tier_report begin;
+    mo_device_report device;
+    mo_traffic_report traffic;
+    mo_model_traffic(model, &traffic, sizeof traffic);
+    mo_model_tiers(model, &begin, sizeof begin);
+    mo_model_device(model, &device, sizeof device);
+    /* Where the weights stay in RAM, they are the yardstick: memory of its own would be more than was planned. */
+    if (strcmp(begin.mode, "resident") == 0 && !device.name &&
+        mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+        return false;
+    }
+    s->generating = (cli_device_lanes){.model = model};
+    mo_model_counters(model, &before, sizeof before);
+    for (int64_t r = 0; r < s->rounds; r++) {
+        if (s->prefill) { /* the CPU's own clocks cost nothing */
+            prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL, NULL)
+                                     : measure_split(model, session, tokens, s);
+        }
+        decode[r] =
+            s->decode ? measure(session, tokens, s->depth, s->decode, true, NULL, &s->generating) : 0.0;
+        s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
+        cli_learning_done("bench", model);
+        if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
+            return false;
+        }
+    }
+    mo_model_counters(model, &after, sizeof after);
+    mo_model_device(model, &s->device, sizeof s->device);
+    cli_device_subtract(&s->device, &device);
+    if (!cli_lanes_read("bench", model, &s->lanes)) {
+        return false;
+    }
+    mo_model_traffic(model, &s->traffic, sizeof s->traffic);
+    cli_traffic_subtract(&s->traffic, &traffic);
+    mo_model_tiers(model, &s->tiers, sizeof s->tiers);
+    cli_tiers_subtract(&s->tiers, &begin);
+    s->picks = after.expert_picks - before.expert_picks;
+    s->runs = after.experts_run - before.experts_run;
+    s->prefill_tps = median(prefill, s->rounds, &s->prefill_best);
+    s->decode_tps = median(decode, s->rounds, &s->decode_best);
+    return !s->prefill || !device.name || measure_split(model, session, tokens, s) > 0.0;
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f) {
+        if (fscanf(f, "%*u %llu", &pages) != 1) {
+            pages = 0;
+        }
+        fclose(f);
+    }
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t weight_bytes(const mo_model_info *i)
+{
+    return i->core_bytes + i->expert_bytes + i->table_bytes + i->vector_bytes;
+}
+
+static int print_json(const speeds *s)
+{
+    const mo_model_info *i = &s->info;
+    return cli_json_print(json_pack(
+        "{s:s,s:s,s:i,s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}",
+        "model", i->path, "isa", i->isa, "threads", i->threads, "tokens", s->text ? "text" : "random",
+        "prompt_precision", i->prompt_precision == MO_PRECISION_BF16 ? "bf16" : "exact", "depth",
+        (json_int_t)s->depth, "prefill", (json_int_t)s->prefill, "decode", (json_int_t)s->decode,
+        "prefill_tps", s->prefill_tps, "decode_tps", s->decode_tps, "prefill_best_tps", s->prefill_best,
+        "decode_best_tps", s->decode_best, "read_gbps", s->read_gbps, "resident_bytes",
+        (json_int_t)resident_bytes(), "bytes_per_token", (json_int_t)i->bytes_per_token, "weight_bytes",
+        (json_int_t)weight_bytes(i), "session_bytes", (json_int_t)s->session_bytes, "work_bytes",
+        (json_int_t)i->work_bytes, "tiers", cli_tiers_json(&s->tiers), "device", cli_device_json(&s->device),
+        "lanes", cli_lanes_json(&s->lanes), "prefill_split", cli_split_json(&s->split), "traffic",
+        cli_traffic_json(&s->traffic)));
+}
+
+static void print_table(const speeds *s)
+{
+    const mo_model_info *i = &s->info;
+    char a[32], b[32], c[32], d[32];
+    const double limit = s->read_gbps * 1e9 / (double)i->bytes_per_token;
+    const bool whole = s->read_gbps > 0.0;
+    printf("%s, %d layers, %s, %d threads, %s tokens%s, median (best) of %" PRId64 "\n", i->path, i->layers,
+           i->isa, i->threads, s->text ? "text" : "random",
+           i->prompt_precision == MO_PRECISION_BF16 ? ", prompts in bf16" : "", s->rounds);
+    if (s->depth) {
+        printf("depth   %6" PRId64 "   positions before each\n", s->depth);
+    }
+    if (s->prefill) {
+        printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
+        cli_split_print(&s->split);
+    }
+    if (s->decode) {
+        printf("decode  %6" PRId64 "   %9.1f (%.1f) tokens/s", s->decode, s->decode_tps, s->decode_best);
+        if (whole) {
+            const double share = 100.0 * s->decode_tps / limit;
+            if (share > 100.0) {
+                printf(", above the");
+            } else {
+                printf(", %.0f %% of the", share);
+            }
+            printf(" %.1f that memory allows%s", limit, share > 100.0 ? ": caches hold some of it" : "");
+        }
+        printf("\n");
+    }
+    if (whole) {
+        printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
+               cli_bytes_text(i->bytes_per_token, a));
+    }
+    printf("resident         %s: weights %s, session %s, working memory %s\n",
+           cli_bytes_text(resident_bytes(), a), cli_bytes_text(weight_bytes(i), b),
+           cli_bytes_text(s->session_bytes, c), cli_bytes_text(i->work_bytes, d));
+    if (s->picks) {
+        printf("experts          %" PRIu64 " picks served by %" PRIu64 " expert runs\n", s->picks, s->runs);
+    }
+    cli_tiers_print(&s->tiers, (uint64_t)(s->rounds * s->decode), 1, s->decode_seconds);
+    cli_device_print(&s->device, &s->tiers, &s->generating, (uint64_t)(s->rounds * s->decode),
+                     s->decode_seconds);
+    cli_lanes_print(&s->lanes);
+    cli_traffic_print(&s->traffic);
+}
+
+/* The speeds as a picture, that of answers beside what memory allows, and where the prompt's time went. */
+static bool draw(const speeds *s, const char *svg)
+{
+    const double limit = s->read_gbps > 0.0 ? s->read_gbps * 1e9 / (double)s->info.bytes_per_token : 0.0;
+    const mo_bar_piece prefill = {"median", s->prefill_tps}, decode = {"median", s->decode_tps};
+    mo_bar_piece parts[CLI_SPLIT_PARTS];
+    mo_bar bars[3];
+    char labels[3][64], notes[3][96], title[320];
+    int count = 0;
+    mo_error err;
+    if (s->prefill) {
+        snprintf(labels[count], sizeof labels[count], "prompt of %" PRId64 " tokens", s->prefill);
+        snprintf(notes[count], sizeof notes[count], "%.1f tokens/s, best %.1f", s->prefill_tps,
+                 s->prefill_best);
+        bars[count] = (mo_bar){labels[count], notes[count], &prefill, 1, s->prefill_best, s->prefill_best};
+        count++;
+    }
+    if (s->split.seconds > 0.0) {
+        cli_split_pieces(&s->split, parts);
+        bars[count++] = (mo_bar){"where the prompt's time goes", NULL, parts, CLI_SPLIT_PARTS, 100.0, 100.0};
+    }
+    if (s->decode) {
+        snprintf(labels[count], sizeof labels[count], "answer of %" PRId64 " tokens", s->decode);
+        snprintf(notes[count], sizeof notes[count],
+                 limit > 0.0 ? "%.1f tokens/s of %.1f that memory allows" : "%.1f tokens/s, best %.1f",
+                 s->decode_tps, limit > 0.0 ? limit : s->decode_best);
+        bars[count] = (mo_bar){labels[count],
+                               notes[count],
+                               &decode,
+                               1,
+                               limit > 0.0 ? limit : s->decode_best,
+                               limit > 0.0 ? limit : s->decode_best};
+        count++;
+    }
+    const char *slash = strrchr(s->info.path, '/');
+    snprintf(title, sizeof title, "%.200s, %s, %d threads", slash ? slash + 1 : s->info.path, s->info.isa,
+             s->info.threads);
+    if (mo_bar_chart(bars, count, title, svg, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+        return false;
+    }
+    return true;
+}
+
+static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, const char *svg,
+                 bool json)
+{
+    mo_kv_type kv;
+    mo_error err;
+    mo_session *session = NULL;
+    int code = CLI_FAILED;
+    const int64_t longest = s->depth + (s->prefill > s->decode ? s->prefill : s->decode);
+    cli_loading settings = *l;
+    if (!cli_loading_kv("bench", l, &kv)) {
+        return CLI_USAGE;
+    }
+    if (!settings.context) {
+        settings.context = longest;
+        settings.own_context = settings.measures = true;
+    }
+    settings.vocabulary = text != NULL;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return CLI_FAILED;
+    }
+    if (!text && !settings.learning.options.profile) {
+        settings.learning.options.profile = "off"; /* random tokens teach nothing */
+    }
+    const mo_session_options session_options = {.size = sizeof session_options, .kv = kv};
+    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    if (!model) {
+        return code;
+    }
+    mo_model_describe(model, &s->info, sizeof s->info);
+    s->session_bytes = mo_session_bytes(model, &session_options);
+    s->text = text != NULL;
+    int32_t *tokens = calloc((size_t)longest + 1, sizeof *tokens);
+    if (mo_session_open(model, &session_options, &session, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+    } else if (tokens && fill_tokens(model, text, s->info.vocab, tokens, longest) &&
+               run_rounds(model, session, tokens, s)) {
+        code = CLI_OK;
+        if (json) {
+            code = print_json(s);
+        } else {
+            print_table(s);
+        }
+        code = svg && !draw(s, svg) ? CLI_FAILED : code;
+    }
+    free(tokens);
+    cli_lanes_drop(&s->lanes);
+    mo_session_close(session);
+    mo_model_close(model);
+    return code;
+}
+
+/* Several sequences side by side. */
+static int bench_parallel(const char *path, const char *text, const cli_loading *l, cli_parallel *p,
+                          bool json)
+{
+    int code = CLI_FAILED;
+    const int64_t length = p->prompt + p->generated;
+    cli_loading settings = *l;
+    if (!cli_loading_kv("bench", l, &p->kv)) {
+        return CLI_USAGE;
+    }
+    if (!settings.context) {
+        settings.context = length;
+        settings.own_context = settings.measures = true;
+    }
+    settings.sessions = p->sequences;
+    settings.vocabulary = text != NULL;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return CLI_FAILED;
+    }
+    if (!text && !settings.learning.options.profile) {
+        settings.learning.options.profile = "off"; /* random tokens teach nothing */
+    }
+    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    if (!model) {
+        return code;
+    }
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    p->text = text != NULL;
+    int32_t *tokens = calloc((size_t)(p->sequences * length), sizeof *tokens);
+    if (tokens && fill_tokens(model, text, info.vocab, tokens, p->sequences * length) &&
+        cli_parallel_run(model, tokens, p)) {
+        code = CLI_OK;
+        if (json) {
+            code = cli_parallel_print_json(model, p);
+        } else {
+            cli_parallel_print(model, p);
+        }
+    }
+    free(tokens);
+    mo_model_close(model);
+    return code;
+}
+
+static bool on_synth(void *user, int64_t done, int64_t total)
+{
+    (void)total;
+    cli_progress_update(user, (uint64_t)done);
+    return !cli_interrupted();
+}
+
+/* Makes the named model beside the working directory's files, unless it is there from last time. An exit code. */
+static int make_model(const char *name, int64_t layers, char *path, size_t size)
+{
+    mo_error err;
+    mo_synth_info info;
+    cli_progress progress;
+    mo_synth_options options = mo_synth_options_default();
+    options.layers = (int)layers;
+    if (layers) {
+        snprintf(path, size, "%s-%" PRId64 "-layers.gguf", name, layers);
+    } else {
+        snprintf(path, size, "%s.gguf", name);
+    }
+    if (mo_synth_measure(name, &options, &info, sizeof info, &err) != MO_OK) {
+        cli_say_error("bench", &err);
+        return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    }
+    if (access(path, R_OK) == 0) {
+        fprintf(stderr, "moraine bench: using %s, which is there already\n", path);
+        return CLI_OK;
+    }
+    cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
+    const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
+    cli_progress_end(&progress);
+    if (status != MO_OK) {
+        cli_say_error("bench", &err);
+    }
+    return status == MO_OK ? CLI_OK : CLI_FAILED;
+}
+
+/* Is there something to measure, and does it fit? False after saying what is wrong. */
+static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
+{
+    const int64_t measured = parallel                 ? s->prefill + s->decode
+                             : s->prefill > s->decode ? s->prefill
+                                                      : s->decode,
+                  longest = s->depth + measured;
+    if (measured == 0) {
+        fprintf(stderr,
+                "moraine bench: with --prefill 0 and --decode 0 there is nothing to measure; give one "
+                "of them more tokens\n");
+        return false;
+    }
+    if (parallel && s->prefill == 0) {
+        fprintf(stderr,
+                "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
+        return false;
+    }
+    if (context && longest > context) {
+        fprintf(stderr,
+                "moraine bench: %" PRId64 " tokens do not fit into --ctx %" PRId64
+                "; leave it out, or measure "
+                "fewer\n",
+                longest, context);
+        return false;
+    }
+    return true;
+}
+
+/* What tells of one sequence's speed has no meaning for several. */
+static bool check_alone(const char *what, bool given, bool several)
+{
+    if (given && several) {
+        fprintf(stderr, "moraine bench: %s one sequence; leave out --parallel and --server\n", what);
+    }
+    return !(given && several);
+}
+
+static int bench_server(cli_server_bench *server, const speeds *s, bool other)
+{
+    if (other || s->prefill == 0 || s->decode == 0) {
+        fprintf(stderr, "moraine bench: --server measures the model that runs there, with prompts of random "
+                        "tokens: give no model, no --text, and a --prefill and --decode above 0\n");
+        return CLI_USAGE;
+    }
+    server->prompt = s->prefill;
+    server->generated = s->decode;
+    server->rounds = s->rounds;
+    return cli_server_bench_run(server);
+}
+
+int cli_bench(int argc, char **argv)
+{
+    cli_loading l = CLI_LOADING_DEFAULT;
+    speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
+    const char *text = NULL, *synthetic = NULL, *svg = NULL;
+    int64_t layers = 0, parallel = 0;
+    bool json = false;
+    cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
+    const cli_option options[] = {
+        {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
+        {"decode", 0, CLI_INTEGER, "N", "tokens one by one; 0: none (64)", &s.decode, 0, 1000000},
+        {"depth", 0, CLI_INTEGER, "N",
+         "positions that are there before each of them, whose time does not count (0)", &s.depth, 0, 1000000},
+        {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
+        {"parallel", 0, CLI_INTEGER, "N",
+         "decode so many sequences side by side, each behind a prompt of its own", &parallel, 1,
+         CLI_PARALLEL_MAX},
+        {"server", 0, CLI_TEXT, "URL",
+         "measure a running server instead, as http://127.0.0.1:8080, with as many streams at once, each "
+         "with a new prompt",
+         &server.url, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY", "what that server asks for; also LLAMA_API_KEY in the environment",
+         &server.key, 0, 0},
+        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text instead of random ones", &text, 0, 0},
+        {"synthetic", 0, CLI_TEXT, "NAME",
+         "make a model of that shape first (see moraine synth --list): NAME.gguf in this directory, kept for "
+         "next time",
+         &synthetic, 0, 0},
+        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only so many layers", &layers, 1, 1000},
+        {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "draw the speeds of one sequence", &svg, 0, 0},
+        CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
+    };
+    const cli_usage usage = {
+        .command = "bench",
+        .arguments = "[MODEL]",
+        .description =
+            "Measures how fast a model reads a prompt and writes an answer here, and what share of the "
+            "memory's rate that is." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine bench model.gguf\n"
+                    "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
+                    "  moraine bench model.gguf --depth 8192 --prefill 2048\n"
+                    "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
+                    "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
+                    "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+    };
+    int first;
+    char made[512];
+    int code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    if (first < argc && synthetic) {
+        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME, not both\n");
+        return CLI_USAGE;
+    }
+    if (layers && !synthetic) {
+        fprintf(stderr, "moraine bench: --layers needs --synthetic NAME; a model file is measured whole\n");
+        return CLI_USAGE;
+    }
+    if (!check_alone("--svg draws the speeds of", svg != NULL, parallel || server.url) ||
+        !check_alone("--depth is measured with", s.depth > 0, parallel || server.url)) {
+        return CLI_USAGE;
+    }
+    if (cli_cluster() && (synthetic || server.url)) {
+        fprintf(stderr, "moraine bench: with several ranks give a model file that each of them has\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_follows("bench", argv[first], &l, &code)) {
+        return code;
+    }
+    if (!cli_check_writable("bench", "--svg", svg)) {
+        return CLI_FAILED;
+    }
+    if (!check_lengths(&s, parallel, l.context)) {
+        return CLI_USAGE;
+    }
+    if (server.url) {
+        server.streams = parallel ? parallel : 1;
+        server.json = json;
+        return bench_server(&server, &s, first < argc || synthetic || text);
+    }
+    code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
+    }
+    const char *path = cli_model_path("bench", synthetic ? made : argv[first], json, &code);
+    if (path && parallel) {
+        cli_parallel p = {
+            .sequences = parallel, .prompt = s.prefill, .generated = s.decode, .rounds = s.rounds};
+        return bench_parallel(path, text, &l, &p, json);
+    }
+    return path ? bench(path, text, &l, &s, svg, json) : code;
+}

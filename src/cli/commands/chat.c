@@ -1,0 +1,473 @@
+/* moraine chat: a conversation on the terminal. */
+#include <moraine.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands/commands.h"
+#include "cli/conversation.h"
+#include "cli/default_model.h"
+#include "cli/generate.h"
+#include "cli/homepath.h"
+#include "cli/input.h"
+#include "cli/loading.h"
+#include "cli/print/terminal.h"
+#include "cli/print/tiers.h"
+#include "cli/profile.h"
+#include "cli/session_file.h"
+#include "cli/signals.h"
+
+typedef struct dialog {
+    cli_generation *g;
+    cli_conversation c;
+    const char *session; /* where the conversation is kept at the end; NULL: nowhere */
+    int64_t limit, context;
+    mo_thinking thinking;
+    bool leave, failed;
+    char *pending; /* a message that the full context had no place for; NULL: none */
+} dialog;
+
+/* ---- Questions and answers ---- */
+
+static void offer(void)
+{
+    fprintf(stderr, "  /drop    forget the oldest questions and answers, until half of the context is free\n"
+                    "  /undo    forget the last question and its answer\n"
+                    "  /clear   begin anew\n"
+                    "A larger context: moraine chat --ctx N.\n");
+}
+
+/* Tokens of the conversation as it is; 0 after saying what is wrong. They become g's unless there is no place for them
+ * and an answer. */
+static size_t prepare(dialog *chat)
+{
+    size_t count = 0;
+    int32_t *ids = cli_conversation_tokens(&chat->c, "chat", chat->g->model, chat->thinking, &count);
+    const bool ok = ids && ((int64_t)count >= chat->context || cli_generation_set(chat->g, ids, count));
+    free(ids);
+    return ok ? count : 0;
+}
+
+/* The answer to the conversation's last message. */
+static void answer(dialog *chat)
+{
+    cli_generation *g = chat->g;
+    cli_interrupt_catch();
+    const bool answered = cli_generate(g, chat->limit, false, CLI_CHAT) == CLI_OK;
+    printf("\n");
+    cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
+    chat->leave = cli_interrupt_is_final();
+    const bool nothing = g->finish == CLI_FINISH_INTERRUPTED && g->answer.length == 0;
+    if (!answered || nothing ||
+        !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {
+        cli_conversation_forget(&chat->c, chat->c.count - 1); /* the question can be put again */
+    } else if (g->finish == CLI_FINISH_CONTEXT) {
+        fprintf(stderr, "The context of %lld positions is full, and the answer ends here:\n",
+                (long long)chat->context);
+        offer();
+    }
+    chat->failed = !cli_stdout_flush();
+}
+
+static void ask(dialog *chat, const char *text)
+{
+    if (!cli_conversation_say(&chat->c, "user", text)) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return;
+    }
+    const size_t count = prepare(chat);
+    if (count > 0 && (int64_t)count < chat->context) {
+        answer(chat);
+        return;
+    }
+    const bool alone = chat->c.count == cli_conversation_fixed(&chat->c) + 1;
+    cli_conversation_forget(&chat->c, chat->c.count - 1);
+    if (count == 0) {
+        return;
+    }
+    if (alone) {
+        fprintf(
+            stderr,
+            "This message alone takes %zu of the context's %lld positions; shorten it, or make the context "
+            "larger with --ctx.\n",
+            count, (long long)chat->context);
+        return;
+    }
+    chat->pending = strdup(text);
+    fprintf(stderr,
+            "The context of %lld positions is full: with this message the conversation takes %zu. The "
+            "message waits "
+            "for one of these:\n",
+            (long long)chat->context, count);
+    offer();
+}
+
+/* Puts again what waited for a place. */
+static void ask_again(dialog *chat)
+{
+    char *text = chat->pending;
+    chat->pending = NULL;
+    if (text) {
+        ask(chat, text);
+        free(text);
+    }
+}
+
+/* ---- Commands ---- */
+
+static void leave(dialog *chat, const char *argument)
+{
+    (void)argument;
+    chat->leave = true;
+}
+
+static void clear(dialog *chat, const char *argument)
+{
+    (void)argument;
+    cli_conversation_forget(&chat->c, cli_conversation_fixed(&chat->c));
+    ask_again(chat);
+}
+
+static void say_nothing_asked(void)
+{
+    fprintf(stderr, "nothing to forget: nothing was asked yet\n");
+}
+
+static void undo(dialog *chat, const char *argument)
+{
+    (void)argument;
+    if (!cli_conversation_undo(&chat->c)) {
+        say_nothing_asked();
+    }
+    ask_again(chat);
+}
+
+static void drop(dialog *chat, const char *argument)
+{
+    int dropped = 0;
+    (void)argument;
+    if (chat->c.count == cli_conversation_fixed(&chat->c)) {
+        say_nothing_asked();
+        ask_again(chat);
+        return;
+    }
+    if (chat->pending && !cli_conversation_say(&chat->c, "user", chat->pending)) {
+        return;
+    }
+    int64_t needed = (int64_t)prepare(chat);
+    while (needed > chat->context / 2 && cli_conversation_drop(&chat->c)) {
+        dropped++;
+        needed = (int64_t)prepare(chat);
+    }
+    if (chat->pending) {
+        cli_conversation_forget(&chat->c, chat->c.count - 1);
+    }
+    if (dropped > 1) {
+        fprintf(stderr, "forgot the %d oldest questions with their answers\n", dropped);
+    } else if (dropped == 1) {
+        fprintf(stderr, "forgot the oldest question with its answer\n");
+    } else if (needed <= chat->context / 2) {
+        fprintf(stderr, "nothing to forget: half of the context is free\n");
+    } else {
+        fprintf(stderr,
+                "nothing to forget: only the last question with its answer is there; /undo and /clear "
+                "take that too\n");
+    }
+    ask_again(chat);
+}
+
+static void print_speed(dialog *chat, const char *argument)
+{
+    const cli_generation *g = chat->g;
+    (void)argument;
+    if (g->answer_tokens) {
+        fprintf(stderr, "prompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s\n",
+                (long long)g->prompt_tokens, (double)g->prompt_tokens / g->prompt_seconds,
+                (long long)g->answer_tokens, (double)g->answer_tokens / g->answer_seconds);
+    } else {
+        fprintf(stderr, "nothing was answered yet\n");
+    }
+}
+
+static void profile(dialog *chat, const char *argument)
+{
+    cli_profile_show(chat->g->model, argument[0] ? argument : NULL);
+}
+
+static void apply(dialog *chat, const char *argument)
+{
+    cli_profile_apply(chat->g->model, argument);
+}
+
+static void save(dialog *chat, const char *path)
+{
+    if (cli_session_file_write(path, chat->g, &chat->c, false)) {
+        fprintf(stderr, "saved in %s: %zu messages\n", path, chat->c.count);
+    }
+}
+
+/* False after saying why not. */
+static bool go_on_with(dialog *chat, const cli_session_file *saved, const char *path)
+{
+    if (cli_session_file_is_raw(saved)) {
+        fprintf(stderr,
+                "moraine chat: the session in %s was begun with moraine run --raw and goes on there\n", path);
+        return false;
+    }
+    if (!cli_session_file_restore(saved, chat->g, &chat->c)) {
+        return false;
+    }
+    fprintf(stderr, "going on with %s: %zu messages\n", path, chat->c.count);
+    return true;
+}
+
+static void load(dialog *chat, const char *path)
+{
+    int code;
+    cli_session_file *saved = cli_session_file_open("chat", path, &code);
+    if (saved) {
+        go_on_with(chat, saved, path);
+    } else if (code == CLI_OK) {
+        fprintf(stderr, "moraine chat: there is no file %s\n", path);
+    }
+    cli_session_file_close(saved);
+}
+
+static void help(dialog *chat, const char *argument);
+
+static const struct command {
+    const char *name, *argument, *help;
+    void (*run)(dialog *chat, const char *argument);
+} commands[] = {
+    {"/clear", NULL, "begin anew (the system message stays)", clear},
+    {"/undo", NULL, "forget the last question and answer", undo},
+    {"/drop", NULL, "forget the oldest ones, until half of the context is free", drop},
+    {"/save", "FILE", "keep the conversation with its state in a file", save},
+    {"/load", "FILE", "go on with such a file", load},
+    {"/speed", NULL, "tokens per second of the last answer", print_speed},
+    {"/profile", "[FILE]", "which experts were used, as JSON, here or in a file", profile},
+    {"/apply", "FILE", "bring the experts that a profile prefers to the device, or into RAM", apply},
+    {"/help", NULL, "this list", help},
+    {"/exit", NULL, "leave; Ctrl-D does too. Ctrl-C ends an answer", leave},
+    {"/quit", NULL, "the same", leave},
+};
+
+static void help(dialog *chat, const char *argument)
+{
+    (void)chat;
+    (void)argument;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char left[32];
+        snprintf(left, sizeof left, "%s %s", commands[i].name,
+                 commands[i].argument ? commands[i].argument : "");
+        fprintf(stderr, "  %-16s%s\n", left, commands[i].help);
+    }
+    fprintf(stderr, "A message of several lines: end a line with \\, or put it between \"\"\" and \"\"\", or "
+                    "paste it.\n");
+}
+
+/* Runs a command with what follows it, which is the name of a file for all that take something. */
+static void run_with(dialog *chat, const struct command *c, const char *argument)
+{
+    char *path = cli_homepath(argument);
+    if (!path) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return;
+    }
+    c->run(chat, path);
+    free(path);
+}
+
+static void obey(dialog *chat, const char *line)
+{
+    const size_t length = strcspn(line, " ");
+    const char *argument = line + length + strspn(line + length, " ");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        const struct command *c = &commands[i];
+        if (strlen(c->name) != length || strncmp(line, c->name, length) != 0) {
+            continue;
+        }
+        if (!c->argument && argument[0]) {
+            fprintf(stderr, "%s takes nothing after it\n", c->name);
+        } else if (c->argument && c->argument[0] != '[' && !argument[0]) {
+            fprintf(stderr, "%s needs the name of a file\n", c->name);
+        } else {
+            run_with(chat, c, argument);
+        }
+        return;
+    }
+    fprintf(
+        stderr,
+        "there is no command %.*s; /help lists them. A message that begins with / goes between \"\"\" and "
+        "\"\"\".\n",
+        (int)length, line);
+}
+
+/* ---- The conversation ---- */
+
+static int converse(dialog *chat, const char *history)
+{
+    cli_input *input = cli_input_open(history);
+    if (!input) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return CLI_FAILED;
+    }
+    /* At a terminal Ctrl-C never ends the conversation, however often it comes and whatever runs at that moment. */
+    void (*const next)(void) = isatty(STDIN_FILENO) ? cli_interrupt_catch : cli_interrupt_release;
+    next();
+    while (!chat->leave && !chat->failed) {
+        bool literal;
+        const char *text = cli_input_read(input, &literal);
+        if (!text) {
+            break;
+        }
+        if (text[0] == '/' && !literal) {
+            obey(chat, text);
+        } else if (text[strspn(text, " \t")]) {
+            free(chat->pending); /* another message takes its place */
+            chat->pending = NULL;
+            ask(chat, text);
+        }
+        next();
+    }
+    if (isatty(STDIN_FILENO)) {
+        printf("\n");
+    }
+    cli_input_close(input);
+    free(chat->pending);
+    return chat->failed ? CLI_FAILED : CLI_OK;
+}
+
+typedef struct request {
+    const char *system, *session, *history;
+    int64_t limit, discover;
+    cli_texts stops;
+    cli_thinking thinking;
+} request;
+
+static int talk(const request *r, cli_generation *g, const cli_session_file *saved)
+{
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    dialog chat = {.g = g,
+                   .session = r->session,
+                   .limit = r->limit,
+                   .thinking = cli_thinking_of(&r->thinking),
+                   .context = info.context};
+    g->discover = r->discover;
+    g->stops = &r->stops;
+    int code = CLI_FAILED;
+    if ((!saved || go_on_with(&chat, saved, r->session)) &&
+        (!r->system || cli_conversation_say(&chat.c, "system", r->system))) {
+        code = converse(&chat, r->history);
+        if (r->session) {
+            cli_signals_patience(); /* what was said until a signal, or until the terminal went, is kept whole */
+            code = cli_session_file_write(r->session, g, &chat.c, false) ? code : CLI_FAILED;
+        }
+    }
+    cli_conversation_close(&chat.c);
+    return code;
+}
+
+/* Checks what the options and the file say together. */
+static bool check(const request *r, const cli_session_file *saved)
+{
+    if (!cli_stop_check("chat", &r->stops) || !cli_thinking_check("chat", &r->thinking)) {
+        return false;
+    }
+    if (saved && r->system) { /* a system message comes first or not at all */
+        fprintf(stderr, "moraine chat: the session in %s has begun; --system is for a new one\n", r->session);
+        return false;
+    }
+    return true;
+}
+
+int cli_chat(int argc, char **argv)
+{
+    request r = {.limit = -1};
+    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_sampling s = CLI_SAMPLING_DEFAULT;
+    const cli_option options[] = {
+        {"system", 0, CLI_TEXT, "TEXT", "a system message for the whole conversation", &r.system, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &r.limit,
+         -1, INT64_MAX},
+        {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
+        {"session", 0, CLI_TEXT, "FILE",
+         "go on with the conversation in FILE, or begin one, and keep it there at the end with its state",
+         &r.session, 0, 0},
+        {"history", 0, CLI_TEXT, "off|FILE",
+         "where messages are kept for the arrow keys of the next chat; off: nowhere (a file in the cache "
+         "directory)",
+         &r.history, 0, 0},
+        CLI_THINKING_OPTIONS(r.thinking),
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
+         "without "
+         "computing any; 10 is usual (0)",
+         &r.discover, 0, 4096},
+        CLI_SAMPLING_OPTIONS(s),
+        CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
+    };
+    const cli_usage usage = {
+        .command = "chat",
+        .arguments = "[MODEL]",
+        .description =
+            "A conversation, line by line, with editing and history. A line that ends with \\ goes on in the "
+            "next one; \"\"\" begins and ends a message of several lines; what is pasted is one message. "
+            "Ctrl-C "
+            "ends an answer, Ctrl-D or /exit the program; /save and /load keep a conversation, /drop makes "
+            "place in a "
+            "full context, /help lists more." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine chat\n"
+                    "  moraine chat model.gguf\n"
+                    "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
+                    "  moraine chat model.gguf --session ada.session\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+    };
+    int first;
+    int code = cli_options_parse(&usage, argc, argv, &first);
+    mo_kv_type kv;
+    cli_generation g;
+    if (code >= 0) {
+        return code;
+    }
+    if (!cli_loading_kv("chat", &l, &kv)) {
+        return CLI_USAGE;
+    }
+    l.vocabulary = true;
+    l.thinking = cli_thinking_of(&r.thinking);
+    l.bias = s.bias;
+    l.discovers = r.discover > 0;
+    cli_session_file *saved = NULL;
+    code = CLI_OK;
+    if (r.session) {
+        saved = cli_session_file_open("chat", r.session, &code);
+    }
+    if (code == CLI_OK && !check(&r, saved)) {
+        code = CLI_USAGE;
+    }
+    const char *path = code == CLI_OK ? cli_model_path("chat", argv[first], false, &code) : NULL;
+    mo_model *model = path ? cli_loading_open("chat", path, &l, &code) : NULL;
+    if (!model) {
+        cli_session_file_close(saved);
+        return code;
+    }
+    code = CLI_FAILED;
+    if (strcmp(mo_model_chat_name(model), "none") == 0) {
+        fprintf(stderr, "moraine chat: this model has no chat format that is known; moraine run --raw "
+                        "continues a text\n");
+    } else if (cli_generation_open(&g, "chat", model, kv, &s)) {
+        code = talk(&r, &g, saved);
+        cli_generation_close(&g);
+    }
+    cli_session_file_close(saved);
+    cli_tiers_left_out("chat", model);
+    mo_model_close(model);
+    return code;
+}

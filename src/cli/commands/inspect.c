@@ -1,0 +1,377 @@
+/* moraine inspect: what a model file holds, and what one token reads of it. */
+#include <moraine_tools.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/commands.h"
+#include "cli/default_model.h"
+#include "cli/messages.h"
+#include "cli/options.h"
+#include "cli/print/json.h"
+#include "cli/print/terminal.h"
+
+#define SHOWN_ELEMENTS 8 /* of an array, in the table */
+
+/* ---- Tables ---- */
+
+static void heading(const char *text)
+{
+    printf("\n%s%s%s\n", cli_terminal_bold(), text, cli_terminal_plain());
+}
+
+/* Prints at most `columns` columns of UTF-8 text, "..." when it is longer. */
+static void print_cut(const char *text, int columns)
+{
+    if (cli_text_columns(text) <= columns) {
+        printf("%s", text);
+        return;
+    }
+    int left = columns > 3 ? columns - 3 : 0;
+    size_t end = 0;
+    while (text[end]) {
+        if (((unsigned char)text[end] & 0xc0) != 0x80 && left-- == 0) {
+            break;
+        }
+        end++;
+    }
+    printf("%.*s...", (int)end, text);
+}
+
+/* A value of the metadata by its key, as text; empty when the file has none. The caller frees it. */
+static char *value_text(const mo_file *file, int64_t index)
+{
+    size_t size = mo_file_metadata_text(file, index, SHOWN_ELEMENTS, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (text) {
+        mo_file_metadata_text(file, index, SHOWN_ELEMENTS, text, size);
+    }
+    return text;
+}
+
+static char *text_of_key(const mo_file *file, const char *key)
+{
+    mo_metadata_info info;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
+        if (strcmp(info.key, key) == 0) {
+            return value_text(file, i);
+        }
+    }
+    return NULL;
+}
+
+static void print_text_row(const mo_file *file, const char *label, const char *key)
+{
+    char *text = text_of_key(file, key); /* escaped, unlike the summary's own strings */
+    printf("  %-18s", label);
+    print_cut(text ? text : "not given", cli_terminal_width(stdout) - 21);
+    putchar('\n');
+    free(text);
+}
+
+static void print_model(const mo_file *file, const mo_file_info *s)
+{
+    char a[32], b[32];
+    heading("Model");
+    print_text_row(file, "name", "general.name");
+    print_text_row(file, "architecture", "general.architecture");
+    printf("  %-18s%s\n", "parameters", cli_count_text((uint64_t)s->parameters, a));
+    printf("  %-18s%d", "layers", s->layers);
+    if (s->mtp_layers) {
+        printf(" (and %d for predicting further tokens, not read)", s->mtp_layers);
+    }
+    putchar('\n');
+    if (s->experts) {
+        printf("  %-18s%d in each of %d layers, %d used by a token\n", "experts", s->experts,
+               s->expert_layers, s->experts_used);
+    }
+    if (s->context_length) {
+        printf("  %-18s%lld tokens\n", "context", (long long)s->context_length);
+    }
+    printf("  %-18s%s, of which %s are %lld tensors\n", "size", cli_bytes_text((uint64_t)s->file_bytes, a),
+           cli_bytes_text((uint64_t)s->tensor_bytes, b), (long long)s->tensors);
+    printf("  %-18sGGUF version %d, %d %s\n", "container", s->version, s->parts,
+           s->parts == 1 ? "file" : "files");
+}
+
+static double percent(int64_t part, int64_t whole)
+{
+    return whole ? 100.0 * (double)part / (double)whole : 0.0;
+}
+
+static void print_formats(const mo_file_info *s)
+{
+    char a[32];
+    if (s->formats == 0) {
+        return;
+    }
+    printf("\n%s%-10s  %8s  %10s  %7s  %s%s\n", cli_terminal_bold(), "Formats", "tensors", "bytes", "share",
+           "bits per weight", cli_terminal_plain());
+    for (int i = 0; i < s->formats; i++) {
+        const mo_file_format *f = &s->format[i];
+        printf("  %-8s  %8lld  %10s  %5.1f %%  %.4g\n", f->type, (long long)f->tensors,
+               cli_bytes_text((uint64_t)f->bytes, a), percent(f->bytes, s->tensor_bytes),
+               8.0 * (double)f->bytes / (double)f->values);
+    }
+}
+
+static void print_experts(const mo_file_info *s)
+{
+    char a[32], b[32];
+    if (s->expert_layers == 0) {
+        return;
+    }
+    heading("Experts");
+    printf("  %-18s%s", "one expert", cli_bytes_text((uint64_t)s->expert_bytes_min, a));
+    if (s->expert_bytes_max != s->expert_bytes_min) {
+        printf(" to %s", cli_bytes_text((uint64_t)s->expert_bytes_max, b));
+    }
+    printf("\n  %-18s%s, %.1f %% of the model\n", "all experts",
+           cli_bytes_text((uint64_t)s->expert_bytes_total, a),
+           percent(s->expert_bytes_total, s->tensor_bytes));
+}
+
+static void print_share(const char *label, int64_t bytes, int64_t total, const char *note)
+{
+    char a[32];
+    printf("  %-18s%10s  %5.1f %%%s\n", label, cli_bytes_text((uint64_t)bytes, a), percent(bytes, total),
+           note);
+}
+
+static void print_token(const mo_file_info *s)
+{
+    char a[32];
+    if (s->token_bytes == 0) {
+        return;
+    }
+    heading("One token reads");
+    if (s->expert_layers) {
+        print_share("experts", s->token_expert_bytes, s->token_bytes, "");
+    }
+    print_share("other weights", s->token_other_bytes, s->token_bytes, "");
+    print_share("output matrix", s->token_output_bytes, s->token_bytes,
+                s->output_tied ? "  (the embedding serves as output)" : "");
+    print_share("embedding row", s->token_embedding_bytes, s->token_bytes, "");
+    printf("  %-18s%10s\n", "together", cli_bytes_text((uint64_t)s->token_bytes, a));
+}
+
+static int print_metadata(const mo_file *file)
+{
+    mo_metadata_info info;
+    char type[64];
+    const int width = cli_terminal_width(stdout);
+    int widest = 0;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
+        int columns = cli_text_columns(info.key);
+        widest = columns > widest && columns <= 48 ? columns : widest;
+    }
+    heading("Metadata");
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
+        if (info.is_array) {
+            snprintf(type, sizeof type, "%s[%llu]", mo_value_type_text(info.type),
+                     (unsigned long long)info.count);
+        } else {
+            snprintf(type, sizeof type, "%s", mo_value_type_text(info.type));
+        }
+        char *text = value_text(file, i);
+        if (!text) {
+            fprintf(stderr, "moraine inspect: no memory for the value of %s\n", info.key);
+            return CLI_FAILED;
+        }
+        int used = 2 + widest + 2 + 14 + 2;
+        printf("  %s%*s  %-14s  ", info.key,
+               widest - cli_text_columns(info.key) > 0 ? widest - cli_text_columns(info.key) : 0, "", type);
+        print_cut(text, width - used - 1 > 40 ? width - used - 1 : 40);
+        putchar('\n');
+        free(text);
+    }
+    return CLI_OK;
+}
+
+static void print_tensors(const mo_file *file)
+{
+    mo_tensor_info t;
+    int widest = 6;
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
+        int columns = cli_text_columns(t.name);
+        widest = columns > widest ? columns : widest;
+    }
+    const bool parts = mo_file_parts(file) > 1;
+    printf("\n%s%-*s  %-7s  %-26s  %12s  %14s%s%s\n", cli_terminal_bold(), widest + 2, "Tensors", "type",
+           "sizes", "bytes", "offset", parts ? "  part" : "", cli_terminal_plain());
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
+        char sizes[128] = "";
+        int used = 0;
+        for (int d = 0; d < t.dims; d++) {
+            used += snprintf(sizes + used, sizeof sizes - (size_t)used, "%s%lld", d ? " x " : "",
+                             (long long)t.size[d]);
+        }
+        printf("  %s%*s  %-7s  %-26s  %12lld  %14lld", t.name, widest - cli_text_columns(t.name), "", t.type,
+               sizes, (long long)t.bytes, (long long)t.offset);
+        if (parts) {
+            printf("  %4d", t.part + 1);
+        }
+        putchar('\n');
+    }
+}
+
+/* ---- JSON ---- */
+
+static json_t *summary_json(const mo_file_info *s)
+{
+    return json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:b}",
+                     "architecture", cli_json_string(s->architecture), "name", cli_json_string(s->name),
+                     "container_version", s->version, "file_bytes", (json_int_t)s->file_bytes, "tensors",
+                     (json_int_t)s->tensors, "parameters", (json_int_t)s->parameters, "tensor_bytes",
+                     (json_int_t)s->tensor_bytes, "context_length", (json_int_t)s->context_length, "layers",
+                     s->layers, "mtp_layers", s->mtp_layers, "expert_layers", s->expert_layers, "experts",
+                     s->experts, "experts_used", s->experts_used, "expert_bytes_min",
+                     (json_int_t)s->expert_bytes_min, "expert_bytes_max", (json_int_t)s->expert_bytes_max,
+                     "expert_bytes_total", (json_int_t)s->expert_bytes_total, "output_tied",
+                     (int)s->output_tied);
+}
+
+static json_t *token_json(const mo_file_info *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "experts", (json_int_t)s->token_expert_bytes, "other",
+                     (json_int_t)s->token_other_bytes, "output", (json_int_t)s->token_output_bytes,
+                     "embedding", (json_int_t)s->token_embedding_bytes, "total", (json_int_t)s->token_bytes);
+}
+
+static json_t *formats_json(const mo_file_info *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->formats; i++) {
+        const mo_file_format *f = &s->format[i];
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "type", f->type, "tensors",
+                                              (json_int_t)f->tensors, "values", (json_int_t)f->values,
+                                              "bytes", (json_int_t)f->bytes));
+    }
+    return list;
+}
+
+static json_t *parts_json(const mo_file *file)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < mo_file_parts(file); i++) {
+        json_array_append_new(list, cli_json_string(mo_file_part_path(file, i)));
+    }
+    return list;
+}
+
+/* A list, because keys need not be valid UTF-8 and so might collide as the names of an object. */
+static json_t *metadata_json(const mo_file *file)
+{
+    json_t *list = json_array();
+    mo_metadata_info info;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
+        mo_value v;
+        json_t *value = info.is_array ? json_array() : NULL;
+        for (uint64_t e = 0; mo_file_metadata_value(file, i, e, &v); e++) {
+            if (info.is_array) {
+                json_array_append_new(value, cli_json_value(&v));
+            } else {
+                value = cli_json_value(&v);
+            }
+        }
+        json_array_append_new(list, json_pack("{s:o, s:s, s:b, s:o}", "key", cli_json_string(info.key),
+                                              "type", mo_value_type_text(info.type), "array",
+                                              (int)info.is_array, "value", value));
+    }
+    return list;
+}
+
+static json_t *tensors_json(const mo_file *file)
+{
+    json_t *list = json_array();
+    mo_tensor_info t;
+    for (int64_t i = 0; mo_file_tensor(file, i, &t, sizeof t); i++) {
+        json_t *sizes = json_array();
+        for (int d = 0; d < t.dims; d++) {
+            json_array_append_new(sizes, json_integer(t.size[d]));
+        }
+        json_array_append_new(list,
+                              json_pack("{s:o, s:s, s:o, s:I, s:I, s:i}", "name", cli_json_string(t.name),
+                                        "type", t.type, "size", sizes, "bytes", (json_int_t)t.bytes, "offset",
+                                        (json_int_t)t.offset, "part", t.part));
+    }
+    return list;
+}
+
+static int print_json(const mo_file *file, const mo_file_info *s)
+{
+    return cli_json_print(json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "parts", parts_json(file), "summary",
+                                    summary_json(s), "token_bytes", token_json(s), "formats", formats_json(s),
+                                    "metadata", metadata_json(file), "tensors", tensors_json(file)));
+}
+
+/* ---- Command ---- */
+
+static int fail(const mo_error *err)
+{
+    cli_say_error("inspect", err);
+    return CLI_FAILED;
+}
+
+static int print_tables(const mo_file *file, const mo_file_info *s, bool metadata, bool tensors)
+{
+    printf("%s\n", mo_file_part_path(file, 0));
+    print_model(file, s);
+    print_formats(s);
+    print_experts(s);
+    print_token(s);
+    int code = metadata ? print_metadata(file) : CLI_OK;
+    if (tensors && code == CLI_OK) {
+        print_tensors(file);
+    }
+    return code;
+}
+
+int cli_inspect(int argc, char **argv)
+{
+    bool json = false, tensors = false, metadata = false;
+    const cli_option options[] = {
+        {"metadata", 'm', CLI_FLAG, NULL, "list every key with its value; long arrays are cut short",
+         &metadata, 0, 0},
+        {"tensors", 't', CLI_FLAG, NULL, "list every tensor with type, sizes, bytes and place", &tensors, 0,
+         0},
+        {"json", 0, CLI_FLAG, NULL, "print everything, complete, as JSON", &json, 0, 0},
+    };
+    const cli_usage usage = {
+        .command = "inspect",
+        .arguments = "[MODEL]",
+        .description =
+            "Shows what a GGUF model holds: formats, the size of its experts, and the bytes one token "
+            "reads when nothing is cached. Only the header is read. Of a split model, name the first "
+            "part." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine inspect model.gguf\n"
+                    "  moraine inspect --tensors model-00001-of-00003.gguf\n"
+                    "  moraine inspect --json model.gguf | jq .token_bytes.total\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    mo_error err;
+    mo_file *file;
+    mo_file_info summary;
+    const char *path = cli_model_path("inspect", argv[first], json, &code);
+    if (!path) {
+        return code;
+    }
+    if (mo_file_open(path, &file, &err) != MO_OK) {
+        return fail(&err);
+    }
+    if (mo_file_summarize(file, &summary, sizeof summary, &err) != MO_OK) {
+        code = fail(&err);
+    } else {
+        code = json ? print_json(file, &summary) : print_tables(file, &summary, metadata, tensors);
+    }
+    mo_file_close(file);
+    return code;
+}

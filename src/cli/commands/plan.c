@@ -1,0 +1,450 @@
+/* moraine plan: what would be where under a ceiling, and how fast that would be; nothing is loaded. */
+#include <moraine_tools.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/check.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/plan_chart.h"
+#include "cli/commands/plan_hosts.h"
+#include "cli/default_model.h"
+#include "cli/idle.h"
+#include "cli/learning.h"
+#include "cli/loading.h"
+#include "cli/messages.h"
+#include "cli/options.h"
+#include "cli/print/json.h"
+#include "cli/print/plan_words.h"
+#include "cli/print/terminal.h"
+
+#define RAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
+
+/* ---- Table ---- */
+
+static void heading(const char *text)
+{
+    printf("\n%s%s%s\n", cli_terminal_bold(), text, cli_terminal_plain());
+}
+
+/* One place that takes bytes; none when there are no bytes. */
+static void print_place(const char *label, int64_t bytes, const char *note)
+{
+    char size[32];
+    if (bytes > 0) {
+        printf("  %-18s%10s%s%s\n", label, cli_bytes_text((uint64_t)bytes, size), *note ? "  " : "", note);
+    }
+}
+
+static void count_experts(const mo_plan_report *r, int64_t *slots, int64_t *experts)
+{
+    *slots = *experts = 0;
+    for (int i = 0; i < r->class_count; i++) {
+        *slots += r->classes[i].slots;
+        *experts += r->classes[i].experts;
+    }
+}
+
+static void print_device(const mo_plan_report *r, const char *kv)
+{
+    const mo_plan_report_device *d = &r->device;
+    char positions[64], buffers[128], slots[96], ceiling[32], together[64], layers[64] = "", kv_in_ram[96];
+    int64_t in_slots, experts;
+    if (d->ceiling_bytes == 0) {
+        return;
+    }
+    count_experts(r, &in_slots, &experts);
+    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
+    const int length = snprintf(buffers, sizeof buffers, "%d layers are streamed through %d buffers",
+                                d->streamed_layers, d->layer_buffers);
+    if (d->cpu_layers) {
+        snprintf(buffers + length, sizeof buffers - (size_t)length,
+                 "; a single token's are computed by the CPU in %d of them", d->cpu_layers);
+    }
+    snprintf(slots, sizeof slots, "%lld of %lld experts, %.0f %%", (long long)d->slots, (long long)experts,
+             experts ? 100.0 * (double)d->slots / (double)experts : 0.0);
+    snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)d->ceiling_bytes, ceiling));
+    if (d->streamed_layers) {
+        snprintf(layers, sizeof layers, "output matrix and %d of %d layers", d->layers, r->layers);
+    }
+    heading("In VRAM");
+    print_place("core", d->core_bytes, layers);
+    print_place("vectors", d->vector_bytes, "");
+    print_place("experts", d->slot_bytes, slots);
+    print_place("keys and values", d->kv_bytes, positions);
+    if (r->device_cold_layers) {
+        snprintf(kv_in_ram, sizeof kv_in_ram, "of %d layer%s, in RAM: tokens read them over the link",
+                 r->device_cold_layers, r->device_cold_layers > 1 ? "s" : "");
+        print_place("  not here", r->device_cold_bytes, kv_in_ram);
+    }
+    print_place("working memory", d->work_bytes, "");
+    print_place("staging", d->staging_bytes, "for experts that pass");
+    print_place("layer buffers", d->layer_buffer_bytes, buffers);
+    print_place("together", d->used_bytes, together);
+}
+
+static void print_ram(const mo_plan_report *r, const char *kv)
+{
+    char positions[64], batch[64], buffers[64] = "", slots[96] = "", ceiling[32], together[64];
+    int64_t in_slots, experts;
+    count_experts(r, &in_slots, &experts);
+    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
+    snprintf(batch, sizeof batch, "%lld tokens a step", (long long)r->batch);
+    const int used =
+        snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
+    if (r->device.slots > 0 && in_slots < experts) { /* others than those in VRAM */
+        const int64_t sum = in_slots + r->device.slots < experts ? in_slots + r->device.slots : experts;
+        snprintf(slots + used, sizeof slots - (size_t)used, "; with VRAM's %lld, %.0f %%", (long long)sum,
+                 100.0 * (double)sum / (double)experts);
+    }
+    if (r->layer_buffers) {
+        snprintf(buffers, sizeof buffers, "buffers for %d layers", r->layer_buffers);
+    }
+    snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)r->ceiling_bytes, ceiling));
+    heading("In RAM");
+    print_place("core", r->core_bytes, r->streamed_layers ? "with the layers that stay" : "");
+    print_place("vectors", r->vector_bytes, "");
+    print_place("embedding", r->table_bytes, "it is the output matrix too");
+    print_place("experts", r->slot_bytes, slots);
+    print_place("keys and values", r->kv_bytes, positions);
+    print_place("working memory", r->work_bytes, batch);
+    print_place("staging", r->staging_bytes, buffers);
+    print_place("program, texts", r->other_bytes, "");
+    print_place("together", r->used_bytes, together);
+}
+
+/* Sizes of experts, where there are several. */
+static void print_classes(const mo_plan_report *r)
+{
+    char bytes[32], slot[32];
+    if (r->class_count < 2) {
+        return;
+    }
+    const bool device = r->device.ceiling_bytes > 0;
+    printf("\n%s%-18s%10s  %10s  %8s  %8s%s%s\n", cli_terminal_bold(), "Sizes of experts", "bytes", "slot",
+           "experts", "in RAM", device ? "   in VRAM" : "", cli_terminal_plain());
+    for (int i = 0; i < r->class_count; i++) {
+        const mo_plan_report_class *c = &r->classes[i];
+        printf("  %-16d%10s  %10s  %8lld  %8lld", i + 1, cli_bytes_text((uint64_t)c->bytes, bytes),
+               cli_bytes_text((uint64_t)c->slot_bytes, slot), (long long)c->experts, (long long)c->slots);
+        if (device) {
+            printf("  %8lld", (long long)c->device_slots);
+        }
+        printf("\n");
+    }
+}
+
+static void print_disk(const mo_plan_report *r)
+{
+    char layers[64];
+    if (r->disk_core_bytes + r->disk_table_bytes + r->disk_expert_bytes == 0) {
+        return;
+    }
+    snprintf(layers, sizeof layers, "%d of %d layers", r->streamed_layers, r->layers);
+    heading("Only on disk");
+    print_place("layers", r->disk_core_bytes, layers);
+    print_place("experts", r->disk_expert_bytes, "");
+    print_place("embedding", r->disk_table_bytes, "a token reads one row");
+}
+
+static void print_speed(const mo_plan_report *r)
+{
+    const mo_plan_report_device *d = &r->device;
+    const bool device = d->ceiling_bytes > 0;
+    heading(r->experts ? "One token, with evenly spread routing" : "One token");
+    print_place("from VRAM", d->token_bytes, "");
+    print_place("over the link", d->token_link_bytes, "");
+    print_place("from RAM", r->token_ram_bytes, "");
+    print_place("from disk", r->token_disk_bytes, "");
+    if (r->experts && device) {
+        printf("  %-18s%8.1f %%  of experts are in VRAM when they are needed\n", "hits", 100 * d->hit_rate);
+    }
+    if (r->experts && strcmp(r->mode, "resident") != 0) {
+        printf("  %-18s%8.1f %%  of experts are in RAM%s when they are needed\n", device ? "" : "hits",
+               100 * r->hit_rate, device ? " or VRAM" : "");
+    }
+    printf("  %-18s%7.1f ms\n", "core", 1e3 * r->core_seconds);
+    if (r->experts) {
+        printf("  %-18s%7.1f ms\n", "experts", 1e3 * r->expert_seconds);
+    }
+    if (device && d->link_seconds > 0) {
+        printf("  %-18s%7.1f ms  for layers that pass, beyond their products\n", "link",
+               1e3 * d->link_seconds);
+    }
+    if (device) {
+        printf("  %-18s%7.1f ms  launches and round trips\n", "overhead", 1e3 * d->overhead_seconds);
+    }
+    if (r->disk_seconds > 0) {
+        printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
+    }
+    printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+    if (r->attention_seconds > 0) {
+        printf("  %-18s%10.2f  tokens/s\n", "  empty context", r->empty_tokens_per_second);
+        printf("  %-18s%10.2f  tokens/s: keys and values of %lld positions take %.1f ms\n", "  full context",
+               r->full_tokens_per_second, (long long)r->context, 1e3 * r->attention_seconds);
+    }
+    if (r->prompt_tokens_per_second > 0) {
+        printf("  %-18s%10.0f  tokens/s, of a prompt of %lld in steps of %lld\n", "prompts",
+               r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);
+    }
+    if (r->full_prompt_tokens_per_second > 0) {
+        printf("  %-18s%10.0f  tokens/s, of the last such step\n", "  full context",
+               r->full_prompt_tokens_per_second);
+    }
+}
+
+static void print_hot_cache(const mo_plan_report *r)
+{
+    const mo_plan_report_hot *h = &r->hot;
+    const bool device = r->device.ceiling_bytes > 0;
+    char budget[96], size[32];
+    int64_t in_slots, experts;
+    if (h->budget_bytes == 0) {
+        return;
+    }
+    count_experts(r, &in_slots, &experts);
+    snprintf(budget, sizeof budget, "of %s in %s%s", cli_bytes_text((uint64_t)h->budget_bytes, size),
+             device ? "VRAM" : "RAM", h->moves ? ", with places for exchanges" : "");
+    heading("Hot cache");
+    print_place("taken", h->used_bytes, budget);
+    printf("  %-18s%10lld  of %lld, in %d of %d layers", "experts", (long long)h->experts, (long long)experts,
+           h->layers, r->routed_layers);
+    if (h->whole_layers) {
+        printf("; %d %s all of theirs", h->whole_layers, h->whole_layers == 1 ? "has" : "have");
+    }
+    printf("\n");
+    if (h->filled) {
+        printf("  %-18s%10lld  of them, unknown to the profile\n", "filled up with", (long long)h->filled);
+    }
+    printf("  %-18s%8.1f %%  of the profile's picks are in it\n", "hits", 100 * h->hit_rate);
+    printf("  %-18s%10.2f  tokens/s, if a text picks as the profile does\n", "expected",
+           h->tokens_per_second);
+}
+
+/* Of several devices, what each has and takes. */
+static void print_devices(const mo_plan_report *r)
+{
+    for (int i = 0; i < r->card_count; i++) {
+        const mo_plan_report_card *c = &r->cards[i];
+        char used[32], ceiling[32];
+        printf("    layers %d to %d on %s: %s of %s, %lld experts (%.0f %% of picks), %.2f ms of a token\n",
+               c->first_layer, c->first_layer + c->layers - 1, c->name,
+               cli_bytes_text((uint64_t)c->used_bytes, used),
+               cli_bytes_text((uint64_t)c->ceiling_bytes, ceiling), (long long)c->slots, 100 * c->hit_rate,
+               c->seconds * 1e3);
+    }
+}
+
+static void print_device_reasons(const mo_plan_report *r)
+{
+    const mo_plan_report_device *d = &r->device;
+    char a[32], b[32];
+    if (d->ceiling_bytes == 0) {
+        if (d->why[0]) {
+            printf("  %-18s", "no device");
+            cli_terminal_wrap(d->why, 20);
+        }
+        return;
+    }
+    printf("  %-18s%s\n", "device", d->name);
+    print_devices(r);
+    printf("  %-18s", "its ceiling");
+    cli_terminal_wrap(d->why, 20);
+    printf("  %-18s%s to run at all, %s for everything\n", "needed there",
+           cli_bytes_text((uint64_t)d->least_bytes, a), cli_bytes_text((uint64_t)d->whole_bytes, b));
+    printf("  %-18s", "fetch lane");
+    cli_terminal_wrap(d->lane, 20);
+    printf("  %-18sits memory %.0f GB/s, link %.1f GB/s, RAM under both %.1f GB/s\n", "its rates",
+           d->memory_bytes_s / 1e9, d->link_bytes_s / 1e9, d->host_bytes_s / 1e9);
+    if (!d->measured) {
+        printf("  %-18sguesses, at least in part: moraine probe measures them\n", "");
+    }
+}
+
+static void print_reasons(const mo_plan_report *r)
+{
+    char a[32], b[32], batch[256];
+    heading("What decided");
+    printf("  %-18s", "ceiling");
+    cli_terminal_wrap(r->why, 20);
+    printf("  %-18s%s to run at all, %s for everything\n", "needed",
+           cli_bytes_text((uint64_t)r->least_bytes, a), cli_bytes_text((uint64_t)r->whole_bytes, b));
+    printf("  %-18smemory %.1f GB/s, of which products reach %.0f %%; disk %.2f GB/s%s\n", "rates",
+           r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9,
+           r->disk_learned ? ", as found while models ran" : "");
+    if (!r->measured) {
+        printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
+    }
+    snprintf(batch, sizeof batch, "%lld tokens: %s", (long long)r->batch, r->batch_why);
+    printf("  %-18s", "batch");
+    cli_terminal_wrap(batch, 20);
+    print_device_reasons(r);
+}
+
+static int print_table(const char *path, const mo_plan_report *r, const char *kv)
+{
+    printf("%s\n%s: %s\n", path, r->mode, cli_plan_words(r));
+    print_device(r, kv);
+    print_ram(r, kv);
+    print_classes(r);
+    print_disk(r);
+    print_speed(r);
+    print_hot_cache(r);
+    print_reasons(r);
+    return CLI_OK;
+}
+
+/* ---- JSON ---- */
+
+static int print_json(const char *path, const mo_plan_report *r, const char *kv)
+{
+    mo_error err;
+    char *text = NULL;
+    if (mo_plan_json(r, sizeof *r, &text, &err) != MO_OK) {
+        cli_say_error("plan", &err);
+        return CLI_FAILED;
+    }
+    json_t *plan = json_loads(text, 0, NULL),
+           *root = json_pack("{s:o, s:s}", "model", cli_json_string(path), "kv", kv);
+    mo_free(text);
+    json_object_update(root, plan);
+    json_decref(plan);
+    return cli_json_print(root);
+}
+
+/* ---- Command ---- */
+
+static int make_plan(const char *path, const cli_loading *l, const mo_plan_options *ask, const char *svg,
+                     bool json)
+{
+    const char *kv = cli_kv_name(ask->kv);
+    mo_error err;
+    mo_plan_report report;
+    const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
+    if (status != MO_OK) {
+        cli_say_error("plan", &err);
+        return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    }
+    cli_idle_tell_plan(l, ask, &report);
+    cli_name_options(report.why, sizeof report.why);
+    cli_name_options(report.device.why, sizeof report.device.why);
+    cli_name_options(report.device.lane, sizeof report.device.lane);
+    cli_name_options(report.batch_why, sizeof report.batch_why);
+    if (svg && !cli_plan_chart(path, &report, svg)) {
+        return CLI_FAILED;
+    }
+    return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
+}
+
+/* What would be said of one machine, and says nothing of several. NULL: nothing was given. */
+static const char *idle_with_hosts(const cli_loading *l, const mo_plan_options *ask, uint64_t ram,
+                                   const char *svg)
+{
+    return ram != RAM_NOT_GIVEN                        ? "--ram"
+           : ask->machine                              ? "--machine"
+           : strcmp(l->device, "auto") != 0            ? "--device"
+           : l->vram.count                             ? "--vram"
+           : l->postfetch                              ? "--postfetch"
+           : strcmp(l->prompt_precision, "exact") != 0 ? "--prompt-precision"
+           : l->adapters.plain.count                   ? "--lora"
+           : l->adapters.scaled.count                  ? "--lora-scaled"
+           : ask->cpu_moe                              ? "--cpu-moe"
+           : ask->hot_cache.file                       ? "--moe-hot-cache"
+           : svg                                       ? "--svg"
+                                                       : NULL;
+}
+
+int cli_plan(int argc, char **argv)
+{
+    bool json = false;
+    const char *svg = NULL, *hosts = NULL;
+    uint64_t ram = RAM_NOT_GIVEN;
+    cli_loading l = CLI_LOADING_DEFAULT;
+    mo_plan_options ask = {.size = sizeof(mo_plan_options),
+                           .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
+    const cli_option options[] = {
+        {"ram", 0, CLI_SIZE, "SIZE",
+         "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 1,
+         0},
+        {"ctx", 'c', CLI_INTEGER, "N",
+         "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
+        {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (chosen)", &l.batch, 1,
+         65536},
+        {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: i16, f32 or q8_0 (i16)", &l.kv, 0, 0},
+        {"machine", 0, CLI_TEXT, "FILE",
+         "plan for another machine: JSON with ram_bytes, ram_bytes_s, disk_bytes_s and others, as moraine "
+         "probe "
+         "writes it (this machine)",
+         &ask.machine, 0, 0},
+        {"hosts", 0, CLI_TEXT, "FILE",
+         "plan for several machines that share the model: a text file with a line for each, as in \"anna "
+         "ram=64G "
+         "link=10Gbit/s latency=30us\"; probed: those that moraine probe found under mpirun",
+         &hosts, 0, 0},
+        {"divide", 0, CLI_TEXT, "HOW", "with --hosts: layers, experts or auto, which takes the faster (auto)",
+         &l.divide, 0, 0},
+        CLI_ADAPTER_OPTIONS(l.adapters),
+        CLI_DEVICE_OPTIONS(l),
+        {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
+         &ask.cpu_moe, 0, 0},
+        CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
+        {"streaming", 0, CLI_FLAG, NULL, "a note alone: tiers are planned by themselves", &l.streaming, 0, 0},
+        {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "draw what is where", &svg, 0, 0},
+    };
+    const cli_usage usage = {
+        .command = "plan",
+        .arguments = "[MODEL]",
+        .description =
+            "Shows, before anything is loaded, what of a model would be in a device's memory, what in "
+            "RAM and what on disk, what a token reads from each, and how fast that will "
+            "be." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine plan --ram 24G model.gguf\n"
+                    "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
+                    "  moraine plan --device cuda --vram 8G model.gguf\n"
+                    "  moraine plan --moe-hot-cache profile.json --moe-hot-cache-max-mib -1 model.gguf\n"
+                    "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n"
+                    "  moraine plan --hosts four-nodes.txt model.gguf\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .max_arguments = 1,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    if (!cli_loading_kv("plan", &l, &ask.kv) || !cli_loading_precision("plan", &l, &ask.prompt_precision) ||
+        !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, ask.vram_each, &ask.postfetch)) {
+        return CLI_USAGE;
+    }
+    mo_model_options named = mo_model_options_default();
+    if (!cli_adapters_set("plan", &l.adapters, &named)) {
+        return CLI_USAGE;
+    }
+    ask.adapters = named.adapters;
+    ask.adapter_count = named.adapter_count;
+    const char *idle = hosts ? idle_with_hosts(&l, &ask, ram, svg) : l.divide ? "--divide" : NULL;
+    if (idle) {
+        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; leave it out\n", idle,
+                hosts ? "with" : "without");
+        return CLI_USAGE;
+    }
+    if (!cli_check_writable("plan", "--svg", svg)) {
+        return CLI_FAILED;
+    }
+    cli_idle_streaming("plan", &l);
+    const char *path = cli_model_path("plan", argv[first], json, &code);
+    if (!path) {
+        return code;
+    }
+    cli_check_length("plan", path, &l);
+    if (hosts) {
+        ask.context = l.context;
+        ask.batch = l.batch;
+        return cli_plan_hosts(path, hosts, l.divide, &ask, json);
+    }
+    ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
+    ask.context = l.context;
+    ask.batch = l.batch;
+    return make_plan(path, &l, &ask, svg, json);
+}

@@ -1,0 +1,326 @@
+/* moraine probe: what plans are made with, measured: the rates of memory, disk and device. */
+#include <moraine_tools.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/check.h"
+#include "cli/cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/probe_ranks.h"
+#include "cli/messages.h"
+#include "cli/options.h"
+#include "cli/print/json.h"
+#include "cli/print/terminal.h"
+#include "cli/pulled.h"
+#include "cli/signals.h"
+
+static bool on_progress(void *user, const char *what, int done, int total)
+{
+    const bool *shown = user;
+    if (*shown) {
+        fprintf(stderr, "\r\033[K%d of %d  %s", done, total, what);
+        fflush(stderr);
+    }
+    return !cli_interrupted();
+}
+
+/* ---- For people ---- */
+
+static void print_memory(const mo_probe_report *r)
+{
+    printf("%s%-18s%7s%s\n", cli_terminal_bold(), "Memory", "GB/s", cli_terminal_plain());
+    for (int i = 0; i < r->memory_count; i++) {
+        printf("%4d %-13s%7.1f\n", r->memory[i].threads, r->memory[i].threads == 1 ? "thread" : "threads",
+               r->memory[i].bytes_s * 1e-9);
+    }
+}
+
+/* One table per method: a line for each block size, GB/s and processor share for each depth. */
+static void print_method(const mo_probe_report *r, bool uring)
+{
+    int64_t block = 0;
+    char size[32];
+    for (int i = 0; i < r->disk_count; i++) {
+        if (r->disk[i].io_uring != uring) {
+            continue;
+        }
+        if (block == 0) {
+            printf("\n%s%-18s%s", cli_terminal_bold(), uring ? "Disk, io_uring" : "Disk, threads",
+                   cli_terminal_plain());
+            for (int k = i; k < r->disk_count && r->disk[k].block_bytes == r->disk[i].block_bytes; k++) {
+                printf("%12d x", r->disk[k].depth);
+            }
+        }
+        if (r->disk[i].block_bytes != block) {
+            block = r->disk[i].block_bytes;
+            printf("\n  %-16s", cli_bytes_text((uint64_t)block, size));
+        }
+        printf("%7.2f (%3.0f%%)", r->disk[i].bytes_s * 1e-9, r->disk[i].cpu_share * 100);
+    }
+    if (block != 0) {
+        printf("\n");
+    }
+}
+
+static void print_copies(const mo_probe_device_report *d)
+{
+    char size[32];
+    if (!d->name[0]) {
+        return;
+    }
+    printf("\n%s%-18s%7s %8s %9s%s\n", cli_terminal_bold(), "Link, GB/s", "to it", "from it", "pageable",
+           cli_terminal_plain());
+    for (int i = 0; i < d->copy_count; i++) {
+        const struct mo_probe_copy *c = &d->copies[i];
+        printf("  %-16s%7.2f %8.2f %9.2f\n", cli_bytes_text((uint64_t)c->bytes, size), c->in_bytes_s * 1e-9,
+               c->out_bytes_s * 1e-9, c->pageable_bytes_s * 1e-9);
+    }
+}
+
+static void print_device(const mo_probe_device_report *d)
+{
+    char a[32], b[32];
+    if (!d->name[0]) {
+        if (d->why[0]) {
+            printf("no device          ");
+            cli_terminal_wrap(d->why, 19);
+        }
+        return;
+    }
+    printf("device             %s, %s free of %s\n", d->name, cli_bytes_text((uint64_t)d->free_bytes, a),
+           cli_bytes_text((uint64_t)d->memory_bytes, b));
+    printf("its memory         %.1f GB/s, read by products\n", d->memory_bytes_s * 1e-9);
+    printf("link               %.2f GB/s to it, %.2f from it; %.2f from ordinary memory\n",
+           d->link_bytes_s * 1e-9, d->link_out_bytes_s * 1e-9, d->pageable_bytes_s * 1e-9);
+    if (d->copy_count > 1) {
+        printf("                   %.2f GB/s in copies of %s\n", d->copies[1].in_bytes_s * 1e-9,
+               cli_bytes_text((uint64_t)d->copies[1].bytes, a));
+    }
+    if (!d->pinned) {
+        printf("                   the system refuses to pin memory, so everything crosses as ordinary "
+               "memory\n");
+    }
+    printf("both at once       %.1f GB/s of memory and %.2f over the link\n", d->both_ram_bytes_s * 1e-9,
+           d->both_link_bytes_s * 1e-9);
+    printf("latency            %.1f us for a launch, %.1f us for a round trip\n", d->launch_seconds * 1e6,
+           d->round_trip_seconds * 1e6);
+}
+
+static void print_table(const mo_probe_report *r)
+{
+    print_memory(r);
+    print_method(r, false);
+    print_method(r, true);
+    print_copies(&r->device);
+    printf("GB/s with so many reads under way; in brackets the processor time, of one core\n\n");
+    printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
+    printf("products           %.1f GB/s of weights kept in RAM, %.1f of those read on demand\n",
+           r->product_bytes_s * 1e-9, r->slot_bytes_s * 1e-9);
+    printf("disk               %.2f GB/s, reads of 1 MiB %s, %d %s\n", r->disk_bytes_s * 1e-9,
+           r->direct ? "past the page cache" : "through the page cache", r->readers,
+           r->io_uring       ? "by io_uring"
+           : r->readers == 1 ? "thread"
+                             : "threads");
+    printf("because            ");
+    cli_terminal_wrap(r->disk_reason, 19);
+    print_device(&r->device);
+}
+
+/* ---- For programs ---- */
+
+static json_t *memory_json(const mo_probe_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->memory_count; i++) {
+        json_array_append_new(
+            list, json_pack("{s:i, s:f}", "threads", r->memory[i].threads, "bytes_s", r->memory[i].bytes_s));
+    }
+    return list;
+}
+
+static json_t *disk_json(const mo_probe_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->disk_count; i++) {
+        json_array_append_new(list,
+                              json_pack("{s:b, s:I, s:i, s:f, s:f, s:f}", "io_uring", r->disk[i].io_uring,
+                                        "block_bytes", (json_int_t)r->disk[i].block_bytes, "depth",
+                                        r->disk[i].depth, "bytes_s", r->disk[i].bytes_s, "read_s",
+                                        r->disk[i].read_s, "cpu_share", r->disk[i].cpu_share));
+    }
+    return list;
+}
+
+static json_t *copies_json(const mo_probe_device_report *d)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < d->copy_count; i++) {
+        const struct mo_probe_copy *c = &d->copies[i];
+        json_array_append_new(list, json_pack("{s:I, s:f, s:f, s:f}", "bytes", (json_int_t)c->bytes,
+                                              "in_bytes_s", c->in_bytes_s, "out_bytes_s", c->out_bytes_s,
+                                              "pageable_bytes_s", c->pageable_bytes_s));
+    }
+    return list;
+}
+
+static json_t *device_json(const mo_probe_device_report *d)
+{
+    if (!d->name[0]) {
+        return json_null();
+    }
+    return json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "name",
+                     cli_json_string(d->name), "kind", d->kind, "memory_bytes", (json_int_t)d->memory_bytes,
+                     "free_bytes", (json_int_t)d->free_bytes, "pinned", (int)d->pinned, "link_bytes_s",
+                     d->link_bytes_s, "link_out_bytes_s", d->link_out_bytes_s, "pageable_bytes_s",
+                     d->pageable_bytes_s, "both_ram_bytes_s", d->both_ram_bytes_s, "both_link_bytes_s",
+                     d->both_link_bytes_s, "memory_bytes_s", d->memory_bytes_s, "launch_seconds",
+                     d->launch_seconds, "round_trip_seconds", d->round_trip_seconds, "copies",
+                     copies_json(d));
+}
+
+static int print_json(const mo_probe_report *r, const char *saved)
+{
+    return cli_json_print(json_pack(
+        "{s:i, s:I, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}", "threads", r->threads,
+        "ram_bytes", (json_int_t)r->ram_bytes, "ram_bytes_s", r->ram_bytes_s, "product_bytes_s",
+        r->product_bytes_s, "slot_bytes_s", r->slot_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
+        r->direct, "io_uring", r->io_uring, "readers", r->readers, "reason", cli_json_string(r->disk_reason),
+        "memory", memory_json(r), "disk", disk_json(r), "device", device_json(&r->device), "why_no_device",
+        r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",
+        saved ? cli_json_string(saved) : NULL));
+}
+
+/* ---- */
+
+static int fail(const mo_error *err)
+{
+    cli_say_error("probe", err);
+    return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+}
+
+/* One of several ranks: each keeps its own rates, whatever file is named for the wires between them. */
+static int probe_in_company(const mo_probe_options *ask, bool network, const char *output, bool keep,
+                            bool json)
+{
+    mo_probe_report report;
+    mo_error err;
+    char saved[4096];
+    if (network) {
+        return cli_probe_ranks(NULL, output, keep, json);
+    }
+    mo_status status = mo_probe(ask, &report, sizeof report, &err);
+    if (status == MO_OK && keep) {
+        status = mo_probe_save(&report, sizeof report, NULL, saved, sizeof saved, &err);
+    }
+    return status == MO_OK ? cli_probe_ranks(&report, output, keep, json) : fail(&err);
+}
+
+static int probe(const mo_probe_options *ask, const char *output, bool keep, bool json)
+{
+    mo_probe_report report;
+    mo_error err;
+    char saved[4096];
+    const mo_status status = mo_probe(ask, &report, sizeof report, &err);
+    if (*(const bool *)ask->user) {
+        fprintf(stderr, "\r\033[K");
+    }
+    if (status != MO_OK) {
+        return fail(&err);
+    }
+    if (keep && mo_probe_save(&report, sizeof report, output, saved, sizeof saved, &err) != MO_OK) {
+        return fail(&err);
+    }
+    cli_name_options(report.device.why, sizeof report.device.why);
+    if (json) {
+        return print_json(&report, keep ? saved : NULL);
+    }
+    print_table(&report);
+    if (keep) {
+        fprintf(stderr, "kept in %s for moraine plan\n", saved);
+    }
+    return CLI_OK;
+}
+
+int cli_probe(int argc, char **argv)
+{
+    bool json = false, dry = false, network = false;
+    const char *directory = NULL, *output = NULL, *device = "auto";
+    int64_t threads = 0;
+    const cli_option options[] = {
+        {"dir", 'd', CLI_TEXT, "DIRECTORY",
+         "without MODEL: where to make a file of 1 GiB to measure with, on the disk that will hold the "
+         "models; "
+         "it is gone afterwards (the current directory)",
+         &directory, 0, 0},
+        {"threads", 't', CLI_INTEGER, "N", "most threads that read memory (one per usable core)", &threads, 1,
+         1024},
+        {"device", 0, CLI_TEXT, "NAME",
+         "measure this one too: none, cuda, auto (a GPU where one can be used) or sim (auto)", &device, 0, 0},
+        {"output", 'o', CLI_TEXT, "FILE", "keep the rates in this file (rates.json in the user's cache)",
+         &output, 0, 0},
+        {"dry", 0, CLI_FLAG, NULL, "keep nothing", &dry, 0, 0},
+        {"network", 0, CLI_FLAG, NULL,
+         "under mpirun: only the network between ranks; of each machine the rates that are kept there",
+         &network, 0, 0},
+        {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+    };
+    const cli_usage usage = {
+        .command = "probe",
+        .arguments = "[MODEL]",
+        .description =
+            "Measures how fast this machine reads memory and disk and what its GPU does, which "
+            "takes some ten "
+            "seconds, and keeps the rates for moraine plan. The disk is read as the engine does "
+            "it, from MODEL if one is "
+            "named. Other programs that run meanwhile make the rates look lower. Started by mpirun, all "
+            "ranks "
+            "are measured at once and then the network between them, for moraine plan --hosts probed.",
+        .examples = "  moraine probe\n"
+                    "  moraine probe --dir /data/models\n"
+                    "  moraine probe model.gguf --json\n"
+                    "  mpirun -n 2 --host a,b moraine probe model.gguf\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+    };
+    int first;
+    int code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    const char *model = NULL;
+    if (first < argc && !(model = cli_pulled_path("probe", argv[first], &code))) {
+        return code;
+    }
+    if (model && directory) {
+        fprintf(stderr, "moraine probe: give a model or --dir, not both\n");
+        return CLI_USAGE;
+    }
+    if (dry && output) {
+        fprintf(stderr, "moraine probe: give --output or --dry, not both\n");
+        return CLI_USAGE;
+    }
+    if (network && !cli_cluster()) {
+        fprintf(stderr, "moraine probe: --network needs several ranks, which mpirun starts\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_rank() == 0 &&
+        !cli_check_writable("probe", "--output", output)) { /* before seconds of measuring */
+        return CLI_FAILED;
+    }
+    bool shown = cli_terminal_is(stderr) && !cli_cluster();
+    const mo_probe_options ask = {
+        .size = sizeof(mo_probe_options),
+        .model = model,
+        .directory = directory,
+        .threads = (int)threads,
+        .device = device,
+        .progress = on_progress,
+        .user = &shown,
+    };
+    return cli_cluster() ? probe_in_company(&ask, network, output, !dry, json)
+                         : probe(&ask, output, !dry, json);
+}

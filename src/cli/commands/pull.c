@@ -1,0 +1,87 @@
+/* moraine pull: models from hubs. */
+#include <stdio.h>
+
+#include "cli/commands/commands.h"
+#include "cli/options.h"
+#include "cli/pulling.h"
+
+#ifdef MO_PULL
+
+int cli_pull(int argc, char **argv)
+{
+    cli_pulling p = CLI_PULLING_DEFAULT;
+    const cli_option options[] = {
+        {"dir", 0, CLI_TEXT, "DIR",
+         "where models are kept (MORAINE_MODELS of the environment, or moraine/models in XDG_DATA_HOME or "
+         "~/.local/share)",
+         &p.directory, 0, 0},
+        {"mirror", 0, CLI_TEXT, "URL",
+         "another hub with the same API (HF_ENDPOINT of the environment, or "
+         "https://huggingface.co)",
+         &p.mirror, 0, 0},
+        {"list", 0, CLI_FLAG, NULL, "only say what the repository has", &p.list, 0, 0},
+        {"dry", 0, CLI_FLAG, NULL, "only say what it is, what it takes and what it would do on this machine",
+         &p.dry, 0, 0},
+        {"force", 0, CLI_FLAG, NULL, "fetch it also if it cannot be run", &p.force, 0, 0},
+        {"connections", 0, CLI_INTEGER, "N", "ranges fetched at once (4)", &p.connections, 1, 16},
+        {"range", 0, CLI_SIZE, "SIZE", "bytes of one request (16M)", &p.piece, 65536, 0},
+        {"timeout", 0, CLI_INTEGER, "S", "a connection that is silent for so many seconds is made anew (30)",
+         &p.timeout_s, 1, 3600},
+        {"tries", 0, CLI_INTEGER, "N", "give up after so many failures in a row (8)", &p.tries, 1, 1000},
+    };
+    const cli_usage usage = {
+        .command = "pull",
+        .arguments = "MODEL...",
+        .description =
+            "Fetches models: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo or the address of a .gguf file. "
+            "Says "
+            "before what it takes of the disk and what it would do on this machine. Prints the path of the "
+            "model. What was interrupted is gone on with by the same command; a file gets its name when it "
+            "is "
+            "whole and its checksum is right. For private and gated repositories set HF_TOKEN.",
+        .examples = "  moraine pull ggml-org/gpt-oss-20b-GGUF\n"
+                    "  moraine pull unsloth/Qwen3-30B-A3B-GGUF --list\n"
+                    "  moraine pull unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n"
+                    "  moraine chat unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 1,
+        .max_arguments = 64,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    code = CLI_OK;
+    for (int i = first; i < argc && code == CLI_OK; i++) {
+        char path[4096];
+        code = cli_pulling_run("pull", argv[i], &p, path, sizeof path);
+        if (path[0]) {
+            printf("%s\n", path);
+        }
+    }
+    return code;
+}
+
+#else
+
+int cli_pull(int argc, char **argv)
+{
+    const cli_usage usage = {
+        .command = "pull",
+        .arguments = "MODEL...",
+        .description = "This program was built without libcurl and cannot fetch models: download the .gguf "
+                       "file by other "
+                       "means, or build it on a machine that has libcurl4-gnutls-dev.",
+        .max_arguments = 64,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    fprintf(stderr,
+            "moraine pull: this program was built without libcurl; download the .gguf file by other means\n");
+    return CLI_FAILED;
+}
+
+#endif

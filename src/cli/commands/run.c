@@ -1,0 +1,330 @@
+/* moraine run: a prompt in, text out. */
+#include <moraine.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/check.h"
+#include "cli/cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/constraint.h"
+#include "cli/conversation.h"
+#include "cli/default_model.h"
+#include "cli/generate.h"
+#include "cli/loading.h"
+#include "cli/messages.h"
+#include "cli/print/json.h"
+#include "cli/print/measured.h"
+#include "cli/print/terminal.h"
+#include "cli/print/tiers.h"
+#include "cli/prompt.h"
+#include "cli/session_file.h"
+#include "cli/signals.h"
+
+typedef struct request {
+    const char *model, *prompt, *file, *system, *session;
+    int64_t limit, discover;
+    cli_texts stops;
+    cli_constraint constraint;
+    bool raw, go_on, quiet, json;
+    cli_thinking thinking;
+    double load_seconds;
+} request;
+
+static bool is_chat(const mo_model *model, const request *r)
+{
+    return !r->raw && strcmp(mo_model_chat_name(model), "none") != 0;
+}
+
+/* ---- What the model sees ---- */
+
+/* A text as it is, after what the session held. */
+static bool set_raw(cli_generation *g, const char *text, size_t length)
+{
+    mo_error err;
+    int32_t *ids = NULL;
+    size_t count = 0;
+    const int flags = g->count ? 0 : MO_TOKEN_SPECIAL; /* begin tokens stand at the beginning alone */
+    if (mo_tokenize(g->model, text, length, flags, &ids, &count, &err) != MO_OK) {
+        cli_say_error("run", &err);
+        return false;
+    }
+    if (g->count > 0 && mo_token_ends(g->model, g->tokens[g->count - 1])) {
+        g->count--; /* it goes on after all */
+    }
+    const bool ok = cli_generation_add(g, ids, count);
+    free(ids);
+    return ok;
+}
+
+/* The prompt as the next message of the conversation, in the model's chat format. */
+static bool set_chat(cli_generation *g, cli_conversation *c, const request *r, const char *text,
+                     size_t length)
+{
+    size_t count = 0;
+    if (strlen(text) != length) {
+        fprintf(stderr,
+                "moraine run: the prompt has a NUL byte, which no message can hold; --raw takes any bytes\n");
+        return false;
+    }
+    if ((r->system && !cli_conversation_say(c, "system", r->system)) ||
+        !cli_conversation_say(c, "user", text)) {
+        fprintf(stderr, "moraine run: out of memory\n");
+        return false;
+    }
+    int32_t *ids = cli_conversation_tokens(c, "run", g->model, cli_thinking_of(&r->thinking), &count);
+    const bool ok = ids && cli_generation_set(g, ids, count);
+    free(ids);
+    return ok;
+}
+
+/* ---- What is printed ---- */
+
+static double rate(int64_t tokens, double seconds)
+{
+    return seconds > 0 ? (double)tokens / seconds : 0;
+}
+
+static void print_speed(const cli_generation *g)
+{
+    char bytes[32];
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    fprintf(stderr,
+            "\nprompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s; %s per token, %s, %d "
+            "threads\n",
+            (long long)g->prompt_tokens, rate(g->prompt_tokens, g->prompt_seconds),
+            (long long)g->answer_tokens, rate(g->answer_tokens, g->answer_seconds),
+            cli_bytes_text(info.bytes_per_token, bytes), info.isa, info.threads);
+    const cli_tiers_sum sum = cli_tiers_add_up(g->model, cli_cluster_is_shared());
+    cli_tiers_print_sum(&sum);
+}
+
+static int print_json(const request *r, const cli_generation *g)
+{
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    json_t *ids = json_array();
+    for (int64_t i = g->count - g->answer_tokens; ids && i < g->count; i++) {
+        json_array_append_new(ids, json_integer(g->tokens[i]));
+    }
+    json_t *reasoning =
+        g->reasoning.length ? cli_json_text(g->reasoning.data, g->reasoning.length) : json_null();
+    json_t *stop = g->stop ? cli_json_string(g->stop) : json_null();
+    json_t *timings =
+        json_pack("{s:f, s:f, s:f, s:f, s:f}", "load_s", r->load_seconds, "prompt_s", g->prompt_seconds,
+                  "prompt_tps", rate(g->prompt_tokens, g->prompt_seconds), "answer_s", g->answer_seconds,
+                  "answer_tps", rate(g->answer_tokens, g->answer_seconds));
+    const cli_tiers_sum sum = cli_tiers_add_up(g->model, cli_cluster_is_shared());
+    return cli_json_print(json_pack(
+        "{s:o, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "model", cli_json_string(info.path),
+        "text", cli_json_text(g->answer.data ? g->answer.data : "", g->answer.length), "reasoning", reasoning,
+        "finish", cli_finish_text(g->finish), "stop", stop, "tokens", ids, "prompt_tokens",
+        (json_int_t)(g->count - g->answer_tokens), "computed_tokens", (json_int_t)g->prompt_tokens,
+        "answer_tokens", (json_int_t)g->answer_tokens, "seed", (json_int_t)g->seed, "timings", timings,
+        "tiers", cli_tiers_sum_json(&sum)));
+}
+
+static int print_end(const request *r, const cli_generation *g)
+{
+    mo_model_info info;
+    mo_model_describe(g->model, &info, sizeof info);
+    if (!r->json && g->answer_tokens) {
+        printf("\n");
+    }
+    if (g->finish == CLI_FINISH_CONTEXT) {
+        fprintf(stderr, "\nmoraine run: the context of %lld positions is full; --ctx makes it larger\n",
+                (long long)info.context);
+    }
+    if (r->json) {
+        return print_json(r, g);
+    }
+    if (!r->quiet && g->finish != CLI_FINISH_INTERRUPTED) {
+        print_speed(g);
+    }
+    return CLI_OK;
+}
+
+/* ---- The command ---- */
+
+/* Answers and, with a session, keeps what was said. */
+static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
+                  size_t length)
+{
+    cli_conversation c = {0};
+    const bool chat = is_chat(g->model, r);
+    bool ok = !saved || cli_session_file_restore(saved, g, &c);
+    ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, text, length));
+    int code = ok ? cli_constraint_open("run", &r->constraint, g->model, chat, g->tokens, (size_t)g->count)
+                  : CLI_FAILED;
+    g->constraint = r->constraint.open;
+    code = code == CLI_OK ? cli_generate(g, r->limit, r->go_on, chat ? CLI_CHAT : CLI_PLAIN) : code;
+    if (code == CLI_OK) {
+        code = print_end(r, g);
+    }
+    if (code == CLI_OK && r->session) {
+        cli_signals_patience(); /* what was said until a signal is kept whole */
+        ok = !chat || cli_conversation_say(&c, "assistant", g->answer.data ? g->answer.data : "");
+        code = ok && cli_session_file_write(r->session, g, &c, r->raw) ? CLI_OK : CLI_FAILED;
+    }
+    cli_conversation_close(&c);
+    return code;
+}
+
+static int run(request *r, const cli_loading *l, const cli_sampling *s, const cli_session_file *saved)
+{
+    mo_kv_type kv;
+    size_t length = 0;
+    cli_generation g;
+    cli_loading settings = *l;
+    settings.vocabulary = true;
+    settings.thinking = cli_thinking_of(&r->thinking);
+    settings.bias = s->bias;
+    settings.discovers = r->discover > 0;
+    if (!cli_loading_kv("run", l, &kv)) {
+        return CLI_USAGE;
+    }
+    int code = cli_loading_check("run", r->model, &settings); /* nobody types a prompt for nothing */
+    char *text = code == CLI_OK ? cli_prompt_read(r->prompt, r->file, &length) : NULL;
+    if (!text) {
+        return code == CLI_OK ? CLI_FAILED : code;
+    }
+    code = cli_check_prompt("run", r->model, &settings, text, length);
+    const double start = cli_now();
+    mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
+    r->load_seconds = cli_now() - start;
+    if (model && cli_generation_open(&g, "run", model, kv, s)) {
+        g.discover = r->discover;
+        g.stops = &r->stops;
+        g.silent = r->json;
+        code = answer(r, &g, saved, text, length);
+        cli_generation_close(&g);
+        cli_constraint_close(&r->constraint);
+    }
+    free(text);
+    cli_tiers_left_out("run", model);
+    mo_model_close(model);
+    return code;
+}
+
+/* Checks what the options say together. */
+static int check(const request *r, const cli_session_file *saved)
+{
+    if (r->prompt && r->file) {
+        fprintf(stderr, "moraine run: give -p or -f, not both\n");
+        return CLI_USAGE;
+    }
+    if (!cli_thinking_check("run", &r->thinking)) {
+        return CLI_USAGE;
+    }
+    if (r->raw && (r->system || r->thinking.on || r->thinking.off)) {
+        fprintf(stderr,
+                "moraine run: --raw leaves out the chat format, which --%s belongs to; give one of them\n",
+                r->system        ? "system"
+                : r->thinking.on ? "think"
+                                 : "no-think");
+        return CLI_USAGE;
+    }
+    if (r->go_on && (r->constraint.schema || r->constraint.grammar)) {
+        fprintf(stderr,
+                "moraine run: with --%s the answer has an end, which --ignore-eos would not stop at\n",
+                r->constraint.schema ? "schema" : "grammar");
+        return CLI_USAGE;
+    }
+    if (!cli_stop_check("run", &r->stops)) {
+        return CLI_USAGE;
+    }
+    if (saved && cli_session_file_is_raw(saved) != r->raw) {
+        fprintf(stderr, "moraine run: the session in %s was begun with%s --raw and goes on so\n", r->session,
+                r->raw ? "out" : "");
+        return CLI_USAGE;
+    }
+    if (saved && r->system) { /* a system message comes first or not at all */
+        fprintf(stderr, "moraine run: the session in %s has begun; --system is for a new one\n", r->session);
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
+int cli_run(int argc, char **argv)
+{
+    request r = {.limit = -1};
+    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_sampling s = CLI_SAMPLING_DEFAULT;
+    const cli_option options[] = {
+        {"prompt", 'p', CLI_TEXT, "TEXT",
+         "the prompt; what comes through a pipe, or from a file by <, is added to it after an empty line",
+         &r.prompt, 0, 0},
+        {"file", 'f', CLI_TEXT, "FILE", "read the prompt from a file; without -p and -f from stdin", &r.file,
+         0, 0},
+        {"system", 0, CLI_TEXT, "TEXT", "a system message before it", &r.system, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens; -1: until the answer ends (-1)", &r.limit,
+         -1, INT64_MAX},
+        {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
+        CLI_CONSTRAINT_OPTIONS(r.constraint),
+        {"session", 0, CLI_TEXT, "FILE",
+         "go on with the conversation in FILE, or begin one, and keep it there with its state: earlier "
+         "messages are not computed again",
+         &r.session, 0, 0},
+        {"json", 0, CLI_FLAG, NULL,
+         "print one object at the end instead: text, tokens, why it ended, timings", &r.json, 0, 0},
+        {"raw", 0, CLI_FLAG, NULL, "continue the text as it is, without the model's chat format", &r.raw, 0,
+         0},
+        CLI_THINKING_OPTIONS(r.thinking),
+        {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end tokens", &r.go_on, 0, 0},
+        {"quiet", 'q', CLI_FLAG, NULL, "print neither speed nor the default model's name on stderr", &r.quiet,
+         0, 0},
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
+         "without "
+         "computing any; 10 is usual (0)",
+         &r.discover, 0, 4096},
+        CLI_SAMPLING_OPTIONS(s),
+        CLI_LOADING_OPTIONS(l),
+        CLI_LEARNING_OPTIONS(l.learning),
+    };
+    const cli_usage usage = {
+        .command = "run",
+        .arguments = "[MODEL]",
+        .description =
+            "Answers a prompt: text on stdout, speed and bytes per token on stderr. Ctrl-C ends the "
+            "answer; the exit code is then 130." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine run -p 'Tell me a story about a fox.'\n"
+                    "  moraine run model.gguf -p 'Why is the sky blue?'\n"
+                    "  moraine run model.gguf -f story.txt --raw -n 200 --temp 0\n"
+                    "  git diff | moraine run model.gguf -p 'Review this change.'\n"
+                    "  moraine run -p 'Name three rivers.' --stop 3. --json\n"
+                    "  moraine run -p 'Describe a fox.' --schema animal.json\n"
+                    "  moraine run -p 'My name is Ada.' --session ada.session\n"
+                    "  moraine run -p 'What is my name?' --session ada.session\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .min_arguments = 0,
+        .max_arguments = 1,
+        .surplus = "a prompt goes behind -p",
+    };
+    int first;
+    int code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    if (cli_cluster_follows("run", argv[first], &l, &code)) {
+        return code;
+    }
+    cli_session_file *saved = NULL;
+    code = CLI_OK;
+    if (r.session) {
+        saved = cli_session_file_open("run", r.session, &code);
+    }
+    s.quiet = r.quiet || r.json;
+    code = code == CLI_OK ? check(&r, saved) : code;
+    code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
+    if (code == CLI_OK) {
+        r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
+        code = r.model ? run(&r, &l, &s, saved) : code;
+    }
+    cli_constraint_close(&r.constraint);
+    cli_session_file_close(saved);
+    return code;
+}

@@ -1,0 +1,568 @@
+/* moraine serve: options, and what the server room makes of them. */
+#include <moraine.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/check.h"
+#include "cli/cluster.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/serve_check.h"
+#include "cli/commands/serve_file.h"
+#include "cli/commands/serve_log.h"
+#include "cli/commands/serve_words.h"
+#include "cli/default_model.h"
+#include "cli/idle.h"
+#include "cli/infile.h"
+#include "cli/loading.h"
+#include "cli/messages.h"
+#include "cli/pulled.h"
+#include "server/common/log.h"
+#include "server/serve.h"
+
+enum { OPTIONS_MAX = 120, MODELS_MAX = 256, LIST_MAX = 64 };
+
+/* Options of one model. */
+typedef struct model_settings {
+    const char *model, *alias;
+    cli_loading loading;
+    int64_t context_all, parallel, queue;
+    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s, discover;
+    const char *cache_dir, *template_file;
+    bool pin, adapters_idle;
+    double idle_s;
+    srv_defaults defaults;
+} model_settings;
+
+/* Options of the server. */
+typedef struct serve_settings {
+    const char *host, *unix_path, *prefix;
+    int64_t port, connections, models_max, ping_s, timeout_s;
+    const char *tls_key, *tls_certificate;
+    const char *api_key, *api_key_file;
+    const char *origins, *hosts;
+    const char *models_dir, *models_file, *warm, *slot_path;
+    uint64_t body_bytes;
+    double grace_s;
+    const char *log_format, *log_level;
+    bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja, no_ui;
+} serve_settings;
+
+#define SAMPLING_DEFAULTS(d)                                                                                 \
+    {"n-predict",     'n', CLI_INTEGER, "N", "most tokens of an answer; -1: until the window is full (-1)",  \
+     &(d).max_tokens, -1,  INT64_MAX},                                                                       \
+        {"temp", 0, CLI_REAL, "X", "temperature (0.8)", &(d).temperature, 0, INT64_MAX},                     \
+        {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
+         &(d).top_k, 0, 1000000},                                                                            \
+        {"top-p",    0, CLI_ABOVE, "X", "choose among tokens that have X of the probability (0.95)",         \
+         &(d).top_p, 0, 1},                                                                                  \
+        {"min-p",    0, CLI_REAL, "X", "drop tokens below X times the likeliest one's probability (0.05)",   \
+         &(d).min_p, 0, 1},                                                                                  \
+        {"repeat-penalty",    0, CLI_ABOVE, "X", "divide the logits of recent tokens by X (1)",              \
+         &(d).repeat_penalty, 0, INT64_MAX},                                                                 \
+        {"repeat-last-n",    0,  CLI_INTEGER, "N", "how many tokens count as recent; -1: all (64)",          \
+         &(d).repeat_last_n, -1, INT64_MAX},                                                                 \
+        {"presence-penalty",    0, CLI_REAL, "X", "subtract X from the logits of recent tokens (0)",         \
+         &(d).presence_penalty, 0, 0},                                                                       \
+        {"frequency-penalty",    0, CLI_REAL, "X", "subtract X for every recent occurrence (0)",             \
+         &(d).frequency_penalty, 0, 0},                                                                      \
+    {                                                                                                        \
+        "seed", 's', CLI_INTEGER, "N", "of requests that name none; -1: another one each (-1)", &(d).seed,   \
+            -1, INT64_MAX                                                                                    \
+    }
+
+/* ---- Tables ---- */
+
+static int model_table(model_settings *m, cli_option *out)
+{
+    const cli_option table[] = {
+        {"model", 'm', CLI_TEXT, "FILE", "the model; the same as naming it without an option", &m->model, 0,
+         0},
+        {"alias", 'a', CLI_TEXT, "NAME,...", "further names of the first model", &m->alias, 0, 0},
+        {"parallel", 0, CLI_INTEGER, "N",
+         "sequences answered at once; others wait (4, or fewer where the memory does not allow it); also -np",
+         &m->parallel, 1, 256},
+        {"ctx-size", 'c', CLI_INTEGER, "N", "positions of all sequences together (parallel times ctx)",
+         &m->context_all, 1, INT64_MAX >> 20},
+        {"queue", 0, CLI_INTEGER, "N", "requests that may wait; more are refused with 429 (256)", &m->queue,
+         1, 1000000},
+        {"between-ms", 0, CLI_INTEGER, "N",
+         "prompts pass in pieces that delay the tokens of other answers by no more than N milliseconds (50)",
+         &m->between_ms, 1, 60000},
+        {"stalled-s", 0, CLI_INTEGER, "N",
+         "end an answer whose client has not read for N seconds when others wait for its place (10)",
+         &m->stalled_s, 1, 86400},
+        {"cache-ram", 0, CLI_INTEGER, "MIB",
+         "memory for prefixes that are kept, so that nothing is computed twice; 0: none are (1024); also "
+         "-cram",
+         &m->cache_mib, 0, INT64_MAX >> 20},
+        {"cache-dir", 0, CLI_TEXT, "DIR",
+         "keep prefixes, and answers of the responses API, there as well, and find them after a restart",
+         &m->cache_dir, 0, 0},
+        {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "most of them on disk (8192)", &m->cache_dir_mib, 1,
+         INT64_MAX >> 20},
+        {"lora-init-without-apply", 0, CLI_FLAG, NULL,
+         "requests begin without the adapters of --lora, until they or POST /lora-adapters say otherwise",
+         &m->adapters_idle, 0, 0},
+        {"discover", 0, CLI_INTEGER, "N",
+         "with experts on disk: let the first N tokens of a text of which nothing is kept find those it will "
+         "probably need, without "
+         "computing any; 10 is usual (0)",
+         &m->discover, 0, 4096},
+        {"pin", 0, CLI_FLAG, NULL, "never unload the model, and load it at the start", &m->pin, 0, 0},
+        {"sleep-idle-seconds", 0, CLI_REAL, "S",
+         "unload a model that nobody has asked for S seconds; the next request loads it again (-1: never)",
+         &m->idle_s, -1, INT64_MAX},
+        SAMPLING_DEFAULTS(m->defaults),
+        {"reasoning", 0, CLI_TEXT, "on|off|auto",
+         "let models think, or not, where requests do not say (auto: as the template does)",
+         &m->defaults.reasoning, 0, 0},
+        {"reasoning-format", 0, CLI_TEXT, "auto|deepseek|none",
+         "where thoughts go: a field of their own, or (none) the text (auto)", &m->defaults.reasoning_format,
+         0, 0},
+        {"reasoning-budget", 0, CLI_INTEGER, "N",
+         "tokens of thought after which its end is forced; -1: any number (-1)",
+         &m->defaults.reasoning_budget, -1, INT64_MAX},
+        {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
+         "an object of values that the template may ask for, as {\"enable_thinking\":false}",
+         &m->defaults.template_kwargs, 0, 0},
+        {"chat-template", 0, CLI_TEXT, "TEXT",
+         "a Jinja template instead of the model's own, or the name of a format, as chatml",
+         &m->defaults.template_text, 0, 0},
+        {"chat-template-file", 0, CLI_TEXT, "FILE", "the same from a file", &m->template_file, 0, 0},
+        CLI_LOADING_OPTIONS(m->loading),
+        CLI_LEARNING_OPTIONS(m->loading.learning),
+        {"batch-size", 0, CLI_INTEGER, "N", "the same as --batch", &m->loading.batch, 1, 65536},
+    };
+    const int count = sizeof table / sizeof *table;
+    memcpy(out, table, sizeof table);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(out[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
+            out[i].letter = 0;
+            out[i].help =
+                "positions of one sequence (what the model was made for, or what memory allows at the same "
+                "speed)";
+        }
+    }
+    return count;
+}
+
+static int server_table(serve_settings *s, cli_option *out)
+{
+    const cli_option table[] = {
+        {"host", 0, CLI_TEXT, "ADDRESS",
+         "where to listen: an address, a name, * for all, or the path of a unix socket that ends in .sock "
+         "(127.0.0.1)",
+         &s->host, 0, 0},
+        {"port", 0, CLI_INTEGER, "N", "0 takes one that is free (8080)", &s->port, 0, 65535},
+        {"unix", 0, CLI_TEXT, "PATH", "listen on this unix socket as well", &s->unix_path, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY,...", "what clients must show; also LLAMA_API_KEY in the environment",
+         &s->api_key, 0, 0},
+        {"api-key-file", 0, CLI_TEXT, "FILE",
+         "keys, one a line, which name=NAME and priority=N may follow; read again at SIGHUP",
+         &s->api_key_file, 0, 0},
+        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS: the certificate, in PEM format", &s->tls_certificate, 0,
+         0},
+        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS: its key", &s->tls_key, 0, 0},
+        {"cors-origins", 0, CLI_TEXT, "ORIGIN,...",
+         "web pages that may call, as https://chat.example; *: all (pages of this machine, when it alone is "
+         "listened to)",
+         &s->origins, 0, 0},
+        {"allow-hosts", 0, CLI_TEXT, "NAME,...",
+         "further names by which the server is called, when it listens to this machine only", &s->hosts, 0,
+         0},
+        {"api-prefix", 0, CLI_TEXT, "PATH", "before every path, as /llm", &s->prefix, 0, 0},
+        {"models-dir", 0, CLI_TEXT, "DIR", "every .gguf file there is a model, loaded when it is asked for",
+         &s->models_dir, 0, 0},
+        {"models-file", 0, CLI_TEXT, "FILE",
+         "models and their own settings, a [name] and lines of option = value each", &s->models_file, 0, 0},
+        {"models-max", 0, CLI_INTEGER, "N",
+         "models loaded at once; another is unloaded before one more is loaded (those that are pinned and "
+         "one more)",
+         &s->models_max, 1, 256},
+        {"warm", 0, CLI_TEXT, "FILE",
+         "a chat request in JSON, as an agent sends it: its prompt is computed and kept before the server "
+         "says that it is ready",
+         &s->warm, 0, 0},
+        {"strict-model", 0, CLI_FLAG, NULL,
+         "refuse requests that name another model, also when there is one only", &s->strict, 0, 0},
+        {"max-body", 0, CLI_SIZE, "SIZE", "largest request (64M)", &s->body_bytes, 1024, 0},
+        {"max-connections", 0, CLI_INTEGER, "N", "at once; three quarters of them from one address (1024)",
+         &s->connections, 16, 65536},
+        {"sse-ping-interval", 0, CLI_INTEGER, "S",
+         "a stream that is silent so long gets a heartbeat; -1: none (10)", &s->ping_s, -1, 3600},
+        {"timeout", 0, CLI_INTEGER, "S",
+         "a client that takes nothing of its answer for so long is cut off (120)", &s->timeout_s, 1, 86400},
+        {"grace", 0, CLI_REAL, "S", "answers that run when the server is told to stop may go on so long (30)",
+         &s->grace_s, 0, 86400},
+        {"log-format", 0, CLI_TEXT, "text|json", "of the lines on stderr (text)", &s->log_format, 0, 0},
+        {"log-level", 0, CLI_TEXT, "LEVEL", "error, warning, info or debug (info)", &s->log_level, 0, 0},
+        {"log-requests", 0, CLI_FLAG, NULL,
+         "a line for each request: who, what, how long; never what it says", &s->log_requests, 0, 0},
+        {"metrics", 0, CLI_FLAG, NULL, "/metrics is there anyway, unless --no-metrics", &s->metrics, 0, 0},
+        {"no-metrics", 0, CLI_FLAG, NULL, "switch /metrics off", &s->no_metrics, 0, 0},
+        {"slots", 0, CLI_FLAG, NULL, "/slots is there anyway, unless --no-slots", &s->slots, 0, 0},
+        {"no-slots", 0, CLI_FLAG, NULL, "switch /slots off", &s->no_slots, 0, 0},
+        {"slot-save-path", 0, CLI_TEXT, "DIR",
+         "where clients may save and restore slots by name (they may not)", &s->slot_path, 0, 0},
+        {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
+        {"no-ui", 0, CLI_FLAG, NULL, "serve no page at /, only programs; also --no-webui", &s->no_ui, 0, 0},
+    };
+    memcpy(out, table, sizeof table);
+    return sizeof table / sizeof *table;
+}
+
+/* ---- What the options mean ---- */
+
+/* Splits at commas; the words are never freed. NULL: nothing was given. */
+static const char *const *split(const char *text, const char **list)
+{
+    int n = 0;
+    for (const char *at = text; at && *at && n < LIST_MAX - 1;) {
+        const size_t length = strcspn(at, ", ");
+        if (length > 0) {
+            list[n] = strndup(at, length);
+            n += list[n] != NULL;
+        }
+        at += length + (at[length] != '\0');
+    }
+    list[n] = NULL;
+    return text ? list : NULL;
+}
+
+static bool is_one_of(const char *option, const char *word, const char *const *words)
+{
+    for (int i = 0; word && words[i]; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            return true;
+        }
+    }
+    if (word) {
+        fprintf(stderr, "moraine serve: --%s does not know %s; see moraine serve --help\n", option, word);
+    }
+    return !word;
+}
+
+/* Checks what is said about answers, and reads the template. False after saying what is wrong. */
+static bool set_defaults(const model_settings *m, srv_defaults *out)
+{
+    static const char *const switches[] = {"on", "off", "auto", NULL};
+    static const char *const formats[] = {"auto", "deepseek", "none", NULL};
+    json_t *kwargs = out->template_kwargs ? json_loads(out->template_kwargs, 0, NULL) : NULL;
+    const bool is_object = json_is_object(kwargs);
+    json_decref(kwargs);
+    if (out->template_kwargs && !is_object) {
+        fprintf(stderr, "moraine serve: --chat-template-kwargs needs a JSON object\n");
+        return false;
+    }
+    if (m->template_file) {
+        size_t length;
+        out->template_text =
+            cli_read_file("serve", m->template_file, &length); /* kept as long as the process */
+        if (!out->template_text) {
+            return false;
+        }
+    }
+    return cli_check_template(m->template_file ? "chat-template-file" : "chat-template",
+                              out->template_text) &&
+           cli_check_names("alias", m->alias) && is_one_of("reasoning", out->reasoning, switches) &&
+           is_one_of("reasoning-format", out->reasoning_format, formats);
+}
+
+static bool set_spec(const model_settings *m, const char *id, srv_model_spec *out)
+{
+    *out = (srv_model_spec){
+        .id = id,
+        .path = m->model,
+        .alias = m->alias,
+        .loading = mo_model_options_default(),
+        .context = m->loading.context,
+        .context_all = m->context_all,
+        .parallel = (int)m->parallel,
+        .defaults = m->defaults,
+        .pinned = m->pin,
+        .adapters_idle = m->adapters_idle,
+        .keep_s = m->idle_s,
+    };
+    out->engine.queue = (int)m->queue;
+    out->engine.between_s = (double)m->between_ms / 1000;
+    out->engine.stalled_s = (double)m->stalled_s;
+    out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
+    out->engine.cache_dir = m->cache_dir;
+    out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
+    out->engine.discover = m->discover;
+    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    out->loading.chat_template = out->defaults.template_text;
+    return good;
+}
+
+/* Models of the file; false after saying what is wrong. */
+static bool add_sections(const serve_settings *s, const model_settings *common, srv_model_spec *specs,
+                         int *count)
+{
+    static cli_sections sections;           /* options point into it, */
+    static model_settings kept[MODELS_MAX]; /* and specs into these */
+    if (!cli_sections_read("serve", s->models_file, &sections)) {
+        return false;
+    }
+    for (int i = 0; i < sections.count && *count < MODELS_MAX; i++) {
+        model_settings *m = &kept[*count];
+        cli_option options[OPTIONS_MAX];
+        int first;
+        *m = *common;
+        m->model = m->alias = NULL;
+        const cli_usage usage = {
+            .command = "serve", .options = options, .option_count = model_table(m, options)};
+        if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
+            fprintf(stderr, "moraine serve: that is a line of [%s] in %s\n", sections.item[i].name,
+                    s->models_file);
+            return false;
+        }
+        if (!m->model) {
+            fprintf(stderr, "moraine serve: %s: [%s] needs a line model = FILE\n", s->models_file,
+                    sections.item[i].name);
+            return false;
+        }
+        int code = CLI_OK;
+        m->model = cli_pulled_path("serve", m->model, &code);
+        if (!m->model || !set_spec(m, sections.item[i].name, &specs[(*count)++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Those that were pulled, where nobody named any; false after saying what is wrong. */
+static bool add_pulled(const model_settings *common, srv_model_spec *specs, int *count)
+{
+    static cli_pulled list[MODELS_MAX];
+    static model_settings kept[MODELS_MAX]; /* specs point into these */
+    const int found = cli_pulled_all(list, MODELS_MAX);
+    for (int i = 0; i < found; i++) {
+        kept[i] = *common;
+        kept[i].model = list[i].path;
+        kept[i].alias = i == 0 ? common->alias : NULL;
+        fprintf(stderr, "model: %s (pulled)\n", list[i].name);
+        if (!set_spec(&kept[i], list[i].name, &specs[(*count)++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* More connections need more descriptors than shells usually allow. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max == RLIM_INFINITY || files.rlim_max > 65536 ? 65536 : files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+static int pinned_count(const srv_model_spec *specs, int count)
+{
+    int pinned = 0;
+    for (int i = 0; i < count; i++) {
+        pinned += specs[i].pinned;
+    }
+    return pinned;
+}
+
+static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
+{
+    static srv_model_spec specs[MODELS_MAX];
+    static const char *origins[LIST_MAX], *hosts[LIST_MAX];
+    int count = 0, code = CLI_OK;
+    const bool is_socket = strlen(s->host) > 5 && strcmp(s->host + strlen(s->host) - 5, ".sock") == 0;
+    srv_server_options o = {
+        .host = is_socket ? NULL : s->host,
+        .port = (int)s->port,
+        .unix_path = is_socket ? s->host : s->unix_path,
+        .tls_key_path = s->tls_key,
+        .tls_certificate_path = s->tls_certificate,
+        .api_keys = s->api_key,
+        .api_key_path = s->api_key_file,
+        .origins = split(s->origins, origins),
+        .hosts = split(s->hosts, hosts),
+        .prefix = s->prefix,
+        .body_bytes = (int64_t)s->body_bytes,
+        .connections = (int)s->connections,
+        .heartbeat_ms = s->ping_s < 0 ? -1 : (int)s->ping_s * 1000,
+        .grace_s = s->grace_s,
+        .silent_s = (int)s->timeout_s,
+        .log_requests = s->log_requests,
+        .no_slots = s->no_slots,
+        .no_page = s->no_ui,
+        .no_metrics = s->no_metrics,
+        .slot_directory = s->slot_path,
+        .response_directory = common->cache_dir,
+    };
+    if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
+        !cli_check_directory("models-dir", s->models_dir) ||
+        !cli_check_directory("slot-save-path", s->slot_path)) {
+        return CLI_USAGE;
+    }
+    model_settings first = *common;
+    for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
+        first.model = cli_pulled_path("serve", models[i], &code);
+        if (!first.model) {
+            return code;
+        }
+        const char *id =
+            strcmp(first.model, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
+        first.alias = i == 0 ? common->alias : NULL;
+        code = cli_check_model("serve", first.model, &first.loading);
+        if (code == CLI_OK && !set_spec(&first, id, &specs[count++])) {
+            code = CLI_USAGE;
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (s->models_file && !add_sections(s, common, specs, &count)) {
+        return CLI_USAGE;
+    }
+    if (s->models_max > 0 && pinned_count(specs, count) > s->models_max) {
+        fprintf(stderr, "moraine serve: --models-max is %d, and %d models are pinned\n", (int)s->models_max,
+                pinned_count(specs, count));
+        return CLI_USAGE;
+    }
+    const char *named = getenv("MORAINE_MODEL");
+    if (count == 0 && !s->models_dir && !(named && *named) && !add_pulled(common, specs, &count)) {
+        return CLI_USAGE;
+    }
+    if (count == 0 && !s->models_dir) {
+        first.model = cli_model_path("serve", NULL, false, &code);
+        first.model = first.model ? strdup(first.model) : NULL;
+        first.alias = common->alias;
+        if (!first.model || !set_spec(&first, NULL, &specs[count++])) {
+            return code != CLI_OK ? code : CLI_USAGE;
+        }
+    }
+    o.models = (srv_models_options){.specs = specs,
+                                    .count = count,
+                                    .directory = s->models_dir,
+                                    .most = (int)s->models_max,
+                                    .strict = s->strict};
+    if (s->warm) {
+        size_t length;
+        o.warm = cli_read_file("serve", s->warm, &length);
+        if (!o.warm || !cli_check_request("warm", s->warm, o.warm)) {
+            return CLI_FAILED;
+        }
+    }
+    first.model = first.alias = NULL;
+    if (!set_spec(&first, NULL, &o.models.others)) {
+        return CLI_USAGE;
+    }
+    srv_serving *serving = NULL;
+    mo_error err = {0};
+    mo_status status = srv_serving_open(&o, &serving, &err);
+    if (status == MO_OK) {
+        status = srv_serving_run(serving, &err);
+    }
+    srv_serving_close(serving);
+    if (status == MO_ECANCELLED) { /* a thread still runs, and uses what exit() would take down */
+        cli_say_error("serve", &err);
+        _exit(CLI_FAILED);
+    }
+    if (status != MO_OK) {
+        cli_say_error("serve", &err);
+        return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+/* Checks what the options say together. */
+static int check(const serve_settings *s)
+{
+    if (!s->tls_certificate != !s->tls_key) {
+        fprintf(stderr, "moraine serve: --ssl-cert-file and --ssl-key-file belong together\n");
+        return CLI_USAGE;
+    }
+    if (s->prefix && *s->prefix && (s->prefix[0] != '/' || s->prefix[strlen(s->prefix) - 1] == '/')) {
+        fprintf(stderr,
+                "moraine serve: --api-prefix begins with a slash and does not end with one, as /llm\n");
+        return CLI_USAGE;
+    }
+    return cli_serve_log(s->log_format, s->log_level) ? CLI_OK : CLI_USAGE;
+}
+
+int cli_serve(int argc, char **argv)
+{
+    static model_settings m;
+    static serve_settings s;
+    static char *words[CLI_SERVE_WORDS];
+    cli_option options[OPTIONS_MAX];
+    m = (model_settings){
+        .loading = CLI_LOADING_DEFAULT, .cache_mib = -1, .idle_s = -1, .defaults = srv_defaults_none()};
+    s = (serve_settings){.host = "127.0.0.1",
+                         .port = 8080,
+                         .connections = 1024,
+                         .ping_s = 10,
+                         .body_bytes = 64 << 20,
+                         .grace_s = 30,
+                         .log_format = "text"};
+    int count = server_table(&s, options);
+    count += model_table(&m, options + count);
+    const cli_usage usage = {
+        .command = "serve",
+        .arguments = "[MODEL...]",
+        .description =
+            "Answers programs over HTTP: those made for OpenAI, Anthropic, llama-server or "
+            "Ollama. Many at once "
+            "share the engine's steps, and what was computed for one prompt is not computed again "
+            "for another that "
+            "begins alike. Options are also taken from the environment, as LLAMA_ARG_CTX_SIZE for "
+            "--ctx-size. "
+            "SIGTERM and Ctrl-C let answers end and exit with 0; SIGHUP reads the keys "
+            "again. Without MODEL, the one MORAINE_MODEL in the environment names is served, or else "
+            "all that were pulled, or else the built-in pebble.",
+        .examples = "  moraine serve\n"
+                    "  curl http://127.0.0.1:8080/v1/models\n"
+                    "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"
+                    "  moraine serve --models-dir ~/models --sleep-idle-seconds 600 --port 11434\n"
+                    "  moraine serve model.gguf --host /run/user/1000/moraine.sock\n",
+        .options = options,
+        .option_count = count,
+        .min_arguments = 0,
+        .max_arguments = MODELS_MAX,
+    };
+    int first;
+    const int words_count = cli_serve_words(argc, argv, options, count, words);
+    int code = cli_options_parse(&usage, words_count, words, &first);
+    if (code >= 0) {
+        return code;
+    }
+    code = check(&s);
+    if (code != CLI_OK) {
+        return code;
+    }
+    cli_idle_variables("serve", &m.loading, true);
+    cli_serve_log_library();
+    srv_fault_name_settings(cli_name_options);
+    raise_file_limit();
+    char *models[MODELS_MAX];
+    int model_count = 0;
+    if (m.model) {
+        models[model_count++] = (char *)m.model;
+    }
+    for (int i = first; i < words_count && model_count < MODELS_MAX; i++) {
+        models[model_count++] = words[i];
+    }
+    if (cli_cluster() && model_count > 1) {
+        fprintf(stderr, "moraine serve: several ranks share one model; name one\n");
+        return CLI_USAGE;
+    }
+    if (cli_cluster_follows("serve", model_count ? models[0] : NULL, &m.loading, &code)) {
+        return code;
+    }
+    return serve(&s, &m, models, model_count);
+}

@@ -1,0 +1,114 @@
+#include "cli/commands/serve_check.h"
+
+#include <moraine.h>
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/http/origin.h"
+
+bool cli_check_names(const char *option, const char *list)
+{
+    for (const char *at = list; at;) {
+        const size_t length = strcspn(at, ",");
+        if (strspn(at, " \t") >= length) {
+            fprintf(stderr, "moraine serve: --%s has an empty name; names have commas between them\n",
+                    option);
+            return false;
+        }
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return true;
+}
+
+/* "scheme://host" or "scheme://host:port", as browsers send it: without a path. */
+static bool is_origin(const char *text)
+{
+    char name[256];
+    const char *at = text;
+    while (isalnum((unsigned char)*at) || (*at && strchr("+-.", *at))) {
+        at++;
+    }
+    return at > text && strncmp(at, "://", 3) == 0 && srv_host_name(at + 3, name, sizeof name);
+}
+
+bool cli_check_origins(const char *const *origins)
+{
+    for (; origins && *origins; origins++) {
+        if (strcmp(*origins, "*") != 0 && strcmp(*origins, "null") != 0 && !is_origin(*origins)) {
+            fprintf(stderr,
+                    "moraine serve: --cors-origins: %s is no origin; https://chat.example and "
+                    "http://localhost:3000 are, without a path, and * stands for all\n",
+                    *origins);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_host(const char *text)
+{
+    char name[256];
+    struct in6_addr address;
+    return (srv_host_name(text, name, sizeof name) && strcasecmp(name, text) == 0) ||
+           inet_pton(AF_INET6, text, &address) == 1;
+}
+
+bool cli_check_hosts(const char *const *hosts)
+{
+    for (; hosts && *hosts; hosts++) {
+        if (strcmp(*hosts, "*") != 0 && !is_host(*hosts)) {
+            fprintf(
+                stderr,
+                "moraine serve: --allow-hosts: %s is no name of a machine; box.example is, without scheme, "
+                "port and path, and * stands for all\n",
+                *hosts);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool cli_check_template(const char *option, const char *text)
+{
+    mo_error err = {0};
+    if (text && mo_chat_template_check(text, &err) != MO_OK) {
+        fprintf(stderr, "moraine serve: --%s: %s\n", option, err.detail);
+        return false;
+    }
+    return true;
+}
+
+bool cli_check_request(const char *option, const char *path, const char *text)
+{
+    json_t *root = json_loads(text, 0, NULL);
+    const bool object = json_is_object(root);
+    json_decref(root);
+    if (!object) {
+        fprintf(stderr,
+                "moraine serve: --%s: %s is no JSON object; a request as clients send it is needed, with "
+                "\"messages\" in it\n",
+                option, path);
+    }
+    return object;
+}
+
+bool cli_check_directory(const char *option, const char *path)
+{
+    if (!path) {
+        return true;
+    }
+    DIR *directory = opendir(path);
+    if (!directory) {
+        fprintf(stderr, "moraine serve: --%s: %s: %s\n", option, path, strerror(errno));
+        return false;
+    }
+    closedir(directory);
+    return true;
+}

@@ -1,0 +1,276 @@
+#include "cli/commands/server_bench.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/wire.h"
+#include "cli/options.h"
+#include "cli/print/json.h"
+#include "cli/print/measured.h"
+#include "cli/signals.h"
+
+enum { STREAMS_MAX = 512, SILENCE_MS = 300000 };
+
+/* Times of one kind, all rounds together. */
+typedef struct times {
+    double *item;
+    size_t count, capacity;
+} times;
+
+typedef struct stream {
+    cli_wire wire;
+    double began, last; /* when it was sent; when the last piece came */
+    int64_t tokens;
+    bool done, failed;
+} stream;
+
+typedef struct run {
+    const cli_server_bench *b;
+    cli_url url;
+    int64_t vocab;
+    uint64_t seed;
+    char model[128];
+    stream streams[STREAMS_MAX];
+    times first, between, rates;
+    int64_t tokens;
+} run;
+
+static void add(times *t, double value)
+{
+    if (t->count == t->capacity) {
+        const size_t capacity = t->capacity ? 2 * t->capacity : 256;
+        double *item = realloc(t->item, capacity * sizeof *item);
+        if (!item) {
+            return;
+        }
+        t->item = item;
+        t->capacity = capacity;
+    }
+    t->item[t->count++] = value;
+}
+
+static double quantile(times *t, double share)
+{
+    return cli_quantile(t->item, (int64_t)t->count, share);
+}
+
+/* ---- Requests ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+/* A prompt of tokens that no other had before, so that nothing of it can have been kept. */
+static char *make_body(run *r)
+{
+    json_t *prompt = json_array();
+    for (int64_t i = 0; i < r->b->prompt; i++) {
+        json_array_append_new(prompt, json_integer((json_int_t)(next_random(&r->seed) % (uint64_t)r->vocab)));
+    }
+    json_t *root = json_pack("{s:o, s:I, s:b, s:b, s:b, s:f, s:i}", "prompt", prompt, "n_predict",
+                             (json_int_t)r->b->generated, "stream", 1, "ignore_eos", 1, "cache_prompt", 0,
+                             "temperature", 0.0, "seed", 1);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    return text;
+}
+
+/* The base URL of OpenAI's clients will do as well: /completion is beside /v1, not below it. */
+static void forget_version(cli_url *url)
+{
+    const size_t length = strlen(url->prefix);
+    if (length >= 3 && strcmp(url->prefix + length - 3, "/v1") == 0) {
+        url->prefix[length - 3] = '\0';
+    }
+}
+
+/* What the server has: its model's name and vocabulary. */
+static bool look(run *r)
+{
+    cli_wire w;
+    if (!cli_wire_open(&w, "bench", &r->url, "/v1/models", r->b->key, NULL)) {
+        return false;
+    }
+    const char *text = cli_wire_whole(&w);
+    json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+    const json_t *model = json_array_get(json_object_get(root, "data"), 0);
+    const char *id = json_string_value(json_object_get(model, "id"));
+    r->vocab = json_integer_value(json_object_get(json_object_get(model, "meta"), "n_vocab"));
+    snprintf(r->model, sizeof r->model, "%s", id ? id : "?");
+    if (w.status != 200 || !id) {
+        fprintf(stderr, "moraine bench: %s/v1/models answered %d: %s\n", r->b->url, w.status,
+                text ? text : "nothing");
+    } else if (r->vocab <= 0) {
+        fprintf(stderr, "moraine bench: the server's model is not loaded; ask it something first\n");
+    }
+    const bool ok = w.status == 200 && id && r->vocab > 0;
+    json_decref(root);
+    cli_wire_close(&w);
+    return ok;
+}
+
+/* ---- A round ---- */
+
+static void count_piece(run *r, stream *s, double at)
+{
+    if (s->tokens == 0) {
+        add(&r->first, at - s->began);
+    } else {
+        add(&r->between, at - s->last);
+    }
+    s->tokens++;
+    s->last = at;
+}
+
+/* Is it a piece of an answer, beyond doubt and without taking it apart? The client runs on the server's cores: what it does for every token
+ * is not there for the model. In the text of a piece no quote is without a backslash, so these are its members. */
+static bool is_piece(const char *line)
+{
+    return strstr(line, "\"stop\":false") && strstr(line, "\"content\":") && !strstr(line, "\"error\":");
+}
+
+/* A line of the stream: every event counts the tokens it says, or one. */
+static void hear(run *r, stream *s, const char *line)
+{
+    const double at = cli_now();
+    if (strncmp(line, "data: ", 6) != 0) {
+        return;
+    }
+    if (is_piece(line)) {
+        count_piece(r, s, at);
+        return;
+    }
+    json_t *event = json_loads(line + 6, JSON_ALLOW_NUL, NULL); /* random tokens say anything */
+    if (json_is_true(json_object_get(event, "stop"))) {
+        const json_t *count = json_object_get(event, "tokens_predicted");
+        s->tokens = json_is_integer(count) ? (int64_t)json_integer_value(count) : s->tokens;
+        s->done = true;
+    } else if (json_object_get(event, "error")) {
+        s->failed = true;
+        fprintf(stderr, "moraine bench: the server says: %s\n", line + 6);
+    } else if (json_object_get(event, "content")) {
+        count_piece(r, s, at);
+    }
+    json_decref(event);
+}
+
+static void progress(run *r, stream *s)
+{
+    const bool went = cli_wire_go(&s->wire);
+    for (char *line; s->wire.status == 200 && (line = cli_wire_line(&s->wire)); free(line)) {
+        hear(r, s, line);
+    }
+    if ((s->wire.over || !went) && !s->done && !s->failed) {
+        if (s->wire.status != 200 && s->wire.status != 0) {
+            fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,
+                    s->wire.body ? s->wire.body : "");
+        } else {
+            fprintf(stderr, "moraine bench: the connection ended before the answer did\n");
+        }
+        s->failed = true;
+    }
+}
+
+static bool play(run *r)
+{
+    const int count = (int)r->b->streams;
+    struct pollfd polled[STREAMS_MAX];
+    const double began = cli_now();
+    bool ok = true;
+    for (int i = 0; i < count && ok; i++) {
+        stream *s = &r->streams[i];
+        char *body = make_body(r);
+        *s = (stream){.began = cli_now()};
+        ok = body && cli_wire_open(&s->wire, "bench", &r->url, "/completion", r->b->key, body);
+        free(body);
+    }
+    for (int left = count; ok && left > 0;) {
+        left = 0;
+        for (int i = 0; i < count; i++) {
+            stream *s = &r->streams[i];
+            const bool over = s->done || s->failed;
+            polled[i] = (struct pollfd){.fd = over ? -1 : s->wire.fd,
+                                        .events = (short)(cli_wire_sends(&s->wire) ? POLLOUT : POLLIN)};
+            left += !over;
+            ok = ok && !s->failed;
+        }
+        ok = ok && !cli_interrupted();
+        if (left > 0 && ok && poll(polled, (nfds_t)count, SILENCE_MS) <= 0) {
+            fprintf(stderr, "moraine bench: the server has been silent for %d seconds\n", SILENCE_MS / 1000);
+            ok = false;
+        }
+        for (int i = 0; i < count && ok; i++) {
+            if (polled[i].fd >= 0 && polled[i].revents) {
+                progress(r, &r->streams[i]);
+            }
+        }
+    }
+    int64_t tokens = 0;
+    for (int i = 0; i < count; i++) {
+        tokens += r->streams[i].tokens;
+        cli_wire_close(&r->streams[i].wire);
+    }
+    if (ok) {
+        add(&r->rates, (double)tokens / (cli_now() - began));
+        r->tokens += tokens;
+    }
+    return ok;
+}
+
+/* ---- The measurement ---- */
+
+static int print(run *r)
+{
+    const cli_server_bench *b = r->b;
+    const double rate = quantile(&r->rates, 0.5), best = quantile(&r->rates, 1);
+    const double first50 = quantile(&r->first, 0.5), first99 = quantile(&r->first, 0.99);
+    const double between50 = quantile(&r->between, 0.5), between99 = quantile(&r->between, 0.99);
+    if (b->json) {
+        return cli_json_print(
+            json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "server",
+                      cli_json_string(b->url), "model", r->model, "streams", (json_int_t)b->streams,
+                      "prompt_tokens", (json_int_t)b->prompt, "generated_tokens", (json_int_t)b->generated,
+                      "rounds", (json_int_t)b->rounds, "tokens", (json_int_t)r->tokens, "together_tps", rate,
+                      "together_best_tps", best, "first_token_p50_s", first50, "first_token_p99_s", first99,
+                      "between_tokens_p50_s", between50, "between_tokens_p99_s", between99));
+    }
+    printf("%s, %s: %lld streams, %lld prompt tokens and %lld generated ones each, %lld rounds\n", b->url,
+           r->model, (long long)b->streams, (long long)b->prompt, (long long)b->generated,
+           (long long)b->rounds);
+    printf("together         %10.1f tokens/s generated, best %.1f\n", rate, best);
+    printf("first token      %10.1f ms median, %.1f ms p99\n", first50 * 1e3, first99 * 1e3);
+    printf("between tokens   %10.1f ms median, %.1f ms p99\n", between50 * 1e3, between99 * 1e3);
+    return CLI_OK;
+}
+
+int cli_server_bench_run(const cli_server_bench *b)
+{
+    run *r = calloc(1, sizeof *r);
+    int code = CLI_FAILED;
+    if (!r) {
+        fprintf(stderr, "moraine bench: out of memory\n");
+        return CLI_FAILED;
+    }
+    r->b = b;
+    r->seed = (uint64_t)(cli_now() * 1e9);
+    if (!cli_url_read(b->url, &r->url)) {
+        fprintf(stderr, "moraine bench: --server needs a URL such as http://127.0.0.1:8080, not %s\n",
+                b->url);
+        code = CLI_USAGE;
+    } else if (forget_version(&r->url), look(r)) {
+        bool ok = true;
+        for (int64_t i = 0; i < b->rounds && ok; i++) {
+            ok = play(r);
+        }
+        code = ok ? print(r) : CLI_FAILED;
+    }
+    free(r->first.item);
+    free(r->between.item);
+    free(r->rates.item);
+    free(r);
+    return code;
+}

@@ -1,0 +1,98 @@
+#include "cli/print/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/print/exit_code.h"
+
+/* Bytes of the well-formed UTF-8 character at p, 0 when there is none. */
+static size_t character(const unsigned char *p, size_t left)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const size_t n = *p < 0x80                 ? 1
+                     : *p >= 0xc2 && *p < 0xe0 ? 2
+                     : *p >= 0xe0 && *p < 0xf0 ? 3
+                     : *p >= 0xf0 && *p < 0xf5 ? 4
+                                               : 0;
+    if (n == 0 || n > left) {
+        return 0;
+    }
+    uint32_t code = n == 1 ? *p : *p & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (p[i] & 0x3f);
+    }
+    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
+}
+
+json_t *cli_json_text(const char *data, size_t length)
+{
+    json_t *whole = json_stringn(data, length);
+    if (whole || length > SIZE_MAX / 4) {
+        return whole;
+    }
+    char *repaired = malloc(3 * length + 1);
+    size_t used = 0;
+    if (!repaired) {
+        return NULL;
+    }
+    for (size_t i = 0; i < length;) {
+        size_t n = character((const unsigned char *)data + i, length - i);
+        memcpy(repaired + used, n ? data + i : "\xef\xbf\xbd", n ? n : 3);
+        used += n ? n : 3;
+        i += n ? n : 1;
+    }
+    whole = json_stringn(repaired, used);
+    free(repaired);
+    return whole;
+}
+
+json_t *cli_json_string(const char *text)
+{
+    return cli_json_text(text, strlen(text));
+}
+
+json_t *cli_json_value(const mo_value *v)
+{
+    char digits[32];
+    switch (v->type) {
+    case MO_VALUE_I8:
+    case MO_VALUE_I16:
+    case MO_VALUE_I32:
+    case MO_VALUE_I64: return json_integer(v->as.i);
+    case MO_VALUE_U8:
+    case MO_VALUE_U16:
+    case MO_VALUE_U32:
+    case MO_VALUE_U64:
+        if (v->as.u <= INT64_MAX) {
+            return json_integer((json_int_t)v->as.u);
+        }
+        snprintf(digits, sizeof digits, "%llu", (unsigned long long)v->as.u);
+        return json_string(digits);
+    case MO_VALUE_F32:
+    case MO_VALUE_F64:
+        if (isfinite(v->as.r)) {
+            return json_real(v->as.r);
+        }
+        return json_string(isnan(v->as.r) ? "nan" : v->as.r > 0 ? "inf" : "-inf");
+    case MO_VALUE_BOOL: return json_boolean(v->as.b);
+    case MO_VALUE_STRING: return cli_json_text(v->as.s.data, v->as.s.length);
+    }
+    return json_null();
+}
+
+int cli_json_print(json_t *root)
+{
+    if (!root) {
+        fprintf(stderr, "moraine: no memory for the JSON; leave --json out\n");
+        return CLI_FAILED;
+    }
+    json_dumpf(root, stdout, JSON_INDENT(2)); /* a failed write shows when stdout is finished */
+    putchar('\n');
+    json_decref(root);
+    return CLI_OK;
+}

@@ -1,0 +1,225 @@
+#include "cli/print/terminal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Text ---- */
+
+int cli_terminal_width(FILE *stream)
+{
+    struct winsize size;
+    int fd = fileno(stream);
+    if (fd >= 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
+        return size.ws_col;
+    }
+    return 80;
+}
+
+/* mpirun gives what it starts a terminal of its own, whose text it passes on to wherever its own goes, files too. */
+bool cli_terminal_is(FILE *stream)
+{
+    return isatty(fileno(stream)) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");
+}
+
+static bool coloured(FILE *stream)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    return cli_terminal_is(stream) && !(none && *none) && !(term && strcmp(term, "dumb") == 0);
+}
+
+const char *cli_terminal_bold(void)
+{
+    return coloured(stdout) ? "\033[1m" : "";
+}
+
+const char *cli_terminal_plain(void)
+{
+    return coloured(stdout) ? "\033[0m" : "";
+}
+
+void cli_terminal_wrap(const char *text, int indent)
+{
+    int width = cli_terminal_width(stdout) - 1, column = indent;
+    width = width > 100 ? 100 : width < indent + 20 ? indent + 20 : width;
+    while (*text) {
+        int length = (int)strcspn(text, " \n");
+        if (column > indent && column + 1 + length > width) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        if (column > indent) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        if (*text == '\n') {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        text += *text != 0;
+    }
+    putchar('\n');
+}
+
+static const char *scaled(double value, double step, const char *const *units, int unit_count, char *text)
+{
+    int unit = 0;
+    while (value >= step - 0.5 && unit + 1 < unit_count) {
+        value /= step;
+        unit++;
+    }
+    if (unit == 0) {
+        snprintf(text, 32, "%.0f%s%s", value, *units[0] ? " " : "", units[0]);
+    } else {
+        snprintf(text, 32, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, units[unit]);
+    }
+    return text;
+}
+
+const char *cli_bytes_text(uint64_t bytes, char *text)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    return scaled((double)bytes, 1024, units, 6, text);
+}
+
+const char *cli_count_text(uint64_t count, char *text)
+{
+    static const char *const units[] = {"", "K", "M", "B", "T"};
+    return scaled((double)count, 1000, units, 5, text);
+}
+
+int cli_text_columns(const char *text)
+{
+    int columns = 0;
+    for (; *text; text++) {
+        columns += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return columns;
+}
+
+/* ---- Progress ---- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void cli_progress_begin(cli_progress *p, const char *label, uint64_t total)
+{
+    *p = (cli_progress){
+        .label = label, .total = total, .start_ns = now_ns(), .shown = cli_terminal_is(stderr)};
+}
+
+static const char *amount_text(const cli_progress *p, uint64_t amount, char *text)
+{
+    return p->tokens ? (snprintf(text, 32, "%" PRIu64, amount), text) : cli_bytes_text(amount, text);
+}
+
+/* " 1.2 GiB of 3.4 GiB, 56.7 MiB/s, 0:42 left"; how long it is. */
+static int describe(const cli_progress *p, uint64_t done, int64_t now, char *tail, size_t size)
+{
+    char done_text[32], total_text[32], rate_text[32];
+    const double seconds = (double)(now - p->start_ns) / 1e9;
+    const uint64_t since = done > p->before ? done - p->before : 0;
+    const double rate = seconds > 0 ? (double)since / seconds : 0;
+    int used = snprintf(tail, size, " %s", amount_text(p, done, done_text));
+    if (p->total) {
+        used += snprintf(tail + used, size - (size_t)used, " of %s", amount_text(p, p->total, total_text));
+    }
+    used += snprintf(tail + used, size - (size_t)used, "%s, %s/s", p->tokens ? " tokens" : "",
+                     amount_text(p, (uint64_t)rate, rate_text));
+    if (p->total > done && rate > 0) {
+        long left = (long)((double)(p->total - done) / rate + 0.5);
+        used += left < 3600
+                    ? snprintf(tail + used, size - (size_t)used, ", %ld:%02ld left", left / 60, left % 60)
+                    : snprintf(tail + used, size - (size_t)used, ", %ld h %02ld min left", left / 3600,
+                               left / 60 % 60);
+    }
+    return used;
+}
+
+static void draw(cli_progress *p, uint64_t done, int64_t now)
+{
+    char tail[128], bar[128];
+    const int used = describe(p, done, now, tail, sizeof tail);
+    int width = cli_terminal_width(stderr) - 1 - cli_text_columns(p->label) - used - 3;
+    width = width > 60 ? 60 : width;
+    bar[0] = 0;
+    if (p->total && width >= 8) {
+        double share = (double)done / (double)p->total;
+        int full = (int)((share > 1 ? 1 : share) * width);
+        bar[0] = ' ';
+        bar[1] = '[';
+        memset(bar + 2, '#', (size_t)full);
+        memset(bar + 2 + full, '.', (size_t)(width - full));
+        memcpy(bar + 2 + width, "]", 2);
+    }
+    fprintf(stderr, "\r%s%s%s\033[K", p->label, bar, tail);
+    fflush(stderr);
+    p->drawn_ns = now;
+    p->drawn = true;
+}
+
+void cli_progress_update(cli_progress *p, uint64_t done)
+{
+    if (p->shown) {
+        int64_t now = now_ns();
+        if (now - p->drawn_ns >= 100000000) {
+            draw(p, done, now);
+        }
+    } else if (p->lines) {
+        int64_t now = now_ns();
+        if (now - (p->drawn_ns ? p->drawn_ns : p->start_ns) >= 10000000000) {
+            char tail[128];
+            describe(p, done, now, tail, sizeof tail);
+            fprintf(stderr, "%s:%s\n", p->label, tail);
+            p->drawn_ns = now;
+        }
+    }
+}
+
+void cli_progress_end(cli_progress *p)
+{
+    if (p->drawn) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+        p->drawn = false;
+    }
+}
+
+static int
+    stdout_errno; /* of the first flush that failed; what follows it may well succeed, with a hole before it */
+
+bool cli_stdout_flush(void)
+{
+    errno = 0;
+    const bool flushed = fflush(stdout) == 0;
+    if (!flushed && !stdout_errno) {
+        stdout_errno = errno;
+    }
+    return flushed;
+}
+
+bool cli_stdout_finish(void)
+{
+    const bool earlier = ferror(stdout) != 0;
+    bool fine = cli_stdout_flush() && !earlier;
+    if (fine && close(STDOUT_FILENO) != 0 && errno != EBADF) { /* network file systems report here */
+        stdout_errno = errno;
+        fine = false;
+    }
+    if (!fine && stdout_errno != EPIPE) {
+        fprintf(stderr, "moraine: cannot write to standard output: %s\n",
+                stdout_errno ? strerror(stdout_errno) : "a part of the result is missing");
+    }
+    return fine;
+}

@@ -1,0 +1,26 @@
+/* Annex: the device of a rank that has experts of a model and nothing else of it (engine/expert_device.h). Its slots are filled once, with those of
+ * the same number in every layer together; what is asked of these it computes, and the CPU the rest. RAM keeps what it would hold alone,
+ * so that a device that is lost costs speed and nothing else. */
+#ifndef MO_GPU_EXPERT_DEVICE_H
+#define MO_GPU_EXPERT_DEVICE_H
+
+#include "engine/expert_device.h"
+#include "gpu/gpu.h"
+
+typedef struct mo_gpu_expert_device mo_gpu_expert_device;
+
+/* As mo_gpu_open(), of a model whose experts are alone here. Experts that are on disk are read and sent while it opens. */
+mo_status mo_gpu_expert_device_open(const mo_checkpoint *model, const mo_gpu_options *options,
+                                    mo_gpu_expert_device **out, mo_error *err);
+/* One device more, with the layers that follow; closed with the first. On failure that is as it was. */
+mo_status mo_gpu_expert_device_join(mo_gpu_expert_device *first, const mo_checkpoint *model,
+                                    const mo_gpu_options *options, mo_error *err);
+void mo_gpu_expert_device_close(mo_gpu_expert_device *expert_device); /* NULL is allowed */
+
+/* What the engine calls; the annex's own. NULL of NULL. */
+const mo_expert_device *mo_gpu_expert_device_of(const mo_gpu_expert_device *expert_device);
+
+/* Slots of all its devices, and how many hold an expert. */
+void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32_t *slots, int32_t *filled);
+
+#endif

@@ -1,0 +1,39 @@
+/* Needs: how large the parts of a model are on a device. Numbers of its description alone, for plans. */
+#ifndef MO_GPU_REQUIREMENTS_H
+#define MO_GPU_REQUIREMENTS_H
+
+#include "model/parts.h"
+#include "moraine.h"
+#include "plan/precision.h"
+
+typedef struct mo_gpu_requirements {
+    int64_t core; /* matrices, vectors, output */
+    int64_t
+        group;    /* of the largest group of rows that are put in order while the core is sent; 0: none are */
+    int64_t work; /* activations, flags, logits, matrices in bfloat16 */
+    int64_t idle; /* of that, what is free while a layer attends */
+    int64_t expert_bytes; /* of the largest expert; 0: there are none */
+    int64_t map;          /* of the table of experts */
+    int64_t table;        /* of one session, beside its blocks */
+    int64_t host;         /* in RAM: pinned memory */
+    int64_t piece;        /* in RAM besides, where several devices share a model: for prompts in pieces */
+} mo_gpu_requirements;
+
+mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t batch, int64_t context,
+                                           const mo_precision_rule *precision);
+
+/* What a matrix of so many bytes takes on the device, where each begins aligned. */
+int64_t mo_gpu_matrix_bytes(int64_t bytes);
+/* Bytes of a layer's matrices, where they stay or as they cross the link. */
+int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
+
+/* The same with its vectors, where they stay. */
+int64_t mo_gpu_layer_core_bytes(const mo_model_spec *spec, int layer);
+
+/* Bytes of the map of experts, and of a session's table, on a device. */
+int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
+int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch);
+/* Bytes of the largest expert on a device; 0 when there are none. */
+int64_t mo_gpu_largest_expert(const mo_model_spec *spec);
+
+#endif

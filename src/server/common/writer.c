@@ -1,0 +1,186 @@
+/* Writer: see writer.h. */
+#include "server/common/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void srv_writer_free(srv_writer *w)
+{
+    free(w->data);
+    *w = (srv_writer){0};
+}
+
+/* Room for more bytes; NULL when there is none. */
+static char *reserve(srv_writer *w, size_t more)
+{
+    if (w->failed) {
+        return NULL;
+    }
+    if (more > w->capacity - w->length) {
+        size_t capacity = w->capacity ? w->capacity : 256;
+        while (capacity - w->length < more) {
+            if (capacity > SIZE_MAX / 2) {
+                w->failed = true;
+                return NULL;
+            }
+            capacity *= 2;
+        }
+        char *data = realloc(w->data, capacity);
+        if (!data) {
+            w->failed = true;
+            return NULL;
+        }
+        w->data = data;
+        w->capacity = capacity;
+    }
+    return w->data + w->length;
+}
+
+void srv_put(srv_writer *w, const char *bytes, size_t length)
+{
+    char *to = length > 0 ? reserve(w, length) : NULL;
+    if (to) {
+        memcpy(to, bytes, length);
+        w->length += length;
+    }
+}
+
+void srv_puts(srv_writer *w, const char *text)
+{
+    srv_put(w, text, strlen(text));
+}
+
+/* Bytes of the character that begins here; 0 when it is none (overlong, a surrogate, cut short, beyond Unicode). */
+static size_t character(const unsigned char *s, size_t length)
+{
+    size_t bytes = s[0] < 0x80   ? 1
+                   : s[0] < 0xc2 ? 0
+                   : s[0] < 0xe0 ? 2
+                   : s[0] < 0xf0 ? 3
+                   : s[0] < 0xf5 ? 4
+                                 : 0;
+    if (bytes == 0 || bytes > length) {
+        return 0;
+    }
+    for (size_t i = 1; i < bytes; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+                 (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
+    return wrong ? 0 : bytes;
+}
+
+static void put_control(srv_writer *w, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char letters[] = "btn\0fr"; /* of 8 to 13; 11 has none in JSON */
+    if (c >= 8 && c <= 13 && letters[c - 8]) {
+        srv_put(w, (const char[]){'\\', letters[c - 8]}, 2);
+    } else {
+        srv_put(w, (const char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+    }
+}
+
+void srv_put_escaped(srv_writer *w, const char *text, size_t length)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t begin = 0, i = 0;
+    while (i < length) {
+        if (s[i] >= 0x20 && s[i] < 0x7f && s[i] != '"' && s[i] != '\\') { /* the most */
+            i++;
+            continue;
+        }
+        size_t bytes = character(s + i, length - i);
+        if (bytes > 1) {
+            i += bytes;
+            continue;
+        }
+        srv_put(w, text + begin, i - begin);
+        if (bytes == 0) {
+            srv_put_literal(w, "\xef\xbf\xbd");
+        } else if (s[i] == '"' || s[i] == '\\') {
+            srv_put(w, (const char[]){'\\', (char)s[i]}, 2);
+        } else {
+            put_control(w, s[i]);
+        }
+        begin = ++i;
+    }
+    if (begin < length) {
+        srv_put(w, text + begin, length - begin);
+    }
+}
+
+void srv_put_string(srv_writer *w, const char *text, size_t length)
+{
+    srv_put_literal(w, "\"");
+    srv_put_escaped(w, text, length);
+    srv_put_literal(w, "\"");
+}
+
+void srv_put_cstring(srv_writer *w, const char *text)
+{
+    if (text) {
+        srv_put_string(w, text, strlen(text));
+    } else {
+        srv_put_literal(w, "null");
+    }
+}
+
+void srv_put_int(srv_writer *w, int64_t value)
+{
+    char digits[24], *end = digits + sizeof digits, *at = end;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        *--at = '-';
+    }
+    srv_put(w, at, (size_t)(end - at));
+}
+
+void srv_put_float(srv_writer *w, float value)
+{
+    if (!isfinite(value)) {
+        srv_puts(w, isnan(value) ? "0" : value < 0 ? "-9999" : "9999");
+        return;
+    }
+    char text[32];
+    int length = 0;
+    for (int digits = 6; digits <= 9; digits++) {
+        length = snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value) {
+            break;
+        }
+    }
+    srv_put(w, text, (size_t)length);
+}
+
+void srv_put_fixed(srv_writer *w, double value, int digits)
+{
+    if (!isfinite(value) || fabs(value) > 1e15) {
+        srv_puts(w, "0");
+        return;
+    }
+    char text[64];
+    int length = snprintf(text, sizeof text, "%.*f", digits, value);
+    if (digits > 0) {
+        while (text[length - 1] == '0') {
+            length--;
+        }
+        if (text[length - 1] == '.') {
+            length--;
+        }
+    }
+    srv_put(w, text, (size_t)length);
+}
+
+void srv_put_bool(srv_writer *w, bool value)
+{
+    srv_puts(w, value ? "true" : "false");
+}

@@ -1,0 +1,218 @@
+/* Conversation: the items of OpenAI's responses, of which several make one message. */
+#include <string.h>
+
+#include "server/requests/conversation.h"
+
+/* The assistant's message that neighbouring items of it belong to: the last one, or a new one. */
+static json_t *assistant(srv_conversation *c, const srv_field *at)
+{
+    json_t *last = json_array_get(c->messages, json_array_size(c->messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (role && strcmp(role, "assistant") == 0) {
+        return last;
+    }
+    json_t *message = srv_message_add(c, at, "assistant");
+    return message && srv_message_append(message, at, "content", (mo_text){"", 0}) ? message : NULL;
+}
+
+static bool read_message(const srv_field *item, srv_conversation *out)
+{
+    static const char *const roles[] = {"user", "system", "developer", "assistant"};
+    const srv_field role = srv_member(item, "role"), content = srv_member(item, "content");
+    mo_text name = {NULL, 0};
+    if (!role.value) {
+        return srv_missing(&role);
+    }
+    if (!srv_read_text(role, &name)) {
+        return false;
+    }
+    if (!content.value && !srv_text_is(name, "assistant")) {
+        return srv_missing(&content);
+    }
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (srv_text_is(name, roles[i])) {
+            json_t *message =
+                i == 3 ? assistant(out, item) : srv_message_add(out, item, i == 2 ? "system" : roles[i]);
+            return message && srv_message_content(message, &content, "content");
+        }
+    }
+    return srv_wrong(&role, "must be user, system, developer or assistant, not %.64s", name.data);
+}
+
+static bool read_call(const srv_field *item, const char *arguments_name, srv_conversation *out)
+{
+    const srv_field name = srv_member(item, "name"), id = srv_member(item, "call_id");
+    const srv_field arguments = srv_member(item, arguments_name);
+    mo_text text = {"", 0}, call = {NULL, 0};
+    if (!name.value) {
+        return srv_missing(&name);
+    }
+    json_t *message = assistant(out, item);
+    return message && srv_read_text(name, &text) && srv_read_text(id, &call) &&
+           srv_message_call(message, item, call, text, arguments.value);
+}
+
+static bool read_output(const srv_field *item, srv_conversation *out)
+{
+    const srv_field id = srv_member_of(item, (const char *const[]){"call_id", "id", NULL});
+    const srv_field output = srv_member(item, "output");
+    mo_text call = {NULL, 0};
+    if (!id.value) {
+        return srv_missing(&id);
+    }
+    json_t *message = srv_read_text(id, &call) ? srv_message_add(out, item, "tool") : NULL;
+    return message && srv_message_set(message, item, "tool_call_id", json_stringn(call.data, call.length)) &&
+           srv_message_content(message, &output, "content");
+}
+
+/* A call of a tool that its maker's server or program ran: a shell, a search. "local_shell_call" calls local_shell, with what is
+ * particular to it as arguments; where the item has the result too, it follows. */
+static bool read_own_call(const srv_field *item, mo_text kind, srv_conversation *out)
+{
+    static const char *const common[] = {"type",    "id",      "call_id", "status", "output",
+                                         "outputs", "results", "result",  "error"};
+    const srv_field given = srv_member(item, "name"), arguments = srv_member(item, "arguments");
+    const srv_field action = srv_member_of(item, (const char *const[]){"action", "operation", NULL});
+    const srv_field id = srv_member_of(item, (const char *const[]){"call_id", "id", NULL});
+    const srv_field result =
+        srv_member_of(item, (const char *const[]){"output", "outputs", "results", "error", NULL});
+    mo_text name = {kind.data, kind.length - strlen("_call")}, call = {NULL, 0};
+    json_t *message = assistant(out, item), *own = NULL;
+    const json_t *with = arguments.value ? arguments.value : action.value;
+    if (!message || !srv_read_text(given, &name) || !srv_read_text(id, &call)) {
+        return false;
+    }
+    if (!with) {
+        with = own = json_copy((json_t *)item->value);
+        for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+            json_object_del(own, common[i]);
+        }
+    }
+    bool good = srv_message_call(message, item, call, name, with);
+    json_decref(own);
+    if (!good || !result.value) {
+        return good;
+    }
+    message = srv_message_add(out, item, "tool");
+    return message &&
+           (!call.data ||
+            srv_message_set(message, item, "tool_call_id", json_stringn(call.data, call.length))) &&
+           srv_message_json(message, item, "content", result.value);
+}
+
+/* The thought as we gave it; of others' only a summary may be there, or nothing that can be read. */
+static bool read_reasoning(const srv_field *item, srv_conversation *out)
+{
+    json_t *message = assistant(out, item);
+    if (!message) {
+        return false;
+    }
+    static const char *const names[] = {"content", "summary"};
+    for (size_t n = 0; n < 2; n++) {
+        const srv_field list = srv_member(item, names[n]);
+        if (!srv_is_list(list)) {
+            return false;
+        }
+        for (size_t i = 0; i < srv_count(&list); i++) {
+            const srv_field part = srv_element(&list, i);
+            mo_text text = {"", 0};
+            if (!srv_read_text(srv_member(&part, "text"), &text) ||
+                !srv_message_append(message, &part, "reasoning_content", text)) {
+                return false;
+            }
+        }
+        if (srv_count(&list) > 0) {
+            break;
+        }
+    }
+    return true;
+}
+
+static bool read_item(const srv_field *item, srv_conversation *out)
+{
+    const srv_field type = srv_member(item, "type");
+    mo_text kind = {"message", 7};
+    if (!json_is_object(item->value)) {
+        return srv_wrong_type(item, "an object");
+    }
+    if (!srv_read_text(type, &kind)) {
+        return false;
+    }
+    if (srv_text_is(kind, "message")) {
+        return read_message(item, out);
+    }
+    if (srv_text_is(kind, "function_call")) {
+        return read_call(item, "arguments", out);
+    }
+    if (srv_text_is(kind, "custom_tool_call")) {
+        return read_call(item, "input", out);
+    }
+    if (srv_text_ends(kind, "_call_output")) {
+        return read_output(item, out);
+    }
+    if (srv_text_ends(kind, "_call")) {
+        return read_own_call(item, kind, out);
+    }
+    if (srv_text_is(kind, "reasoning")) {
+        return read_reasoning(item, out);
+    }
+    if (srv_text_is(kind, "item_reference")) {
+        return srv_conversation_miss(out, item, "what it refers to is not in memory, and was left out");
+    }
+    if (srv_text_is(kind, "compaction") || strncmp(kind.data, "mcp_", 4) == 0) {
+        return srv_conversation_miss(out, item,
+                                     "it means something to its maker's server alone, and was left out");
+    }
+    return srv_wrong(&type, "items of type %.64s are not supported", kind.data);
+}
+
+static bool read_items(const srv_field *list, srv_conversation *out)
+{
+    if (srv_count(list) > SRV_MESSAGES_MAX) {
+        return srv_wrong(list, "has more than %d items", SRV_MESSAGES_MAX);
+    }
+    for (size_t i = 0; i < srv_count(list); i++) {
+        const srv_field item = srv_element(list, i);
+        if (!read_item(&item, out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool srv_conversation_responses(const srv_field *root, srv_conversation *out)
+{
+    const srv_field input = srv_member(root, "input"), instructions = srv_member(root, "instructions");
+    srv_field earlier = srv_member(root, "previous_response_id");
+    mo_text text = {"", 0};
+    if (!srv_read_text(instructions, &text)) {
+        return false;
+    }
+    if (!input.value) {
+        return srv_missing(&input);
+    }
+    if (text.length > 0) {
+        json_t *message = srv_message_add(out, &instructions, "system");
+        if (!message || !srv_message_append(message, &instructions, "content", text)) {
+            return false;
+        }
+    }
+    earlier.value = out->before;
+    if (out->before && !read_items(&earlier, out)) {
+        return false;
+    }
+    if (json_is_string(input.value)) {
+        srv_read_text(input, &text);
+        return srv_conversation_plain(&input, (mo_text){"", 0}, text, out) &&
+               (!out->before || srv_conversation_finish(root, out));
+    }
+    if (!json_is_array(input.value)) {
+        return srv_wrong_type(&input, "a string or a list of items");
+    }
+    if (!read_items(&input, out)) {
+        return false;
+    }
+    return srv_count(&input) > 0 && json_array_size(out->messages) > 0
+               ? srv_conversation_finish(root, out)
+               : srv_wrong(&input, "must have at least one item");
+}

@@ -1,0 +1,23 @@
+/* Response files: kept answers of the responses API on disk, a file of JSON each. A file is written beside its name and renamed,
+ * so that one that is there is whole.
+ *
+ * Any thread; no two calls for one id at once. */
+#ifndef SRV_RESPONSE_FILES_H
+#define SRV_RESPONSE_FILES_H
+
+#include "server/dialects/kept_response.h"
+
+typedef struct srv_response_files srv_response_files;
+
+/* In `responses` of the directory, which is made when the first is written. NULL: out of memory. */
+srv_response_files *srv_response_files_open(const char *directory);
+void srv_response_files_close(srv_response_files *files); /* NULL is allowed */
+
+bool srv_response_files_write(srv_response_files *files, const char *id, const char *owner,
+                              const srv_kept_response *kept);
+/* As srv_response_store_get(). */
+bool srv_response_files_read(srv_response_files *files, const char *id, const char *owner,
+                             srv_kept_response *out);
+bool srv_response_files_remove(srv_response_files *files, const char *id);
+
+#endif

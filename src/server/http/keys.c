@@ -1,0 +1,241 @@
+/* Keys: see keys.h. */
+#include "server/http/keys.h"
+
+#include <errno.h>
+#include <nettle/sha2.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024 };
+
+typedef struct key {
+    char text[KEY_BYTES]; /* zeros behind it, so that all are compared alike */
+    srv_key_owner holder;
+} key;
+
+typedef struct key_list {
+    key *item;
+    int count;
+} key_list;
+
+struct srv_keys {
+    char *path;
+    pthread_mutex_t mutex; /* of the lists */
+    key_list given, read;
+};
+
+static mo_status fail(mo_error *err, mo_status status, const char *format, ...) MO_PRINTF(3, 4);
+static mo_status fail(mo_error *err, mo_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    err->status = status;
+    vsnprintf(err->detail, sizeof err->detail, format, args);
+    va_end(args);
+    return status;
+}
+
+static void digest(const char *text, char *out, size_t size)
+{
+    struct sha256_ctx hash;
+    uint8_t sum[SHA256_DIGEST_SIZE];
+    sha256_init(&hash);
+    sha256_update(&hash, strlen(text), (const uint8_t *)text);
+    sha256_digest(&hash, sizeof sum, sum);
+    for (size_t i = 0; i < sizeof sum; i++) {
+        snprintf(out + 2 * i, size - 2 * i, "%02x", sum[i]);
+    }
+}
+
+/* A word and what may follow it: name=NAME, priority=N. */
+static mo_status add(key_list *list, const char *text, const char *where, int number, mo_error *err)
+{
+    char words[LINE_BYTES], *rest = words;
+    snprintf(words, sizeof words, "%s", text);
+    char *word = strtok_r(words, " \t\r\n", &rest);
+    if (!word) {
+        return MO_OK;
+    }
+    if (strlen(word) >= KEY_BYTES || list->count == KEYS_MAX) {
+        return fail(err, MO_EINVAL, "%s: a key has at most %d characters, and there are at most %d keys",
+                    where, KEY_BYTES - 1, KEYS_MAX);
+    }
+    key *item = realloc(list->item, (size_t)(list->count + 1) * sizeof *item);
+    if (!item) {
+        return fail(err, MO_ENOMEM, "out of memory");
+    }
+    list->item = item;
+    key *k = &item[list->count++];
+    memset(k, 0, sizeof *k);
+    memcpy(k->text, word, strlen(word));
+    digest(word, k->holder.owner, sizeof k->holder.owner);
+    snprintf(k->holder.name, sizeof k->holder.name, "key%d", number);
+    while ((word = strtok_r(NULL, " \t\r\n", &rest))) {
+        char *end;
+        if (strncmp(word, "name=", 5) == 0 && word[5]) {
+            snprintf(k->holder.name, sizeof k->holder.name, "%.*s", (int)sizeof k->holder.name - 1, word + 5);
+        } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
+            const long priority = strtol(word + 9, &end, 10);
+            if (*end || priority < -100 || priority > 100) {
+                return fail(err, MO_EINVAL, "%s: key %d: priority is a number from -100 to 100", where,
+                            number);
+            }
+            k->holder.priority = (int)priority;
+        } else {
+            return fail(err, MO_EINVAL, "%s: key %d: only name=NAME and priority=N may follow a key", where,
+                        number);
+        }
+    }
+    return MO_OK;
+}
+
+static void clear(key_list *list)
+{
+    if (list->item) {
+        memset(list->item, 0, (size_t)list->count * sizeof *list->item);
+    }
+    free(list->item);
+    *list = (key_list){0};
+}
+
+static mo_status read_file(const char *path, int first, key_list *out, mo_error *err)
+{
+    char line[LINE_BYTES];
+    mo_status status = MO_OK;
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        return fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: %s", path, strerror(errno));
+    }
+    while (memset(line, 1, sizeof line), status == MO_OK && fgets(line, sizeof line, f)) {
+        if (memrchr(line, 0, sizeof line) !=
+            line + strlen(line)) { /* or the beginning of a key would be one */
+            status = fail(err, MO_EINVAL, "%s: zero bytes are in it; keys are text, one a line", path);
+        } else if (strlen(line) + 1 == sizeof line) {
+            status = fail(err, MO_EINVAL, "%s: a line is too long", path);
+        } else if (line[strspn(line, " \t")] != '#') {
+            status = add(out, line, path, first + out->count, err);
+        }
+    }
+    if (status == MO_OK && ferror(f)) {
+        status = fail(err, MO_EIO, "%s: %s", path, strerror(errno));
+    }
+    fclose(f);
+    if (status == MO_OK && out->count == 0) {
+        status = fail(err, MO_EINVAL, "%s: there is no key in it", path);
+    }
+    if (status != MO_OK) {
+        clear(out);
+    }
+    return status;
+}
+
+static mo_status read_list(const char *list, key_list *out, mo_error *err)
+{
+    char *words = strdup(list), *rest = words;
+    mo_status status = words ? MO_OK : fail(err, MO_ENOMEM, "out of memory");
+    for (char *word; status == MO_OK && (word = strtok_r(rest, ",", &rest));) {
+        status = add(out, word, "the list of keys", out->count + 1, err);
+    }
+    free(words);
+    if (status == MO_OK && out->count == 0) {
+        status = fail(err, MO_EINVAL, "the list of keys is empty");
+    }
+    return status;
+}
+
+mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_error *err)
+{
+    mo_status status = MO_OK;
+    srv_keys *k = calloc(1, sizeof *k);
+    *out = NULL;
+    if (!k) {
+        return fail(err, MO_ENOMEM, "out of memory");
+    }
+    pthread_mutex_init(&k->mutex, NULL);
+    if (list) {
+        status = read_list(list, &k->given, err);
+    }
+    if (status == MO_OK && path) {
+        k->path = strdup(path);
+        status = k->path ? srv_keys_reload(k, err) : fail(err, MO_ENOMEM, "out of memory");
+    }
+    if (status != MO_OK) {
+        srv_keys_close(k);
+        return status;
+    }
+    *out = k;
+    return MO_OK;
+}
+
+void srv_keys_close(srv_keys *keys)
+{
+    if (keys) {
+        clear(&keys->given);
+        clear(&keys->read);
+        free(keys->path);
+        pthread_mutex_destroy(&keys->mutex);
+        free(keys);
+    }
+}
+
+mo_status srv_keys_reload(srv_keys *keys, mo_error *err)
+{
+    key_list fresh = {0};
+    if (!keys->path) {
+        return MO_OK;
+    }
+    const mo_status status = read_file(keys->path, keys->given.count + 1, &fresh, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&keys->mutex);
+    clear(&keys->read);
+    keys->read = fresh;
+    pthread_mutex_unlock(&keys->mutex);
+    return MO_OK;
+}
+
+int srv_keys_count(srv_keys *keys)
+{
+    pthread_mutex_lock(&keys->mutex);
+    const int count = keys->given.count + keys->read.count;
+    pthread_mutex_unlock(&keys->mutex);
+    return count;
+}
+
+/* Every byte of every key is looked at, whatever was shown. */
+static void compare(const key_list *list, const char *shown, srv_key_owner *out, bool *found)
+{
+    for (int i = 0; i < list->count; i++) {
+        volatile unsigned char differ = 0;
+        for (int b = 0; b < KEY_BYTES; b++) {
+            differ = (unsigned char)(differ | (list->item[i].text[b] ^ shown[b]));
+        }
+        if (differ == 0) {
+            *out = list->item[i].holder;
+            *found = true;
+        }
+    }
+}
+
+bool srv_keys_check(srv_keys *keys, const char *shown, srv_key_owner *out)
+{
+    char padded[KEY_BYTES] = {0};
+    bool found = false;
+    *out = (srv_key_owner){0};
+    if (srv_keys_count(keys) == 0) {
+        return true;
+    }
+    if (!shown || strlen(shown) >= KEY_BYTES) {
+        return false;
+    }
+    snprintf(padded, sizeof padded, "%s", shown);
+    pthread_mutex_lock(&keys->mutex);
+    compare(&keys->given, padded, out, &found);
+    compare(&keys->read, padded, out, &found);
+    pthread_mutex_unlock(&keys->mutex);
+    return found;
+}

@@ -1,0 +1,406 @@
+/* Parameters: see parameters.h. */
+#include "server/requests/parameters.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+srv_parameters srv_parameters_default(void)
+{
+    srv_parameters p = {.max_tokens = -1, .n = 1, .cache_prompt = true, .thought_limit = -1};
+    p.sampler = mo_sampler_options_default();
+    p.sampler.temperature = 0.8F;
+    p.sampler.top_k = 40;
+    p.sampler.top_p = 0.95F;
+    p.sampler.min_p = 0.05F;
+    p.sampler.repeat_penalty = 1;
+    p.sampler.penalty_last = 64;
+    return p;
+}
+
+void srv_parameters_free(srv_parameters *p)
+{
+    free(p->bias);
+    p->bias = NULL;
+    p->sampler.bias = NULL;
+    p->sampler.bias_count = 0;
+}
+
+void srv_parameters_seed(srv_parameters *p)
+{
+    if (!p->seeded && getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) != sizeof p->sampler.seed) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        p->sampler.seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec;
+    }
+}
+
+/* ---- Sampling ---- */
+
+static bool read_seed(srv_field f, srv_parameters *p)
+{
+    int64_t seed = -1;
+    const double real = json_is_real(f.value) ? json_real_value(f.value) : 0;
+    if (fabs(real) >= 0x1p63) { /* some clients draw 64 bits without a sign: any number will do */
+        memcpy(&p->sampler.seed, &real, sizeof real);
+        p->seeded = true;
+        return true;
+    }
+    if (!srv_read_int(f, INT64_MIN, INT64_MAX, &seed)) {
+        return false;
+    }
+    if (f.value && seed != -1 && seed != 0xffffffff) { /* llama-server's two ways to say random */
+        p->sampler.seed = (uint64_t)seed;
+        p->seeded = true;
+    } else if (f.value) {
+        p->seeded = false;
+    }
+    return true;
+}
+
+/* What others have and we do not: let pass where it says nothing. */
+static bool refuse_others(const srv_field *object)
+{
+    static const struct {
+        const char *name;
+        double neutral;
+    } numbers[] = {
+        {"mirostat", 0},       {"dry_multiplier", 0}, {"xtc_probability", 0}, {"typical_p", 1},
+        {"dynatemp_range", 0}, {"top_n_sigma", -1},   {"tfs_z", 1},           {"adaptive_target", -1},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const srv_field f = srv_member(object, numbers[i].name);
+        if (!f.value) {
+            continue;
+        }
+        if (!json_is_number(f.value)) {
+            return srv_wrong_type(&f, "a number");
+        }
+        const double value = json_number_value(f.value);
+        /* below the neutral value of these two it is off as well */
+        const bool off = value == numbers[i].neutral || (numbers[i].neutral <= 0 && value <= 0);
+        if (!off) {
+            return srv_wrong(&f, "is not supported here; leave it out, or set it to %g", numbers[i].neutral);
+        }
+    }
+    return true;
+}
+
+/* llama-server's: those that the list does not name are not used. */
+bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int count)
+{
+    if (!list->value) {
+        return true;
+    }
+    if (!srv_is_list(*list)) {
+        return false;
+    }
+    if (srv_count(list) > 0 && count == 0) {
+        return srv_wrong(list, "the model was loaded without adapters; leave it out");
+    }
+    for (int i = 0; i < count; i++) {
+        adapters[i].scale = 0.0f;
+    }
+    for (size_t i = 0; i < srv_count(list); i++) {
+        const srv_field item = srv_element(list, i);
+        const srv_field id_entry = srv_member(&item, "id");
+        int64_t id = -1;
+        float scale = 1.0f;
+        if (!srv_is_object(item) || !srv_read_int(id_entry, 0, count - 1, &id) ||
+            !srv_read_float(srv_member(&item, "scale"), -1e6, 1e6, &scale)) {
+            return false;
+        }
+        if (id < 0) {
+            return srv_missing(&id_entry);
+        }
+        adapters[id].scale = scale;
+    }
+    int used = 0;
+    for (int i = 0; i < count; i++) {
+        used += adapters[i].scale != 0.0f;
+    }
+    return used <= SRV_ADAPTERS_USED ||
+           srv_wrong(list, "more than 8 adapters have a scale that is not 0; leave some out");
+}
+
+static bool read_adapters(const srv_field *object, srv_parameters *p)
+{
+    const srv_field list = srv_member(object, "lora");
+    p->adapters_asked |= list.value != NULL;
+    return srv_adapters_read(&list, p->adapters, p->adapter_count);
+}
+
+static bool read_sampling(const srv_field *object, srv_parameters *p)
+{
+    mo_sampler_options *s = &p->sampler;
+    return srv_read_float(srv_member(object, "temperature"), 0, 1000, &s->temperature) &&
+           srv_read_float(srv_member(object, "top_p"), 0, 1, &s->top_p) &&
+           srv_read_float(srv_member(object, "min_p"), 0, 1, &s->min_p) &&
+           srv_read_int(srv_member(object, "top_k"), -1, INT32_MAX, &s->top_k) &&
+           srv_read_float(srv_member(object, "frequency_penalty"), -2, 2, &s->frequency_penalty) &&
+           srv_read_float(srv_member(object, "presence_penalty"), -2, 2, &s->presence_penalty) &&
+           srv_read_float(srv_member_of(object, NAMES("repeat_penalty", "repetition_penalty")), 0, 100,
+                          &s->repeat_penalty) &&
+           srv_read_int(srv_member(object, "repeat_last_n"), -1, INT32_MAX, &s->penalty_last) &&
+           read_seed(srv_member(object, "seed"), p) && refuse_others(object) && read_adapters(object, p);
+}
+
+/* What the sampler calls by other names. */
+static void adjust_sampling(mo_sampler_options *s)
+{
+    s->top_k = s->top_k < 0 ? 0 : s->top_k;
+    s->top_p = s->top_p > 0 ? s->top_p : FLT_MIN; /* OpenAI's 0: the likeliest token alone */
+    s->repeat_penalty = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
+}
+
+/* ---- Biases ---- */
+
+typedef struct bias_list {
+    const mo_model *model;
+    int64_t vocab;
+    mo_logit_bias *items;
+    size_t count, capacity;
+} bias_list;
+
+static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float bias)
+{
+    if (token < 0 || token >= list->vocab) {
+        return srv_wrong(f, "token %lld is not in the vocabulary, which has %lld", (long long)token,
+                         (long long)list->vocab);
+    }
+    if (list->count == SRV_BIAS_MAX) {
+        return srv_wrong(f, "has more than %d entries", SRV_BIAS_MAX);
+    }
+    if (list->count == list->capacity) {
+        const size_t capacity = list->capacity ? 2 * list->capacity : 16;
+        mo_logit_bias *items = realloc(list->items, capacity * sizeof *items);
+        if (!items) {
+            return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        }
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = (mo_logit_bias){(int32_t)token, bias};
+    return true;
+}
+
+/* All tokens of a text. */
+static bool bias_add_text(bias_list *list, const srv_field *f, mo_text text, float bias)
+{
+    int32_t *ids = NULL;
+    size_t count = 0;
+    mo_error err;
+    if (mo_tokenize(list->model, text.data, text.length, MO_TOKEN_NAMES, &ids, &count, &err) != MO_OK) {
+        return srv_fault_status(f->fault, &err, "logit_bias");
+    }
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++) {
+        good = bias_add(list, f, ids[i], bias);
+    }
+    mo_free(ids);
+    return good;
+}
+
+/* The value beside a token: a number, from -100 on never; or false. */
+static bool bias_value(const srv_field *f, float *bias)
+{
+    if (json_is_false(f->value)) {
+        *bias = -INFINITY;
+        return true;
+    }
+    if (!json_is_number(f->value)) {
+        return srv_wrong_type(f, "a number or false");
+    }
+    const double value = json_number_value(f->value);
+    *bias = value <= -100 ? -INFINITY : (float)value;
+    return isfinite(value) && value <= 1e6 ? true : srv_wrong(f, "must be at most 1000000");
+}
+
+static bool bias_member(bias_list *list, const srv_field *in, const char *key, size_t length)
+{
+    const srv_field f = srv_member(in, key);
+    if (!f.value) { /* null beside a token: nothing */
+        return true;
+    }
+    float bias = 0;
+    if (!bias_value(&f, &bias)) {
+        return false;
+    }
+    char *end;
+    errno = 0;
+    const long long id = strtoll(key, &end, 10);
+    return end != key && *end == '\0' && errno == 0 ? bias_add(list, &f, id, bias)
+                                                    : bias_add_text(list, &f, (mo_text){key, length}, bias);
+}
+
+static bool bias_element(bias_list *list, const srv_field *in, size_t index)
+{
+    const srv_field f = srv_element(in, index);
+    if (!json_is_array(f.value) || srv_count(&f) != 2) {
+        return srv_wrong(&f, "must be a list of a token and its bias");
+    }
+    const srv_field token = srv_element(&f, 0), value = srv_element(&f, 1);
+    float bias = 0;
+    if (!bias_value(&value, &bias)) {
+        return false;
+    }
+    if (json_is_string(token.value)) {
+        return bias_add_text(
+            list, &token, (mo_text){json_string_value(token.value), json_string_length(token.value)}, bias);
+    }
+    return json_is_integer(token.value) ? bias_add(list, &token, json_integer_value(token.value), bias)
+                                        : srv_wrong_type(&token, "a token's id or a text");
+}
+
+static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
+{
+    if (!f.value) {
+        return true;
+    }
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    bias_list list = {.model = model, .vocab = info.vocab};
+    bool good = true;
+    if (json_is_object(f.value)) {
+        const char *key;
+        json_t *value;
+        json_object_foreach((json_t *)f.value, key, value)
+        {
+            good = good && bias_member(&list, &f, key, strlen(key));
+        }
+    } else if (json_is_array(f.value)) {
+        for (size_t i = 0; i < srv_count(&f) && good; i++) {
+            good = bias_element(&list, &f, i);
+        }
+    } else {
+        good = srv_wrong_type(&f, "an object or a list");
+    }
+    free(p->bias);
+    p->bias = list.items;
+    p->sampler.bias = list.items;
+    p->sampler.bias_count = list.count;
+    return good;
+}
+
+/* ---- Ends ---- */
+
+static bool read_stop(srv_field f, srv_parameters *p)
+{
+    if (!f.value) {
+        return true;
+    }
+    p->stop_count = 0;
+    if (json_is_string(f.value)) {
+        p->stop[0] = json_string_value(f.value);
+        p->stop_count = *p->stop[0] != '\0';
+        return true;
+    }
+    if (!json_is_array(f.value)) {
+        return srv_wrong_type(&f, "a string or a list of strings");
+    }
+    for (size_t i = 0; i < srv_count(&f); i++) {
+        const srv_field element = srv_element(&f, i);
+        mo_text text = {"", 0};
+        if (!element.value || !srv_read_text(element, &text)) {
+            return srv_wrong_type(&element, "a string");
+        }
+        if (strlen(text.data) != text.length) {
+            return srv_wrong(&element, "must not contain a zero byte");
+        }
+        if (text.length == 0) { /* nothing to stop at */
+            continue;
+        }
+        if (p->stop_count == SRV_STOP_MAX) {
+            return srv_wrong(&f, "must have at most %d strings", SRV_STOP_MAX);
+        }
+        p->stop[p->stop_count++] = text.data;
+    }
+    return true;
+}
+
+static bool read_limits(const srv_field *object, srv_parameters *p)
+{
+    const srv_field f = srv_member_of(object, NAMES("max_completion_tokens", "max_tokens",
+                                                    "max_output_tokens", "n_predict", "num_predict"));
+    if (!srv_read_int(f, INT32_MIN, INT64_MAX, &p->max_tokens)) {
+        return false;
+    }
+    p->max_tokens = p->max_tokens < 0 ? -1 : p->max_tokens; /* Ollama's -2: until the window is full, too */
+    return read_stop(srv_member_of(object, NAMES("stop", "stop_sequences")), p) &&
+           srv_read_bool(srv_member(object, "ignore_eos"), &p->ignore_eos);
+}
+
+/* ---- Probabilities ---- */
+
+bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_parameters *p)
+{
+    const srv_field logprobs = srv_member(object, "logprobs"), n_probs = srv_member(object, "n_probs");
+    const srv_field top = srv_member(object, "top_logprobs");
+    if (json_is_integer(logprobs.value) && dialect != SRV_DIALECT_CHAT) {
+        p->logprobs = true;
+        return srv_read_int(logprobs, 0, MO_TOP_MAX, &p->top);
+    }
+    if (!srv_read_bool(logprobs, &p->logprobs) || !srv_read_int(n_probs, 0, INT32_MAX, &p->top) ||
+        !srv_read_int(top, 0, MO_TOP_MAX, &p->top)) {
+        return false;
+    }
+    if (top.value && dialect == SRV_DIALECT_CHAT && !p->logprobs && !n_probs.value && p->top > 0) {
+        return srv_wrong(&top, "needs logprobs to be true");
+    }
+    p->logprobs = p->logprobs || (n_probs.value && p->top > 0) ||
+                  (dialect != SRV_DIALECT_CHAT && top.value && p->top > 0);
+    p->top = p->top > MO_TOP_MAX ? MO_TOP_MAX : p->top; /* n_probs may be larger there; no more are told */
+    const srv_field post = srv_member(object, "post_sampling_probs");
+    if (!srv_read_bool(post, &p->post_sampling_probs)) {
+        return false;
+    }
+    return !p->post_sampling_probs || srv_wrong(&post, "is not supported here; leave it out");
+}
+
+/* ---- Streams and extras ---- */
+
+static bool read_stream(const srv_field *object, srv_parameters *p)
+{
+    const srv_field options = srv_member(object, "stream_options");
+    const srv_field ping = srv_member(object, "sse_ping_interval");
+    int64_t seconds = 0;
+    if (!srv_read_bool(srv_member(object, "stream"), &p->stream) || !srv_is_object(options) ||
+        !srv_read_bool(srv_member(&options, "include_usage"), &p->include_usage) ||
+        !srv_read_int(ping, -1, 86400, &seconds)) {
+        return false;
+    }
+    if (ping.value) {
+        p->heartbeat_ms = seconds > 0 ? seconds * 1000 : -1;
+    }
+    return true;
+}
+
+static bool read_extras(const srv_field *object, srv_parameters *p)
+{
+    int64_t slot = -1; /* prefixes are found wherever they are: there is nothing to pin */
+    return srv_read_int(srv_member_of(object, NAMES("n", "n_cmpl")), 1, SRV_CHOICES_MAX, &p->n) &&
+           srv_read_bool(srv_member(object, "cache_prompt"), &p->cache_prompt) &&
+           srv_read_int(srv_member(object, "id_slot"), -1, INT32_MAX, &slot) &&
+           srv_read_bool(srv_member(object, "return_tokens"), &p->return_tokens) &&
+           srv_read_bool(srv_member(object, "timings_per_token"), &p->timings_per_token) &&
+           srv_read_bool(srv_member(object, "return_progress"), &p->return_progress) &&
+           srv_read_bool(srv_member(object, "trace"), &p->trace);
+}
+
+bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_model *model,
+                         srv_parameters *p)
+{
+    const bool good = read_sampling(object, p) && read_limits(object, p) &&
+                      (dialect == SRV_DIALECT_ANTHROPIC || dialect == SRV_DIALECT_OLLAMA ||
+                       srv_probabilities_read(object, dialect, p)) &&
+                      read_stream(object, p) && read_extras(object, p) &&
+                      read_bias(srv_member(object, "logit_bias"), model, p);
+    adjust_sampling(&p->sampler);
+    return good;
+}

@@ -1,0 +1,269 @@
+/* Rendering: see rendering.h. */
+#include "server/requests/rendering.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void srv_rendering_free(srv_rendering *r)
+{
+    free(r->text);
+    free(r->tokens.ids);
+    *r = (srv_rendering){0};
+}
+
+static bool no_memory(srv_fault *fault)
+{
+    return srv_fault_set(fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+}
+
+/* A content of parts becomes the text they make together. */
+static bool join_parts(json_t *message)
+{
+    const json_t *parts = json_object_get(message, "content"), *part;
+    srv_writer text = {0};
+    size_t i;
+    if (!json_is_array(parts)) {
+        return true;
+    }
+    json_array_foreach(parts, i, part)
+    {
+        const json_t *piece = json_object_get(part, "text");
+        srv_puts(&text, i > 0 ? "\n" : ""); /* as templates get them */
+        srv_put(&text, json_is_string(piece) ? json_string_value(piece) : "", json_string_length(piece));
+    }
+    const bool good =
+        !text.failed &&
+        json_object_set_new(message, "content", json_stringn(text.data ? text.data : "", text.length)) == 0;
+    srv_writer_free(&text);
+    return good;
+}
+
+/* Models whose template does not show tools are told of them in the system's text, and how to call them. */
+static bool tell_tools(const mo_model *model, json_t *messages, const srv_tools *tools, srv_fault *fault)
+{
+    char *json = json_dumps(tools->list, JSON_COMPACT), *text = NULL;
+    const bool required = tools->calling == SRV_CALLING_REQUIRED || tools->calling == SRV_CALLING_NAMED;
+    mo_error err;
+    if (!json) {
+        return no_memory(fault);
+    }
+    const mo_status status = mo_tools_text(model, json, strlen(json), required, &text, &err);
+    free(json);
+    if (status != MO_OK) {
+        return srv_fault_status(fault, &err, "tools");
+    }
+    json_t *first = json_array_get(messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    const bool system = role && strcmp(role, "system") == 0;
+    if (system && !join_parts(first)) {
+        mo_free(text);
+        return no_memory(fault);
+    }
+    const json_t *content = json_object_get(first, "content");
+    int failed;
+    if (system && json_is_string(content)) {
+        failed =
+            json_object_set_new(first, "content", json_sprintf("%s\n\n%s", json_string_value(content), text));
+    } else {
+        failed =
+            json_array_insert_new(messages, 0, json_pack("{s:s,s:s}", "role", "system", "content", text));
+    }
+    mo_free(text);
+    return !failed || no_memory(fault);
+}
+
+/* A call as mo_tools_text() asks for it in the generic way. */
+static json_t *call_text(const json_t *call)
+{
+    const json_t *f = json_object_get(call, "function");
+    json_t *arguments = json_object_get(f, "arguments");
+    json_t *read = json_is_string(arguments) ? json_loads(json_string_value(arguments), 0, NULL) : NULL;
+    json_t *whole = json_pack("{s:{s:O?,s:O?}}", "tool_call", "name", json_object_get(f, "name"), "arguments",
+                              read ? read : arguments); /* what is no JSON stays the text it is */
+    json_decref(read);
+    char *text = whole ? json_dumps(whole, 0) : NULL;
+    json_t *string = text ? json_string(text) : NULL;
+    json_decref(whole);
+    free(text);
+    return string;
+}
+
+/* Adds a line to a message's text. */
+static bool add_line(json_t *message, const char *line)
+{
+    const char *before = json_string_value(json_object_get(message, "content"));
+    return line && json_object_set_new(message, "content",
+                                       before && before[0] ? json_sprintf("%s\n%s", before, line)
+                                                           : json_string(line)) == 0;
+}
+
+/* Calls and their results for templates, and formats without one, that know neither: as JSON, and as what a user says. */
+static bool tell_calls(json_t *messages)
+{
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(messages) && good; i++) {
+        json_t *message = json_array_get(messages, i),
+               *before = i > 0 ? json_array_get(messages, i - 1) : NULL, *call;
+        const char *role = json_string_value(json_object_get(message, "role"));
+        const bool result_of = role && strcmp(role, "tool") == 0;
+        size_t k;
+        good = (!result_of && !json_object_get(message, "tool_calls")) || join_parts(message);
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call)
+        {
+            json_t *text = call_text(call);
+            good = good && add_line(message, json_string_value(text));
+            json_decref(text);
+        }
+        json_object_del(message, "tool_calls");
+        if (!result_of) {
+            continue;
+        }
+        const char *name = json_string_value(json_object_get(message, "name"));
+        const char *content = json_string_value(json_object_get(message, "content"));
+        json_t *result =
+            json_sprintf("Result of %s:\n%s", name ? name : "the function", content ? content : "");
+        if (json_object_get(before, "moraine_result")) { /* results of one turn are one message */
+            good = add_line(before, json_string_value(result)) && json_array_remove(messages, i) == 0;
+            i--;
+        } else {
+            json_object_del(message, "tool_call_id");
+            json_object_del(message, "name");
+            good = json_object_set_new(message, "role", json_string("user")) == 0 &&
+                   json_object_set(message, "content", result) == 0 &&
+                   json_object_set_new(message, "moraine_result", json_true()) == 0;
+        }
+        json_decref(result);
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_object_del(json_array_get(messages, i), "moraine_result");
+    }
+    return good;
+}
+
+/* Formats without a template have a place for roles and texts alone: old thoughts and names are left out, as templates leave them
+ * out, and what the system says later on is said by the user. */
+static void keep_texts(json_t *messages)
+{
+    static const char *const others[] = {"reasoning_content", "name", "tool_call_id"};
+    size_t i;
+    json_t *message;
+    json_array_foreach(messages, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            json_object_del(message, others[k]);
+        }
+        if (i > 0 && role && strcmp(role, "system") == 0) {
+            json_object_set_new(message, "role", json_string("user"));
+        }
+    }
+}
+
+/* The server's variables, and the request's over them. */
+static json_t *variables(const srv_parameters *p, const char *given)
+{
+    json_t *all = given ? json_loads(given, 0, NULL) : NULL; /* checked when the server began */
+    if (!p->template_kwargs) {
+        return all;
+    }
+    if (!all) {
+        return json_incref((json_t *)p->template_kwargs);
+    }
+    json_object_update(all, (json_t *)p->template_kwargs);
+    return all;
+}
+
+/* What the template gets. */
+static char *context_json(const mo_model *model, const srv_conversation *c, const srv_tools *tools,
+                          const srv_parameters *p, const char *given, srv_fault *fault)
+{
+    json_t *messages = json_deep_copy(c->messages), *kwargs = variables(p, given);
+    bool good = messages ? true : no_memory(fault);
+    const bool shown = tools->list && mo_model_shows_tools(model);
+    good = good && (!tools->list || shown || tell_tools(model, messages, tools, fault));
+    if (good && !mo_model_shows_tools(model) &&
+        (!mo_model_chat_template(model, NULL) || strcmp(mo_model_tool_format(model), "generic") == 0)) {
+        good = tell_calls(messages) || no_memory(fault);
+    }
+    if (!mo_model_chat_template(model, NULL)) {
+        keep_texts(messages);
+    }
+    json_t *context = good ? json_pack("{s:O}", "messages", messages) : NULL;
+    if (context && shown) {
+        json_object_set(context, "tools", tools->list);
+    }
+    if (context && json_object_size(kwargs) > 0) {
+        json_object_set(context, "chat_template_kwargs", kwargs);
+    }
+    if (context && c->prefill) {
+        json_object_set_new(context, "continue_final_message", json_true());
+    }
+    char *json = context ? json_dumps(context, JSON_COMPACT) : NULL;
+    json_decref(context);
+    json_decref(kwargs);
+    json_decref(messages);
+    if (good && !json) {
+        no_memory(fault);
+    }
+    return json;
+}
+
+/* gpt-oss has three levels, and so have formats without a template; others' templates are given the word as it came. */
+static const char *effort_of(const mo_model *model, const char *effort)
+{
+    const bool any = mo_model_chat_template(model, NULL) && strcmp(mo_model_chat_name(model), "harmony") != 0;
+    if (!effort || any) {
+        return effort;
+    }
+    return strcmp(effort, "minimal") == 0                               ? "low"
+           : strcmp(effort, "xhigh") == 0 || strcmp(effort, "max") == 0 ? "high"
+                                                                        : effort;
+}
+
+static bool copy_prompt(const mo_prompt *prompt, srv_rendering *out)
+{
+    const mo_text text = mo_prompt_text(prompt);
+    size_t count = 0;
+    const int32_t *ids = mo_prompt_tokens(prompt, &count);
+    out->text = malloc(text.length + 1);
+    out->tokens.ids = malloc((count + 1) * sizeof *ids);
+    if (!out->text || !out->tokens.ids) {
+        return false;
+    }
+    memcpy(out->text, text.data, text.length);
+    out->text[text.length] = '\0';
+    out->length = text.length;
+    if (count > 0) {
+        memcpy(out->tokens.ids, ids, count * sizeof *ids);
+    }
+    out->tokens.count = count;
+    out->in_thought = mo_prompt_in_thought(prompt);
+    return true;
+}
+
+bool srv_rendering_make(const mo_model *model, const srv_conversation *conversation, const srv_tools *tools,
+                        const srv_parameters *parameters, const char *given, srv_rendering *out,
+                        srv_fault *fault)
+{
+    char *json = context_json(model, conversation, tools, parameters, given, fault);
+    if (!json) {
+        return false;
+    }
+    mo_chat_options o = mo_chat_options_default();
+    o.thinking = parameters->thinking == SRV_ON    ? MO_THINKING_ON
+                 : parameters->thinking == SRV_OFF ? MO_THINKING_OFF
+                                                   : MO_THINKING_DEFAULT;
+    o.effort = effort_of(model, parameters->effort);
+    o.no_prompt = conversation->whole;
+    o.tokens_most = out->tokens.most;
+    mo_error err;
+    mo_prompt *prompt = NULL;
+    const mo_status status = mo_prompt_open(model, json, strlen(json), &o, &prompt, &err);
+    free(json);
+    if (status != MO_OK) {
+        return srv_fault_status(fault, &err, "messages");
+    }
+    const bool good = copy_prompt(prompt, out) || no_memory(fault);
+    mo_prompt_close(prompt);
+    return good;
+}

@@ -1,0 +1,288 @@
+/* Tools: see tools.h. */
+#include "server/requests/tools.h"
+
+#include <string.h>
+
+void srv_tools_free(srv_tools *tools)
+{
+    json_decref(tools->list);
+    tools->list = NULL;
+}
+
+static bool no_memory(const srv_field *f)
+{
+    return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+}
+
+/* A name as the grammars of calls and the templates can write it. */
+static bool read_name(const srv_field *in, mo_text *name)
+{
+    const srv_field f = srv_member(in, "name");
+    if (!f.value) {
+        return srv_missing(&f);
+    }
+    if (!srv_read_text(f, name)) {
+        return false;
+    }
+    if (name->length == 0 || name->length > 256 || strlen(name->data) != name->length) {
+        return srv_wrong(&f, "must have 1 to 256 characters");
+    }
+    for (size_t i = 0; i < name->length; i++) {
+        const unsigned char c = (unsigned char)name->data[i];
+        if (c <= ' ' || c == 0x7f || strchr("\"\\<>{}`", c)) {
+            return srv_wrong(&f, "must not contain spaces, quotes or brackets");
+        }
+    }
+    return true;
+}
+
+/* One function: its name, description and schema, under the names that the dialect has for them. */
+static json_t *read_function(const srv_field *in, const char *schema_name)
+{
+    const srv_field description = srv_member(in, "description"), schema = srv_member(in, schema_name);
+    const srv_field strict = srv_member(in, "strict");
+    mo_text name = {"", 0}, words = {NULL, 0};
+    bool exact = false;
+    if (!read_name(in, &name) || !srv_read_text(description, &words) || !srv_is_object(schema) ||
+        !srv_read_bool(strict, &exact)) {
+        return NULL;
+    }
+    json_t *function = json_pack("{s:s}", "name", name.data);
+    int failed = function ? 0 : -1;
+    if (words.data) {
+        failed |= json_object_set_new(function, "description", json_stringn(words.data, words.length));
+    }
+    failed |= schema.value ? json_object_set(function, "parameters", (json_t *)schema.value)
+                           : json_object_set_new(function, "parameters",
+                                                 json_pack("{s:s,s:{}}", "type", "object", "properties"));
+    if (strict.value) {
+        failed |= json_object_set_new(function, "strict", json_boolean(exact));
+    }
+    if (failed) {
+        json_decref(function);
+        no_memory(in);
+        return NULL;
+    }
+    return json_pack("{s:s,s:o}", "type", "function", "function", function);
+}
+
+/* One tool; *out stays NULL for one that is left out. */
+static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
+{
+    if (!json_is_object(tool->value)) {
+        return srv_wrong_type(tool, "an object");
+    }
+    const srv_field type = srv_member(tool, "type");
+    mo_text kind = {NULL, 0};
+    if (!srv_read_text(type, &kind)) {
+        return false;
+    }
+    if (dialect == SRV_DIALECT_ANTHROPIC) {
+        const srv_field schema = srv_member(tool, "input_schema");
+        if (kind.data && !srv_text_is(kind, "custom")) {
+            return srv_wrong(&type, "tools that the server would have to run (%.64s) are not supported",
+                             kind.data);
+        }
+        *out = schema.value ? read_function(tool, "input_schema") : NULL;
+        return *out || (!schema.value ? srv_missing(&schema) : false);
+    }
+    if (dialect == SRV_DIALECT_RESPONSES) {
+        /* Agents offer tools of their vendor (web search and the like) beside their own in every request. Those cannot be
+         * served; the answer's list of tools shows which are. */
+        if (!kind.data) {
+            return srv_missing(&type);
+        }
+        *out = srv_text_is(kind, "function") ? read_function(tool, "parameters") : NULL;
+        return *out || !srv_text_is(kind, "function");
+    }
+    if (kind.data && !srv_text_is(kind, "function")) {
+        return srv_wrong(&type, "must be function");
+    }
+    const srv_field function = srv_member(tool, "function");
+    if (!function.value) {
+        return srv_missing(&function);
+    }
+    if (!srv_is_object(function)) {
+        return false;
+    }
+    *out = read_function(&function, "parameters");
+    return *out != NULL;
+}
+
+static const char *name_of(const json_t *tool)
+{
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+static bool known(const srv_tools *tools, const char *name)
+{
+    size_t i;
+    json_t *tool;
+    json_array_foreach(tools->list, i, tool)
+    {
+        if (strcmp(name_of(tool), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
+{
+    if (!srv_is_list(*f)) {
+        return false;
+    }
+    if (srv_count(f) > SRV_TOOLS_MAX) {
+        return srv_wrong(f, "has more than %d tools", SRV_TOOLS_MAX);
+    }
+    json_t *names = json_object();
+    out->list = json_array();
+    bool good = names && out->list ? true : no_memory(f);
+    for (size_t i = 0; i < srv_count(f) && good; i++) {
+        const srv_field tool = srv_element(f, i);
+        json_t *read = NULL;
+        good = read_tool(&tool, dialect, &read);
+        if (good && read && json_object_get(names, name_of(read))) {
+            good = srv_wrong(&tool, "there are two tools of the name %s", name_of(read));
+        }
+        if (good && read &&
+            (json_object_set_new(names, name_of(read), json_true()) || json_array_append(out->list, read))) {
+            good = no_memory(f);
+        }
+        json_decref(read);
+    }
+    json_decref(names);
+    if (json_array_size(out->list) == 0) {
+        srv_tools_free(out);
+    }
+    return good;
+}
+
+/* ---- Which of them ---- */
+
+static bool take_word(const srv_field *f, mo_text word, srv_tools *out)
+{
+    static const struct {
+        const char *word;
+        srv_calling calling;
+    } words[] = {{"auto", SRV_CALLING_AUTO},
+                 {"none", SRV_CALLING_NONE},
+                 {"required", SRV_CALLING_REQUIRED},
+                 {"any", SRV_CALLING_REQUIRED}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (srv_text_is(word, words[i].word)) {
+            out->calling = words[i].calling;
+            return true;
+        }
+    }
+    return srv_wrong(f, "must be auto, none, required, or name a function");
+}
+
+static bool take_name(const srv_field *in, srv_tools *out)
+{
+    const srv_field f = srv_member(in, "name");
+    mo_text name = {NULL, 0};
+    if (!f.value) {
+        return srv_missing(&f);
+    }
+    if (!srv_read_text(f, &name)) {
+        return false;
+    }
+    if (!known(out, name.data)) {
+        return srv_wrong(&f, "there is no tool of the name %.128s", name.data);
+    }
+    out->calling = SRV_CALLING_NAMED;
+    out->name = name.data;
+    return true;
+}
+
+/* {"type":"allowed_tools","mode","tools"}: those that are not named are taken off the list of what may be called. */
+static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools *out)
+{
+    const srv_field inner = srv_member(choice, "allowed_tools");
+    const srv_field *in = inner.value ? &inner : choice;
+    const srv_field list = srv_member(in, "tools"), mode = srv_member(in, "mode");
+    mo_text word = {"auto", 4};
+    if (!list.value) {
+        return srv_missing(&list);
+    }
+    if (!srv_is_list(list) || !srv_read_text(mode, &word) || !take_word(&mode, word, out)) {
+        return false;
+    }
+    json_t *kept = json_array();
+    bool good = kept ? true : no_memory(choice);
+    for (size_t i = 0; i < srv_count(&list) && good; i++) {
+        const srv_field element = srv_element(&list, i), function = srv_member(&element, "function");
+        const srv_field name =
+            srv_member(dialect == SRV_DIALECT_RESPONSES || !function.value ? &element : &function, "name");
+        mo_text text = {"", 0};
+        good = name.value ? srv_read_text(name, &text) : srv_missing(&name);
+        if (good && !known(out, text.data)) {
+            good = srv_wrong(&name, "there is no tool of the name %.128s", text.data);
+        }
+        size_t k;
+        json_t *tool;
+        json_array_foreach(out->list, k, tool)
+        {
+            if (good && strcmp(name_of(tool), text.data) == 0 && json_array_append(kept, tool)) {
+                good = no_memory(choice);
+            }
+        }
+    }
+    if (good) {
+        json_decref(out->list);
+        out->list = kept;
+    } else {
+        json_decref(kept);
+    }
+    return good;
+}
+
+static bool read_choice(const srv_field *f, srv_dialect dialect, srv_tools *out)
+{
+    if (!f->value) {
+        return true;
+    }
+    mo_text word = {NULL, 0};
+    if (json_is_string(f->value)) {
+        srv_read_text(*f, &word);
+        return take_word(f, word, out);
+    }
+    if (!json_is_object(f->value)) {
+        return srv_wrong_type(f, "a string or an object");
+    }
+    const srv_field type = srv_member(f, "type"), function = srv_member(f, "function");
+    if (!type.value) {
+        return srv_missing(&type);
+    }
+    if (!srv_read_text(type, &word)) {
+        return false;
+    }
+    if (srv_text_is(word, "allowed_tools")) {
+        return take_allowed(f, dialect, out);
+    }
+    if (srv_text_is(word, "function") || srv_text_is(word, "tool")) {
+        return take_name(function.value ? &function : f, out);
+    }
+    return take_word(&type, word, out);
+}
+
+bool srv_tools_read(const srv_field *root, srv_dialect dialect, srv_tools *out)
+{
+    const srv_field tools = srv_member(root, "tools"), choice = srv_member(root, "tool_choice");
+    const srv_field parallel = srv_member(root, "parallel_tool_calls");
+    bool many = true, disabled = false;
+    if (!read_list(&tools, dialect, out) || !srv_read_bool(parallel, &many) ||
+        !read_choice(&choice, dialect, out)) {
+        return false;
+    }
+    if (json_is_object(choice.value) &&
+        !srv_read_bool(srv_member(&choice, "disable_parallel_tool_use"), &disabled)) {
+        return false;
+    }
+    out->single = !many || disabled;
+    if ((out->calling == SRV_CALLING_REQUIRED || out->calling == SRV_CALLING_NAMED) && !out->list) {
+        return srv_wrong(&choice, "needs tools");
+    }
+    return true;
+}

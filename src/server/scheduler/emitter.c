@@ -1,0 +1,387 @@
+#include "server/scheduler/emitter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    /* Steps that the teller may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
+     * something that is to be told at once, such as an answer's first token: who hears it may want to pause. */
+    FAR_BEHIND = 40,
+    SOON_BEHIND = 16,
+    MANY = 32, /* steps that wait, which are enough to be told */
+    /* Tokens that come fast are told together: waking this thread, HTTP's and the client costs some 40 us of processor time, where a
+     * token of a small model takes 300. Nobody sees pieces that are 8 ms late. An answer begins with shorter rests, each twice the one
+     * before, so that its first words come as they are made, and a client that wants no more of them is heard soon. */
+    FIRST_REST_NS = 1000000,
+    REST_NS = 8000000,
+};
+#define APART_S 0.004 /* tokens that come no faster are told one by one: there is time for it */
+
+struct srv_emitter {
+    srv_emitter_owner owner;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;
+    /* Under the lock: a list that grows, and is changed for an empty one by the thread. */
+    srv_message *list;
+    size_t count, capacity;
+    int behind; /* calls of srv_emitter_emit() that wait, or are being said */
+    int since;  /* of these from one on that is to be told at once */
+    bool busy, closing;
+    bool resting;  /* tokens were told just now: others wait */
+    bool urgent;   /* what waits is to be told at once: */
+    bool pressing; /* because of what it is, not because it is much */
+    double last;   /* when the last token was made */
+    bool follows;  /* the thread's: what is being said is not the last of its task in the list */
+};
+
+/* ---- One message ------------------------------------------------------------------------------ */
+
+typedef struct emission {
+    srv_emitter *emitter;
+    srv_task *task;
+    int choice;
+} emission;
+
+static void call_sink(srv_emitter *emitter, srv_task *task, srv_event *event)
+{
+    event->job = task->id;
+    event->usage = &task->usage;
+    event->timings = &task->timings;
+    event->more = emitter->follows;
+    if (!task->options.sink(task->options.user, event) && event->kind != SRV_DONE &&
+        event->kind != SRV_FAILED) {
+        emitter->owner.cancel(emitter->owner.user, task->id);
+    }
+}
+
+static void on_answer(void *user, const srv_event *event)
+{
+    const emission *t = user;
+    srv_event own = *event;
+    own.choice = t->choice;
+    own.completion_tokens = srv_answer_tokens(t->task->answers[t->choice]);
+    call_sink(t->emitter, t->task, &own);
+}
+
+static void count_tokens(srv_task *task)
+{
+    int64_t tokens = 0, thoughts = 0;
+    for (int i = 0; i < task->choices; i++) {
+        tokens += srv_answer_tokens(task->answers[i]);
+        thoughts += srv_answer_thoughts(task->answers[i]);
+    }
+    task->usage.completion_tokens = tokens;
+    task->usage.thought_tokens = thoughts;
+}
+
+static void end_choice(srv_emitter *emitter, srv_task *task, int choice, srv_finish finish)
+{
+    srv_answer *answer = task->answers[choice];
+    srv_event event = {.kind = SRV_END,
+                       .choice = choice,
+                       .text = {"", 0},
+                       .finish = finish,
+                       .stop = srv_answer_stop(answer),
+                       .completion_tokens = srv_answer_tokens(answer)};
+    event.token_count = srv_answer_rest(answer, &event.tokens);
+    count_tokens(task);
+    emitter->owner.choice(emitter->owner.user, task, answer); /* before the client can ask about it */
+    call_sink(emitter, task, &event);
+}
+
+/* An answer that cannot be told cannot go on. */
+static void give_up(srv_emitter *emitter, srv_task *task)
+{
+    emitter->owner.cancel(emitter->owner.user, task->id);
+}
+
+static void note_time(srv_emitter *emitter, srv_task *task, double at)
+{
+    if (task->first == 0.0) {
+        task->first = at;
+        task->timings.first_s = at - task->submitted;
+        task->timings.prompt_s = task->timings.first_s - task->timings.queued_s;
+        emitter->owner.token(emitter->owner.user, task->timings.first_s, 0.0);
+    } else if (task->choices == 1) {
+        emitter->owner.token(emitter->owner.user, 0.0, at - task->last);
+    }
+    task->last = at;
+    task->timings.predicted_s = at - task->first;
+}
+
+static void emit_token(srv_emitter *emitter, const srv_message *m)
+{
+    srv_task *task = m->task;
+    srv_answer *answer = task->answers[m->choice];
+    emission t = {emitter, task, m->choice};
+    mo_error err;
+    if (srv_answer_stop(answer) >= 0) {
+        return; /* sampled before the scheduler knew */
+    }
+    note_time(emitter, task, m->at);
+    task->usage.prompt_done = task->prompt;
+    const srv_token token = {m->token, m->logprob, m->top, m->top_count};
+    if (srv_answer_put(answer, &token, m->ends, on_answer, &t, &err) != MO_OK) {
+        give_up(emitter, task);
+        return;
+    }
+    count_tokens(task);
+    if (srv_answer_stop(answer) >= 0) {
+        atomic_store(&task->stopped[m->choice], true);
+        end_choice(emitter, task, m->choice, SRV_FINISH_STRING);
+    }
+}
+
+static void emit_end(srv_emitter *emitter, const srv_message *m)
+{
+    srv_task *task = m->task;
+    srv_answer *answer = task->answers[m->choice];
+    emission t = {emitter, task, m->choice};
+    mo_error err;
+    if (srv_answer_stop(answer) >= 0) {
+        return; /* it was told */
+    }
+    if (srv_answer_end(answer, m->finish == SRV_FINISH_LENGTH, on_answer, &t, &err) != MO_OK) {
+        give_up(emitter, task);
+        return;
+    }
+    end_choice(emitter, task, m->choice, srv_answer_stop(answer) >= 0 ? SRV_FINISH_STRING : m->finish);
+}
+
+static void emit(srv_emitter *emitter, const srv_message *m)
+{
+    /* Whoever found no memory for what went wrong has this to say. */
+    static const mo_error no_memory = {MO_ENOMEM, "memory ran out"};
+    srv_task *task = m->task;
+    srv_event event = {.text = {"", 0}, .stop = -1};
+    task->usage.cached_tokens = m->kind == SRV_EVENT_TOKEN ? task->usage.cached_tokens : m->cached;
+    switch (m->kind) {
+    case SRV_EVENT_STARTED:
+    case SRV_EVENT_PROGRESS:
+        event.kind = m->kind == SRV_EVENT_STARTED ? SRV_STARTED : SRV_PROGRESS;
+        task->usage.prompt_done = m->done;
+        task->timings.queued_s =
+            m->kind == SRV_EVENT_STARTED ? m->at - task->submitted : task->timings.queued_s;
+        task->timings.prompt_s = m->at - task->submitted - task->timings.queued_s;
+        call_sink(emitter, task, &event);
+        break;
+    case SRV_EVENT_TOKEN: emit_token(emitter, m); break;
+    case SRV_EVENT_END: emit_end(emitter, m); break;
+    case SRV_EVENT_DONE:
+    case SRV_EVENT_FAILED:
+        event.kind = m->kind == SRV_EVENT_DONE ? SRV_DONE : SRV_FAILED;
+        event.error = m->kind == SRV_EVENT_FAILED && !m->error ? &no_memory : m->error;
+        if (task->first == 0.0 && m->kind == SRV_EVENT_DONE) {
+            task->timings.prompt_s = m->at - task->submitted - task->timings.queued_s;
+        }
+        task->usage.prompt_done = m->done;
+        call_sink(emitter, task, &event);
+        free(m->error);
+        srv_task_close(task);
+        break;
+    }
+}
+
+/* What there was among messages. */
+typedef enum emitted { NO_TOKENS, TOKENS, FIRST_TOKENS } emitted;
+
+/* Says all of them. What several steps have for a client goes to him together: whoever writes waits for `told`. */
+static emitted emit_all(srv_emitter *emitter, const srv_message *list, size_t count)
+{
+    emitted tokens = NO_TOKENS;
+    for (size_t i = 0; i < count; i++) {
+        const srv_message *m = &list[i];
+        const bool last = m->kind == SRV_EVENT_DONE || m->kind == SRV_EVENT_FAILED; /* it closes the task */
+        void (*const batch_end)(void *user) = m->task->options.batch_end;
+        void *const user = m->task->options.user;
+        size_t next = batch_end && !last ? i + 1 : count;
+        while (next < count && list[next].task != m->task) {
+            next++;
+        }
+        emitter->follows = next < count;
+        if (m->kind == SRV_EVENT_TOKEN && tokens != FIRST_TOKENS) {
+            tokens = m->task->first == 0.0 ? FIRST_TOKENS : TOKENS;
+        }
+        emit(emitter, m);
+        if (batch_end && !last && !emitter->follows) {
+            batch_end(user);
+        }
+    }
+    return tokens;
+}
+
+/* ---- The thread ------------------------------------------------------------------------------- */
+
+/* With the lock: so long since then, or until something is urgent. */
+static void rest(srv_emitter *emitter, struct timespec since, long ns)
+{
+    int ended = 0;
+    since.tv_nsec += ns;
+    since.tv_sec += since.tv_nsec / 1000000000;
+    since.tv_nsec %= 1000000000;
+    emitter->resting = true;
+    while (!emitter->urgent && !emitter->closing && ended != ETIMEDOUT) {
+        ended = pthread_cond_timedwait(&emitter->more, &emitter->lock, &since);
+    }
+    emitter->resting = false;
+}
+
+static void *run(void *arg)
+{
+    srv_emitter *emitter = arg;
+    srv_message *list = NULL;
+    size_t capacity = 0;
+    long rest_ns = FIRST_REST_NS;
+    pthread_mutex_lock(&emitter->lock);
+    for (;;) {
+        while (!emitter->count && !emitter->closing) {
+            emitter->urgent = false;
+            pthread_cond_wait(&emitter->more, &emitter->lock);
+        }
+        if (!emitter->count) {
+            break;
+        }
+        srv_message *full = emitter->list;
+        const size_t count = emitter->count, full_capacity = emitter->capacity;
+        const int calls = emitter->behind;
+        emitter->list = list;
+        emitter->capacity = capacity;
+        emitter->count = 0;
+        emitter->busy = true;
+        emitter->urgent = emitter->pressing = false;
+        pthread_mutex_unlock(&emitter->lock);
+        struct timespec begin;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        const emitted tokens = emit_all(emitter, full, count);
+        list = full;
+        capacity = full_capacity;
+        pthread_mutex_lock(&emitter->lock);
+        emitter->busy = false;
+        emitter->behind -= calls;
+        emitter->since = emitter->pressing ? emitter->behind : 0;
+        pthread_cond_broadcast(&emitter->less);
+        if (tokens != NO_TOKENS) {
+            rest_ns = tokens == FIRST_TOKENS ? FIRST_REST_NS : 2 * rest_ns < REST_NS ? 2 * rest_ns : REST_NS;
+            rest(emitter, begin, rest_ns);
+        }
+    }
+    pthread_mutex_unlock(&emitter->lock);
+    free(list);
+    return NULL;
+}
+
+mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo_error *err)
+{
+    srv_emitter *emitter = calloc(1, sizeof *emitter);
+    *out = NULL;
+    if (emitter) {
+        emitter->owner = *owner;
+        pthread_condattr_t clock;
+        pthread_condattr_init(&clock);
+        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+        pthread_mutex_init(&emitter->lock, NULL);
+        pthread_cond_init(&emitter->more, &clock);
+        pthread_condattr_destroy(&clock);
+        pthread_cond_init(&emitter->less, NULL);
+        if (pthread_create(&emitter->thread, NULL, run, emitter) == 0) {
+            *out = emitter;
+            return MO_OK;
+        }
+        pthread_mutex_destroy(&emitter->lock);
+        pthread_cond_destroy(&emitter->more);
+        pthread_cond_destroy(&emitter->less);
+    }
+    free(emitter);
+    err->status = MO_ENOMEM;
+    strcpy(err->detail, "no thread could be started");
+    return MO_ENOMEM;
+}
+
+void srv_emitter_close(srv_emitter *emitter)
+{
+    if (emitter) {
+        pthread_mutex_lock(&emitter->lock);
+        emitter->closing = true;
+        pthread_cond_signal(&emitter->more);
+        pthread_mutex_unlock(&emitter->lock);
+        pthread_join(emitter->thread, NULL);
+        pthread_mutex_destroy(&emitter->lock);
+        pthread_cond_destroy(&emitter->more);
+        pthread_cond_destroy(&emitter->less);
+        free(emitter->list);
+        free(emitter);
+    }
+}
+
+/* A last event must not be lost for want of memory: then there is time to wait. */
+static bool make_room(srv_emitter *emitter, size_t count)
+{
+    if (emitter->count + count <= emitter->capacity) {
+        return true;
+    }
+    const size_t more = 2 * (emitter->count + count);
+    srv_message *list = realloc(emitter->list, more * sizeof *list);
+    if (list) {
+        emitter->list = list;
+        emitter->capacity = more;
+    }
+    return list != NULL;
+}
+
+/* Is there something that does not wait for others? Tokens that come slowly do not. */
+static bool presses(const srv_emitter *emitter, const srv_message *messages, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (messages[i].kind != SRV_EVENT_TOKEN || messages[i].soon ||
+            messages[i].at - emitter->last >= APART_S) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool far_behind(const srv_emitter *emitter)
+{
+    return emitter->behind >= FAR_BEHIND || emitter->since >= SOON_BEHIND;
+}
+
+void srv_emitter_emit(srv_emitter *emitter, const srv_message *messages, size_t count, bool wait)
+{
+    if (!count) {
+        return;
+    }
+    pthread_mutex_lock(&emitter->lock);
+    while ((wait && far_behind(emitter)) || !make_room(emitter, count)) {
+        if (!wait || (!emitter->count && !emitter->busy)) {
+            break; /* not even an empty list has room: nothing can be said any more */
+        }
+        pthread_cond_wait(&emitter->less, &emitter->lock);
+    }
+    if (emitter->count + count <= emitter->capacity) {
+        memcpy(emitter->list + emitter->count, messages, count * sizeof *messages);
+        emitter->count += count;
+        emitter->behind++;
+        emitter->pressing = emitter->pressing || presses(emitter, messages, count);
+        emitter->since += emitter->pressing || emitter->since > 0;
+        emitter->urgent = emitter->urgent || emitter->pressing || emitter->behind > MANY;
+        emitter->last = messages[count - 1].at;
+    }
+    if (emitter->urgent || !emitter->resting) {
+        pthread_cond_signal(&emitter->more);
+    }
+    pthread_mutex_unlock(&emitter->lock);
+}
+
+void srv_emitter_drain(srv_emitter *emitter)
+{
+    pthread_mutex_lock(&emitter->lock);
+    while (emitter->count || emitter->busy) {
+        emitter->urgent = true;
+        pthread_cond_signal(&emitter->more);
+        pthread_cond_wait(&emitter->less, &emitter->lock);
+    }
+    pthread_mutex_unlock(&emitter->lock);
+}

@@ -1,0 +1,56 @@
+/* Teller: the thread that calls the sinks. What the scheduler has found out comes as messages, in order; taking text apart and
+ * writing it to clients happens here, beside the next step of the model. Tokens that come faster than anybody reads are told several
+ * at a time. */
+#ifndef SRV_EMITTER_H
+#define SRV_EMITTER_H
+
+#include <pthread.h>
+
+#include "server/scheduler/task.h"
+
+typedef enum srv_message_kind {
+    SRV_EVENT_STARTED,
+    SRV_EVENT_PROGRESS,
+    SRV_EVENT_TOKEN,
+    SRV_EVENT_END,  /* of a choice */
+    SRV_EVENT_DONE, /* of the task, which the teller then closes */
+    SRV_EVENT_FAILED,
+} srv_message_kind;
+
+typedef struct srv_message {
+    srv_message_kind kind;
+    srv_task *task;
+    int choice;
+    double at;      /* when it happened */
+    int64_t cached; /* prompt tokens that were found */
+    int64_t done;   /* and that are held now */
+    int32_t token;
+    bool ends; /* the token ends the answer */
+    bool soon; /* it does not wait for others */
+    float logprob;
+    int top_count;
+    mo_logprob top[MO_TOP_MAX];
+    srv_finish finish;
+    mo_error *error; /* the message's own */
+} srv_message;
+
+typedef struct srv_emitter srv_emitter;
+
+/* Who hears of it when a sink wants no more, when a token is told, and when a choice has ended. */
+typedef struct srv_emitter_owner {
+    void *user;
+    void (*cancel)(void *user, uint64_t job);
+    void (*token)(void *user, double first_s, double between_s);                /* one of them is 0 */
+    void (*choice)(void *user, const srv_task *task, const srv_answer *answer); /* has ended */
+} srv_emitter_owner;
+
+mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo_error *err);
+/* Says what is left to be said first. NULL is allowed. */
+void srv_emitter_close(srv_emitter *emitter);
+
+/* Hands the messages over; waits while the teller is far behind, unless told not to (sinks must not). */
+void srv_emitter_emit(srv_emitter *emitter, const srv_message *messages, size_t count, bool wait);
+/* Waits until everything has been said. */
+void srv_emitter_drain(srv_emitter *emitter);
+
+#endif

@@ -1,0 +1,110 @@
+/* Ends: of choices and tasks, by themselves or because somebody wants it; sequences are free then, and keep what they hold. */
+#include <stdlib.h>
+
+#include "server/scheduler/scheduler.h"
+
+/* The sequence is free, and keeps what it holds. */
+static void release(srv_engine *e, srv_sequence *s)
+{
+    mo_sampler_close(s->sampler);
+    s->sampler = NULL;
+    if (s->constraint) {
+        srv_masks_drop(e->masks, &s->mask);
+    }
+    mo_constraint_close(s->constraint);
+    s->constraint = NULL;
+    s->mask = (srv_mask){0};
+    s->wants_mask = s->late = false;
+    const int64_t held = s->dirty ? 0 : mo_session_length(s->session);
+    pthread_mutex_lock(&e->lock);
+    s->last_job = s->task->id;
+    s->task->slots[s->choice] = -1;
+    mo_session_clear_cancel(s->session); /* nobody finds it any more */
+    s->task = NULL;
+    s->waits = false;
+    s->held = s->count = held;
+    s->used = ++e->uses;
+    pthread_mutex_unlock(&e->lock);
+    s->mark = 0;
+    s->kept = false;
+    if (e->options.cache_dir) {
+        srv_memory_keep(e, s, held);
+        s->kept = true;
+    }
+}
+
+void srv_end_task(srv_engine *e, srv_task *task, const mo_error *error)
+{
+    srv_message m = {.kind = error ? SRV_EVENT_FAILED : SRV_EVENT_DONE, .task = task, .at = srv_now()};
+    for (int i = 0; i < task->choices; i++) {
+        if (task->slots[i] >= 0) {
+            release(e, &e->sequences[task->slots[i]]);
+        }
+    }
+    if (error) {
+        m.error = malloc(sizeof *m.error);
+        if (m.error) {
+            *m.error = *error;
+        }
+    }
+    pthread_mutex_lock(&e->lock);
+    m.cached = task->cached;
+    m.done = task->cached + task->computed;
+    e->counts.done += !error;
+    e->counts.cancelled += error && error->status == MO_ECANCELLED;
+    e->counts.failed += error && error->status != MO_ECANCELLED;
+    srv_engine_forget(e, task);
+    e->unemitted = true;
+    pthread_mutex_unlock(&e->lock);
+    e->finished++;
+    srv_messages_add(e, &m);
+}
+
+void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
+{
+    srv_task *task = s->task;
+    const srv_message m = {.kind = SRV_EVENT_END,
+                           .task = task,
+                           .choice = s->choice,
+                           .at = srv_now(),
+                           .cached = task->cached,
+                           .finish = finish};
+    if (finish != SRV_FINISH_NONE) { /* otherwise the teller knows */
+        srv_messages_add(e, &m);
+    }
+    release(e, s);
+    if (++task->ended == task->choices) {
+        srv_end_task(e, task, NULL);
+    }
+}
+
+/* Of what waits nothing is, until the engine closes: a task that is cancelled is taken out of the queue at once (jobs.c). */
+static bool is_over(void *user, srv_task *task)
+{
+    const srv_engine *e = user;
+    (void)task;
+    return e->closing;
+}
+
+/* Of what runs: what was cancelled or stopped since the last round. */
+void srv_end_what_is_over(srv_engine *e)
+{
+    mo_error cancelled = {.status = MO_ECANCELLED, .detail = "cancelled"};
+    for (srv_task *task = NULL;;) {
+        pthread_mutex_lock(&e->lock);
+        task = srv_queue_take(&e->queue, is_over, e);
+        pthread_mutex_unlock(&e->lock);
+        if (!task) {
+            break;
+        }
+        srv_end_task(e, task, &cancelled);
+    }
+    for (int i = 0; i < e->parallel; i++) {
+        srv_sequence *s = &e->sequences[i];
+        if (s->task && atomic_load(&s->task->cancelled)) {
+            srv_end_task(e, s->task, &cancelled);
+        } else if (s->task && atomic_load(&s->task->stopped[s->choice])) {
+            srv_end_choice(e, s, SRV_FINISH_NONE);
+        }
+    }
+}

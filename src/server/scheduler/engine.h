@@ -1,0 +1,86 @@
+/* Engine: what the threads of a model's scheduler share. job.h is its public side (jobs.c,
+ * engine_report.c), scheduler.c its thread. */
+#ifndef SRV_ENGINE_H
+#define SRV_ENGINE_H
+
+#include <pthread.h>
+
+#include "server/scheduler/calls.h"
+#include "server/scheduler/emitter.h"
+#include "server/scheduler/pace.h"
+#include "server/scheduler/prefix.h"
+#include "server/scheduler/queue.h"
+#include "server/scheduler/sequence.h"
+
+/* Work that somebody asked to be done between two steps. */
+typedef struct srv_between {
+    void (*work)(void *user);
+    void *user;
+    bool done;
+    struct srv_between *next;
+} srv_between;
+
+struct srv_engine {
+    /* Written when it is opened: */
+    mo_model *model;
+    mo_model_info info;
+    srv_engine_options options;
+    int64_t context;
+    int parallel;
+    bool sharing; /* sequences may begin with what others computed */
+    mo_logit_bias
+        *never; /* tokens that are not sampled: those the model never says, then those that end answers */
+    size_t never_count, ends_count;
+    mo_snapshot *empty; /* of a session that holds nothing */
+    srv_calls *calls;
+    srv_emitter *emitter;
+    srv_masks *masks;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* there is something to do */
+    pthread_cond_t ended; /* a task, or work between steps, has ended */
+    /* Under the lock: */
+    srv_sequence *sequences; /* [parallel]; see there */
+    srv_task *tasks;         /* all, the newest first */
+    int task_count;
+    srv_queue queue;
+    srv_between *between; /* work that waits for the end of the step */
+    uint64_t next_id;
+    srv_engine_report counts;
+    bool stopping, closing;
+    bool unemitted;   /* a task has ended, and the teller does not know it yet */
+    uint64_t changes; /* counts up with every signal to `work` */
+    uint64_t changes_seen;
+
+    /* The scheduler's: */
+    srv_prefix *prefix;
+    srv_pace pace;
+    uint64_t uses;
+    int finished; /* tasks since the model was last told */
+    mo_feed *feeds;
+    int *fed;
+    srv_message *messages;
+    size_t message_count, message_capacity;
+};
+
+double srv_now(void);
+
+/* Tells the scheduler that something has changed. Under the lock. */
+void srv_engine_wake(srv_engine *engine);
+
+/* What sessions must have been made with to be of use here; weights: with those of the model's file, part of which is read. */
+void srv_engine_key(const srv_engine *engine, bool weights, char *key, size_t size);
+
+/* The scheduler's thread. */
+void *srv_scheduler_run(void *engine);
+
+/* Has the task been paused for so long that it must not keep others waiting? And the line of the log that says that it ends.
+ * Both under the lock. */
+bool srv_engine_stalled(const srv_engine *engine, const srv_task *task, double now);
+void srv_engine_log_stalled(const srv_task *task, double now);
+
+/* Takes a task that has left the queue and all sequences out of the engine. Under the lock; the caller then tells its end. */
+void srv_engine_forget(srv_engine *engine, srv_task *task);
+
+#endif

@@ -1,0 +1,151 @@
+/* Kept: see kept.h. */
+#include "server/scheduler/kept.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/scheduler/scheduler.h"
+
+static const char of_cache[] = "prefix-", of_sequence[] = "sequence-";
+
+/* The number of an id that begins like that, above 0; 0: it is another's. */
+static uint64_t number_of(const char *id, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    char *end;
+    if (strncmp(id, prefix, length) != 0 || id[length] < '0' || id[length] > '9') {
+        return 0;
+    }
+    const uint64_t number = strtoull(id + length, &end, 10);
+    return *end ? 0 : number;
+}
+
+/* Of those that nobody uses; with the engine's lock. */
+static int list_sequences(const srv_engine *e, srv_kept_report *out, int limit)
+{
+    int found = 0;
+    for (int i = 0; i < e->parallel; i++) {
+        const srv_sequence *s = &e->sequences[i];
+        if (s->task || s->held == 0) {
+            continue;
+        }
+        if (found < limit) {
+            out[found] = (srv_kept_report){.tokens = s->held, .sequence = true, .idle_s = -1};
+            snprintf(out[found].id, sizeof out[found].id, "%s%d", of_sequence, i + 1);
+        }
+        found++;
+    }
+    return found;
+}
+
+static int list_prefixes(srv_prefix *prefix, srv_kept_report *out, int limit)
+{
+    srv_prefix_entry *list = limit > 0 ? malloc((size_t)limit * sizeof *list) : NULL;
+    const int found = srv_prefix_list(prefix, list, list ? limit : 0);
+    for (int i = 0; list && i < found && i < limit; i++) {
+        const srv_prefix_entry *p = &list[i];
+        out[i] = (srv_kept_report){.tokens = p->tokens,
+                                   .ram = p->ram,
+                                   .device = p->device,
+                                   .bytes = p->bytes,
+                                   .all_bytes = p->all_bytes,
+                                   .disk_bytes = p->disk_bytes,
+                                   .idle_s = p->idle_s,
+                                   .pinned = p->pinned};
+        memcpy(out[i].name, p->name, sizeof out[i].name);
+        snprintf(out[i].id, sizeof out[i].id, "%s%llu", of_cache, (unsigned long long)p->number);
+    }
+    free(list);
+    return found;
+}
+
+int srv_engine_kept(srv_engine *e, srv_kept_report *out, int limit)
+{
+    pthread_mutex_lock(&e->lock);
+    const int sequences = list_sequences(e, out, limit);
+    pthread_mutex_unlock(&e->lock);
+    const int written = sequences < limit ? sequences : limit;
+    return sequences + (e->prefix ? list_prefixes(e->prefix, out + written, limit - written) : 0);
+}
+
+/* ---- Changing: on the engine's thread, which uses sequences and cache ---- */
+
+typedef struct changing {
+    srv_engine *engine;
+    const char *id;
+    const srv_prefix_wanted *wanted;
+    uint64_t number; /* 0: there is none */
+    bool unkept;     /* there is one that cannot be kept */
+} changing;
+
+static void change(void *user)
+{
+    changing *c = user;
+    srv_engine *e = c->engine;
+    const uint64_t slot = number_of(c->id, of_sequence);
+    c->number = number_of(c->id, of_cache);
+    if (slot > 0 && slot <= (uint64_t)e->parallel) {
+        srv_sequence *s = &e->sequences[slot - 1];
+        c->unkept = !s->task && s->held > 0;
+        if (c->unkept && e->prefix) {
+            srv_memory_keep(e, s, s->held);
+            c->number = srv_prefix_number(
+                e->prefix, &(srv_prefix_key){mo_session_adapters(s->session), s->tokens, s->held});
+        }
+    }
+    if (!e->prefix || !srv_prefix_want(e->prefix, c->number, c->wanted)) {
+        c->number = 0;
+    }
+}
+
+mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_prefix_wanted *wanted, char now[32],
+                                 mo_error *err)
+{
+    changing c = {.engine = e, .id = id, .wanted = wanted};
+    srv_engine_between_steps(e, change, &c);
+    snprintf(now, 32, "%s%llu", of_cache, (unsigned long long)c.number);
+    if (c.number) {
+        return MO_OK;
+    }
+    err->status = c.unkept ? MO_EUNSUPPORTED : MO_ENOENT;
+    snprintf(err->detail, sizeof err->detail, "%s",
+             c.unkept ? "it is too short to be kept, or nothing is kept for this model"
+                      : "no session of that id is kept");
+    return err->status;
+}
+
+/* ---- Forgetting: likewise ---- */
+
+typedef struct dropping {
+    srv_engine *engine;
+    const char *id; /* NULL: all */
+    int dropped;
+} dropping;
+
+static void drop(void *user)
+{
+    dropping *d = user;
+    srv_engine *e = d->engine;
+    const uint64_t number = d->id ? number_of(d->id, of_cache) : 0;
+    for (int i = 0; i < e->parallel; i++) {
+        srv_sequence *s = &e->sequences[i];
+        const bool meant = !d->id || number_of(d->id, of_sequence) == (uint64_t)i + 1;
+        if (meant && !s->task && s->held > 0 && mo_session_restore(s->session, e->empty, NULL) == MO_OK) {
+            pthread_mutex_lock(&e->lock);
+            s->held = s->count = 0;
+            pthread_mutex_unlock(&e->lock);
+            d->dropped++;
+        }
+    }
+    if (e->prefix && (!d->id || number)) {
+        d->dropped += srv_prefix_drop(e->prefix, number);
+    }
+}
+
+int srv_engine_drop_kept(srv_engine *e, const char *id)
+{
+    dropping d = {.engine = e, .id = id};
+    srv_engine_between_steps(e, drop, &d);
+    return d.dropped;
+}

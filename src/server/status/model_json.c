@@ -1,0 +1,107 @@
+/* Model JSON: see model_json.h. */
+#include "server/status/model_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/common/json_text.h"
+
+const char *srv_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+const char *srv_time_text(int64_t seconds, int64_t nanoseconds, char *text, size_t size)
+{
+    struct tm parts;
+    const time_t t = (time_t)seconds;
+    gmtime_r(&t, &parts);
+    const size_t used = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + used, size - used, ".%09" PRId64 "Z", nanoseconds);
+    return text;
+}
+
+static const char *state_text(srv_model_state state)
+{
+    static const char *const names[] = {[SRV_MODEL_UNLOADED] = "unloaded",
+                                        [SRV_MODEL_LOADING] = "loading",
+                                        [SRV_MODEL_LOADED] = "loaded",
+                                        [SRV_MODEL_LEAVING] = "unloading"};
+    return names[state];
+}
+
+static json_t *alias_list(const char *alias)
+{
+    json_t *list = json_array();
+    while (alias && *alias) {
+        const size_t length = strcspn(alias, ",");
+        json_array_append_new(list, srv_json_text(alias, length));
+        alias += length + (alias[length] == ',');
+    }
+    return list;
+}
+
+json_t *srv_model_json_openai(srv_models *models, int index, const srv_model_report *r)
+{
+    mo_model_info info = {0};
+    srv_model *model = srv_models_peek(models, index);
+    const int64_t n_ctx = r->context ? r->context : r->made_for;
+    if (model) {
+        mo_model_describe(srv_model_mo(model), &info, sizeof info);
+    }
+    json_t *meta = json_pack("{s:I, s:I, s:I, s:I, s:s}", "n_ctx", (json_int_t)n_ctx, "n_ctx_train",
+                             (json_int_t)r->made_for, "n_params", (json_int_t)r->parameters, "size",
+                             (json_int_t)r->file_bytes, "ftype", r->format);
+    if (model) {
+        json_object_set_new(meta, "n_vocab", json_integer(info.vocab));
+        json_object_set_new(meta, "n_embd", json_integer(info.width));
+        srv_models_unpeek(model);
+    }
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:[], s:I, s:I, s:o, s:{s:s, s:f, s:b, s:b}}", "id", r->id,
+                     "object", "model", "created", (json_int_t)r->modified, "owned_by", "moraine", "aliases",
+                     alias_list(r->alias), "tags", "max_model_len", (json_int_t)n_ctx, "max_context_length",
+                     (json_int_t)r->made_for, "meta", meta, "status", "value", state_text(r->state),
+                     "progress", r->state == SRV_MODEL_LOADED ? 1.0 : r->load_share, "pinned", r->pinned,
+                     "failed", r->failed);
+}
+
+json_t *srv_model_json_details(const srv_model_report *r)
+{
+    char size[32];
+    if (r->parameters >= 1000000000) {
+        snprintf(size, sizeof size, "%.1fB", (double)r->parameters * 1e-9);
+    } else {
+        snprintf(size, sizeof size, "%.2fM", (double)r->parameters * 1e-6);
+    }
+    return json_pack("{s:s, s:s, s:o, s:[o], s:s, s:s}", "parent_model", "", "format", "gguf", "family",
+                     srv_json_ctext(r->architecture), "families", srv_json_ctext(r->architecture),
+                     "parameter_size", size, "quantization_level", r->format);
+}
+
+/* Ollama tells models apart by the hash of their contents, which is not computed here: by what names the file. */
+static void digest(const srv_model_report *r, char *text, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)r->file_bytes ^ ((uint64_t)r->modified << 20);
+    size_t used = 0;
+    for (const char *at = r->path; *at; at++) {
+        h = (h ^ (unsigned char)*at) * 0x100000001b3u;
+    }
+    while (used + 17 <= size) {
+        used += (size_t)snprintf(text + used, size - used, "%016" PRIx64, h);
+        h = (h ^ used) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+}
+
+json_t *srv_model_json_ollama(const srv_model_report *r)
+{
+    char modified[48], hash[65], name[512];
+    digest(r, hash, sizeof hash);
+    snprintf(name, sizeof name, "%s%s", r->id, strchr(r->id, ':') ? "" : ":latest");
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
+                     srv_time_text(r->modified, 0, modified, sizeof modified), "size",
+                     (json_int_t)r->file_bytes, "digest", hash, "details", srv_model_json_details(r));
+}

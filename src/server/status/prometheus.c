@@ -1,0 +1,211 @@
+/* Prometheus: see prometheus.h. llama-server's names as they are known, and ours with more. */
+#include "server/status/prometheus.h"
+
+#include <stdio.h>
+
+#include "server/http/http.h"
+#include "server/server.h"
+
+static void head(srv_writer *w, const char *name, const char *type, const char *help)
+{
+    srv_put_literal(w, "# HELP ");
+    srv_puts(w, name);
+    srv_put_literal(w, " ");
+    srv_puts(w, help);
+    srv_put_literal(w, "\n# TYPE ");
+    srv_puts(w, name);
+    srv_put_literal(w, " ");
+    srv_puts(w, type);
+    srv_put_literal(w, "\n");
+}
+
+static void value(srv_writer *w, const char *name, const char *labels, double number)
+{
+    char text[48];
+    srv_puts(w, name);
+    srv_puts(w, labels);
+    snprintf(text, sizeof text, " %.15g\n", number);
+    srv_puts(w, text);
+}
+
+static void one(srv_writer *w, const char *name, const char *type, const char *help, double number)
+{
+    head(w, name, type, help);
+    value(w, name, "", number);
+}
+
+static void histogram(srv_writer *w, const char *name, const char *help, const srv_histogram *h)
+{
+    char label[96];
+    uint64_t sum = 0;
+    head(w, name, "histogram", help);
+    for (int i = 0; i < SRV_BUCKETS; i++) {
+        sum += h->buckets[i];
+        snprintf(label, sizeof label, "_bucket{le=\"%g\"}", srv_bucket_bounds[i]);
+        value(w, name, label, (double)sum);
+    }
+    value(w, name, "_bucket{le=\"+Inf\"}", (double)h->count);
+    value(w, name, "_sum", h->sum);
+    value(w, name, "_count", (double)h->count);
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+/* `last`: what was told before. */
+static void put_compatible(srv_writer *w, const srv_engine_report *t, const srv_engine_report *last)
+{
+    static const struct {
+        const char *name, *help;
+    } counters[] = {
+        {"llamacpp:prompt_tokens_total", "Prompt tokens computed."},
+        {"llamacpp:prompt_tokens_cached_total", "Prompt tokens found in kept sessions."},
+        {"llamacpp:prompt_seconds_total", "Time spent on prompts."},
+        {"llamacpp:tokens_predicted_total", "Tokens generated."},
+        {"llamacpp:tokens_predicted_seconds_total", "Time spent on answers."},
+        {"llamacpp:n_decode_total", "Steps of the engine."},
+        {"llamacpp:n_tokens_max", "Tokens of the longest sequence."},
+    };
+    const double values[] = {(double)t->prompt_tokens,    (double)t->cached_tokens, t->prompt_s,
+                             (double)t->predicted_tokens, t->predicted_s,           (double)t->steps,
+                             (double)t->longest};
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        one(w, counters[i].name, "counter", counters[i].help, values[i]);
+    }
+    one(w, "llamacpp:prompt_tokens_seconds", "gauge",
+        "Prompt tokens per second of prompt time, since the last scrape.",
+        ratio((double)(t->prompt_tokens - last->prompt_tokens), t->prompt_s - last->prompt_s));
+    one(w, "llamacpp:predicted_tokens_seconds", "gauge",
+        "Tokens per second of answer time, since the last scrape.",
+        ratio((double)(t->predicted_tokens - last->predicted_tokens), t->predicted_s - last->predicted_s));
+    one(w, "llamacpp:requests_processing", "gauge", "Requests being answered.", t->running);
+    one(w, "llamacpp:requests_deferred", "gauge", "Requests that wait.", t->queued);
+    one(w, "llamacpp:n_busy_slots_per_decode", "gauge", "Sequences of a step, on average.",
+        ratio((double)t->step_sequences, (double)t->steps));
+}
+
+static void put_http(srv_writer *w, const srv_http_report *h)
+{
+    char label[32];
+    head(w, "moraine_http_requests_total", "counter", "Requests answered, by the hundreds of their status.");
+    for (int i = 2; i < 6; i++) {
+        snprintf(label, sizeof label, "{status=\"%dxx\"}", i);
+        value(w, "moraine_http_requests_total", label, (double)h->status[i]);
+    }
+    one(w, "moraine_http_abandoned_total", "counter", "Requests whose clients left.", (double)h->abandoned);
+    one(w, "moraine_http_connections", "gauge", "Connections that are open.", h->connections);
+    one(w, "moraine_http_received_bytes_total", "counter", "Bytes of requests' bodies.", (double)h->bytes_in);
+    one(w, "moraine_http_sent_bytes_total", "counter", "Bytes of answers.", (double)h->bytes_out);
+}
+
+static void put_jobs(srv_writer *w, const srv_engine_report *t)
+{
+    static const char name[] = "moraine_jobs_total";
+    head(w, name, "counter", "Jobs of the engine, by how they ended.");
+    value(w, name, "{end=\"done\"}", (double)t->done);
+    value(w, name, "{end=\"failed\"}", (double)t->failed);
+    value(w, name, "{end=\"cancelled\"}", (double)t->cancelled);
+    value(w, name, "{end=\"refused\"}", (double)t->refused);
+    histogram(w, "moraine_time_to_first_token_seconds", "From a request to its first token.", &t->first);
+    histogram(w, "moraine_time_between_tokens_seconds", "Between two tokens of a sequence.", &t->between);
+    one(w, "moraine_sequences", "gauge", "Sequences that can be answered at once.", t->parallel);
+    one(w, "moraine_sequences_busy", "gauge", "Of them busy.", t->busy);
+    one(w, "moraine_kept_sessions", "gauge", "Prefixes kept in memory.", (double)t->kept);
+    one(w, "moraine_kept_session_bytes", "gauge", "Bytes of them.", (double)t->kept_bytes);
+    one(w, "moraine_disk_sessions", "gauge", "Prefixes kept on disk.", (double)t->disk_kept);
+    one(w, "moraine_disk_session_bytes", "gauge", "Bytes of them.", (double)t->disk_bytes);
+    one(w, "moraine_disk_failures_total", "counter", "Prefixes that could not be written to disk.",
+        (double)t->disk_failures);
+}
+
+/* Of one model: where experts were found, and what went over which wire. */
+typedef struct tiers {
+    char id[256]; /* as a label's value */
+    uint64_t device_hits, ram_hits, disk_misses;
+    uint64_t disk_bytes, link_bytes, cpu_bytes;
+} tiers;
+
+static void put_label_text(const char *text, char *out, size_t size)
+{
+    size_t used = 0;
+    for (; *text && used + 3 < size; text++) {
+        if (*text == '"' || *text == '\\') {
+            out[used++] = '\\';
+        }
+        out[used++] = *text == '\n' ? ' ' : *text;
+    }
+    out[used] = '\0';
+}
+
+static void read_tiers(srv_model *model, tiers *out)
+{
+    mo_tier_report t;
+    mo_device_report d;
+    mo_counter_report c;
+    mo_model_tiers(srv_model_mo(model), &t, sizeof t);
+    mo_model_device(srv_model_mo(model), &d, sizeof d);
+    put_label_text(srv_model_id(model), out->id, sizeof out->id);
+    const uint64_t asked = t.prompt.asked + t.generation.asked, hits = t.prompt.hits + t.generation.hits;
+    mo_model_counters(srv_model_mo(model), &c, sizeof c);
+    out->device_hits = d.hits;
+    out->ram_hits = asked > 0 || d.name ? hits : c.experts_run; /* a model that is all in RAM asks for none */
+    out->disk_misses = asked - hits;
+    out->disk_bytes = t.disk_bytes;
+    out->link_bytes = d.fetched_bytes + d.streamed_bytes;
+    out->cpu_bytes = d.cpu_bytes;
+}
+
+static void put_tiers(srv_writer *w, srv_models *models)
+{
+    enum { MOST = 64 };
+    static const char hits[] = "moraine_expert_uses_total", bytes[] = "moraine_wire_bytes_total";
+    tiers list[MOST];
+    int count = 0;
+    for (int i = 0, n = srv_models_count(models); i < n && count < MOST; i++) {
+        srv_model *model = srv_models_peek(models, i);
+        if (model) {
+            read_tiers(model, &list[count++]);
+            srv_models_unpeek(model);
+        }
+    }
+    head(w, hits, "counter", "Experts that were needed, by where they were.");
+    for (int i = 0; i < count; i++) {
+        const uint64_t values[] = {list[i].device_hits, list[i].ram_hits, list[i].disk_misses};
+        static const char *const where[] = {"device", "ram", "disk"};
+        for (int k = 0; k < 3; k++) {
+            char label[320];
+            snprintf(label, sizeof label, "{model=\"%.255s\",tier=\"%s\"}", list[i].id, where[k]);
+            value(w, hits, label, (double)values[k]);
+        }
+    }
+    head(w, bytes, "counter", "Bytes of weights that went over a wire.");
+    for (int i = 0; i < count; i++) {
+        const uint64_t values[] = {list[i].disk_bytes, list[i].link_bytes, list[i].cpu_bytes};
+        static const char *const wire[] = {"disk", "link", "cpu"};
+        for (int k = 0; k < 3; k++) {
+            char label[320];
+            snprintf(label, sizeof label, "{model=\"%.255s\",wire=\"%s\"}", list[i].id, wire[k]);
+            value(w, bytes, label, (double)values[k]);
+        }
+    }
+}
+
+void srv_prometheus_write(srv_server *server, srv_writer *out)
+{
+    srv_engine_report totals;
+    srv_http_report http;
+    srv_models *models = srv_server_models(server);
+    srv_http_describe(srv_server_http(server), &http);
+    pthread_mutex_lock(&server->scraping);
+    srv_models_totals(models, &totals);
+    const srv_engine_report last = server->scraped;
+    server->scraped = totals;
+    pthread_mutex_unlock(&server->scraping);
+    put_compatible(out, &totals, &last);
+    put_jobs(out, &totals);
+    put_http(out, &http);
+    put_tiers(out, models);
+    one(out, "moraine_uptime_seconds", "gauge", "Since the server began.", srv_server_uptime(server));
+}

@@ -1,0 +1,199 @@
+/* Status: see status.h. The endpoints of llama-server: models, props, metrics. */
+#include "server/status/status.h"
+#include "server/common/body.h"
+#include "server/status/asked_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/common/json_text.h"
+#include "server/server.h"
+#include "server/status/metadata.h"
+#include "server/status/model_json.h"
+#include "server/status/prometheus.h"
+
+/* ---- Models ---- */
+
+static void list_models(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    json_t *data = json_array(), *others = json_array();
+    srv_model_report r;
+    for (int i = 0, count = srv_models_count(models); i < count; i++) {
+        if (srv_models_describe(models, i, &r)) {
+            json_array_append_new(data, srv_model_json_openai(models, i, &r));
+            json_array_append_new(others, srv_model_json_ollama(&r));
+        }
+    }
+    srv_reply_json(q, 200, json_pack("{s:s, s:o, s:o}", "object", "list", "data", data, "models", others));
+    srv_request_end(q);
+}
+
+static void one_model(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    srv_model_report r;
+    const int index = srv_models_find(models, srv_request_part(q, 0));
+    if (index < 0 || !srv_models_describe(models, index, &r)) {
+        srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
+        return;
+    }
+    srv_reply_json(q, 200, srv_model_json_openai(models, index, &r));
+    srv_request_end(q);
+}
+
+/* {"model": name} of a body; NULL after answering. */
+static json_t *read_name(srv_request *q, const char **name)
+{
+    const mo_text body = srv_request_body(q);
+    json_t *root = srv_body_json(body);
+    *name = json_string_value(json_object_get(root, "model"));
+    if (!*name) {
+        json_decref(root);
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "the name of a model is needed");
+        return NULL;
+    }
+    return root;
+}
+
+static void load_model(srv_server *server, srv_request *q)
+{
+    const char *name;
+    srv_model *model;
+    srv_fault fault;
+    json_t *root = read_name(q, &name);
+    if (!root) {
+        return;
+    }
+    if (srv_models_find(srv_server_models(server), name) < 0) {
+        srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
+    } else if (srv_model_hold(server, name, q, &model, &fault)) {
+        srv_model_unref(model);
+        srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
+        srv_request_end(q);
+    } else {
+        srv_reply_fault(q, &fault);
+        srv_request_end(q);
+    }
+    json_decref(root);
+}
+
+static void unload_model(srv_server *server, srv_request *q)
+{
+    const char *name;
+    json_t *root = read_name(q, &name);
+    if (!root) {
+        return;
+    }
+    const int index = srv_models_find(srv_server_models(server), name);
+    if (index < 0) {
+        srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
+    } else if (!srv_models_unload(srv_server_models(server), index)) {
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "it is not loaded, or it is pinned");
+    } else {
+        srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
+        srv_request_end(q);
+    }
+    json_decref(root);
+}
+
+/* ---- Props ---- */
+
+static json_t *real_or(double value, double otherwise)
+{
+    return json_real(isnan(value) ? otherwise : value);
+}
+
+static json_t *whole_or(int64_t value, int64_t otherwise)
+{
+    return json_integer(value == SRV_NOT_GIVEN ? otherwise : value);
+}
+
+static json_t *parameters_json(const srv_defaults *d)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "temperature",
+                     real_or(d->temperature, 0.8), "top_k", whole_or(d->top_k, 40), "top_p",
+                     real_or(d->top_p, 0.95), "min_p", real_or(d->min_p, 0.05), "seed", whole_or(d->seed, -1),
+                     "n_predict", whole_or(d->max_tokens, -1), "max_tokens", whole_or(d->max_tokens, -1),
+                     "repeat_penalty", real_or(d->repeat_penalty, 1), "repeat_last_n",
+                     whole_or(d->repeat_last_n, 64), "presence_penalty", real_or(d->presence_penalty, 0),
+                     "frequency_penalty", real_or(d->frequency_penalty, 0), "stream", 0);
+}
+
+static void props(srv_server *server, srv_request *q)
+{
+    srv_models *models = srv_server_models(server);
+    srv_model_report r;
+    mo_file *file = NULL;
+    char build[64];
+    const int index = srv_asked_index(server, q);
+    if (index < 0) {
+        return;
+    }
+    srv_models_describe(models, index, &r);
+    mo_file_open(r.path, &file, NULL);
+    json_t *template = file ? srv_metadata_text(file, "tokenizer.chat_template") : NULL;
+    json_t *bos = file ? srv_metadata_token(file, "tokenizer.ggml.bos_token_id") : json_string("");
+    json_t *eos = file ? srv_metadata_token(file, "tokenizer.ggml.eos_token_id") : json_string("");
+    mo_file_close(file);
+    srv_model *model = srv_models_peek(models, index);
+    const srv_defaults none = srv_defaults_none(), *given = model ? srv_model_defaults(model) : &none;
+    if (given->template_text) {
+        json_decref(template);
+        template = srv_json_ctext(given->template_text);
+    }
+    json_t *settings =
+        json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params", parameters_json(given));
+    if (model) {
+        srv_models_unpeek(model);
+    }
+    snprintf(build, sizeof build, "moraine %s", mo_version());
+    json_t *root = json_pack(
+        "{s:o, s:i, s:s, s:o, s:s, s:{s:b, s:b, s:b}, s:o, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:{s:b, s:b}}",
+        "default_generation_settings", settings, "total_slots", r.parallel, "model_alias", r.id, "model_path",
+        srv_json_ctext(srv_file_name(r.path)), "model_ftype", r.format, "modalities", "vision", 0, "audio", 0,
+        "video", 0, "chat_template", template ? template : json_string(""), "bos_token", bos, "eos_token",
+        eos, "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED, "endpoint_slots",
+        !server->no_slots, "endpoint_props", 0, "endpoint_metrics", !server->no_metrics, "chat_template_caps",
+        "supports_tools", 1, "supports_system_role", 1);
+    srv_reply_json(q, 200, root);
+    srv_request_end(q);
+}
+
+static void change_props(srv_server *server, srv_request *q)
+{
+    (void)server;
+    srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                      "settings are given at the server's start and stay as they are");
+}
+
+/* ---- Metrics ---- */
+
+static void metrics(srv_server *server, srv_request *q)
+{
+    if (server->no_metrics) {
+        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                          "this endpoint was switched off at the server's start");
+        return;
+    }
+    srv_writer w = {0};
+    srv_prometheus_write(server, &w);
+    srv_reply(q, w.failed ? 500 : 200, "text/plain; version=0.0.4", w.failed ? "" : w.data,
+              w.failed ? 0 : w.length);
+    srv_writer_free(&w);
+    srv_request_end(q);
+}
+
+const srv_route srv_status_routes[] = {
+    {"GET", "[/v1]/models", list_models, SRV_STATUS},
+    {"GET", "[/v1]/models/{*}", one_model, SRV_STATUS},
+    {"POST", "[/v1]/models/load", load_model, 0},
+    {"POST", "[/v1]/models/unload", unload_model, SRV_STATUS},
+    {"GET", "/props", props, SRV_STATUS},
+    {"POST", "/props", change_props, SRV_STATUS},
+    {"GET", "/metrics", metrics, SRV_STATUS},
+    {NULL, NULL, NULL, 0},
+};

@@ -1,0 +1,11 @@
+/* Warm: a prompt is computed before anybody asks, so that the first client who begins alike does not wait for it. */
+#ifndef SRV_WARM_PROMPT_H
+#define SRV_WARM_PROMPT_H
+
+#include "server/http/routes.h"
+
+/* Asks the server itself, with a chat request in JSON of which nothing is generated, and waits for the end. A failure is
+ * logged: the server works all the same. */
+void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const char *request);
+
+#endif

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# rooms.sh: holds the include lines of src/ against the order of the rooms (docs/architecture.md). A file may include its own
+# room and those named beside it below; the files of one noun (NAME.c, NAME.h) may not reach themselves through others.
+# Prints what is wrong; exits 1 if anything is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+grep -rHoE --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' '^ *# *include "[^"]+"' src |
+    sed -E 's/^src\/([^:]+):.*"([^"]+)"$/\1 \2/' | awk '
+BEGIN {
+    # Module: the modules it may include.
+    may["base"] = ""
+    may["net"] = "base"
+    may["numeric"] = "base"
+    may["gguf"] = "base numeric"
+    may["template"] = "base"
+    may["text"] = "base gguf"
+    may["grammar"] = "base text"
+    may["dialogue"] = "base text grammar"
+    may["model"] = "base numeric gguf"
+    may["synth"] = "base numeric gguf"
+    may["device"] = "base numeric"
+    may["store"] = "base numeric gguf model device"
+    may["plan"] = "base numeric device store"
+    may["profile"] = "base store plan"
+    may["hotcache"] = "base gguf model store plan profile"
+    may["engine"] = "base numeric model store profile"
+    may["cluster"] = "base net model engine"
+    may["gpu"] = "base numeric gguf model device store plan profile hotcache engine"
+    may["api"] = "base numeric gguf template text grammar dialogue model synth device store plan profile hotcache engine cluster net gpu"
+    may["server/common"] = ""
+    may["server/http"] = "server/common"
+    may["server/scheduler"] = "server/common"
+    may["server/models"] = "server/common server/http server/scheduler"
+    may["server/requests"] = "server/common server/http server/scheduler server/models"
+    may["server/dialects"] = "server/common server/requests"
+    may["server/status"] = "server/common server/http server/scheduler server/models server/requests"
+    may["server"] = "server/common server/http server/scheduler server/models server/requests server/dialects server/status"
+    may["hub"] = "base gguf"
+    may["cli/print"] = ""
+    may["cli"] = "cli/print server hub"
+    may["cli/commands"] = "cli cli/print server server/common server/http hub"
+    # What handlers are given (server/server.h) is still one struct.
+    handed["server/server.h"] = 1
+    # Lists of what there is, each named by the root of its module: the wings of numeric, the families of model, the
+    # commands of the program.
+    list["numeric/kernels"] = list["model/family"] = list["cli/main"] = 1
+}
+# NAME.cu and NAME.cuh are what runs on a device, NAME.c and NAME.h what the host knows of it: two nouns.
+function module(path) { return path ~ /^(server|cli)\/[a-z]+\// ? substr(path, 1, index(substr(path, index(path, "/") + 1), "/") + index(path, "/") - 1) : substr(path, 1, index(path, "/") - 1) }
+function noun(path) { sub(/\.cuh?$/, ".cu", path); sub(/\.[ch]$/, "", path); return path }
+{
+    own = module($1)
+    if ($2 == "moraine.h" || $2 == "moraine_tools.h") next # the common vocabulary
+    if ($2 !~ /\//) { # beside the file
+        if ($2 == "emulation.h" || $2 == "meeting.h") next # they stand in for a compiler: tests/
+        print "src/" $1 ": include \"" $2 "\" with its module"; bad = 1; next
+    }
+    other = module($2)
+    if (other != own && !index(" " may[own] " ", " " other " ") && !($2 in handed && own ~ /^server/) &&
+        !(noun($1) in list)) {
+        print "src/" $1 ": " own " may not include " $2; bad = 1
+    }
+    a = noun($1); b = noun($2)
+    if (a != b && !(a in list) && own != "cli") { edge[a, b] = 1; node[a] = node[b] = 1 }
+}
+# Does `from` reach `to` by include lines?
+function reaches(from, to,   seen, stack, depth, e, p, n) {
+    depth = 1; stack[1] = from; seen[from] = 1
+    while (depth > 0) {
+        n = stack[depth--]
+        for (e in edge) {
+            split(e, p, SUBSEP)
+            if (p[1] != n || p[2] in seen) continue
+            if (p[2] == to) return 1
+            seen[p[2]] = 1; stack[++depth] = p[2]
+        }
+    }
+    return 0
+}
+END {
+    do { # what includes nothing that is left cannot be part of a circle
+        gone = 0
+        delete out
+        for (e in edge) { split(e, p, SUBSEP); if (p[2] in node) out[p[1]]++; else delete edge[e] }
+        for (n in node) if (!(n in out)) { delete node[n]; gone = 1 }
+    } while (gone)
+    for (e in edge) {
+        split(e, p, SUBSEP)
+        if (p[1] == p[2] || reaches(p[2], p[1])) {
+            print "src/" p[1] " and src/" p[2] " are on a circle of includes"; bad = 1
+        }
+    }
+    exit bad
+}'
