@@ -194,7 +194,7 @@ static mo_status open_run(mo_mpi **out, mo_error *err)
     mo_mpi *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) {
-        return mo_fail(err, MO_ENOMEM, "no memory for messages between ranks");
+        return mo_fail(err, MO_ENOMEM, "out of memory for messages between ranks");
     }
     const mo_status status = mo_mpi_module_in_time.open(&m->inner, err);
     if (status != MO_OK) {

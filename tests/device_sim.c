@@ -63,7 +63,7 @@ static bool run_foreign(box *b, const device_case *c, const mo_op *op, const uin
         box_check(b, c->name, -1);
     } else {
         assert_int_equal(status, MO_EDEVICE);
-        assert_non_null(strstr(err.detail, "the device's op "));
+        assert_non_null(strstr(err.detail, "device op "));
         assert_non_null(strstr(err.detail, c->name));
         mo_error again = {0};
         mo_daddr none;

@@ -385,7 +385,7 @@ static void conversations(void **state)
     assert_string_equal(got, want);
     mo_free(got);
     assert_int_equal(mo_model_chat_json(model, tools, strlen(tools), NULL, &got, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "has no place for tools"));
+    assert_non_null(strstr(err.detail, "does not support tools"));
     assert_null(got);
     assert_int_equal(mo_model_chat_json(model, "[", 1, NULL, &got, NULL), MO_EINVAL);
     assert_int_equal(mo_model_chat(model, unknown, 2, NULL, &got, &err), MO_EINVAL);
@@ -408,7 +408,7 @@ static void sessions_that_are_too_long(void **state)
     assert_int_equal(mo_model_open(MODEL, &o, &model, &err), MO_OK);
     s.context = 2;
     assert_int_equal(mo_session_open(model, &s, &session, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "at most 1 positions, not 2"));
+    assert_non_null(strstr(err.detail, "at most 1 tokens, not 2"));
     assert_null(strstr(err.detail, "1 to 1"));
     mo_model_close(model);
 }

@@ -123,7 +123,7 @@ static void one_that_cannot_be_opened_is_left_out(void **state)
         mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = "auto"});
         assert_int_equal(warnings, 1);
         assert_non_null(strstr(warning, "cannot be opened"));
-        assert_non_null(strstr(warning, "left out"));
+        assert_non_null(strstr(warning, "not used"));
         mo_device_describe(model->device, &info);
         assert_int_equal(info.index, !broken);
         mo_model_close(model);
@@ -160,7 +160,7 @@ static void one_that_fails_at_the_start_is_left_out(void **state)
         machine(broken ? good : bad, broken ? bad : good);
         assert_int_equal(plan_with("auto").card_count, alone ? 0 : 2);
         mo_device_info info;
-        mo_model *model = open_with_a_line("left out");
+        mo_model *model = open_with_a_line("not used");
         assert_non_null(model->gpu);
         mo_device_describe(model->device, &info);
         assert_int_equal(info.index, !broken);
@@ -233,7 +233,7 @@ static void bf16_is_lost_where_it_lacks_alone(void **state)
         warnings = 0;
         mo_model *model = open_bf16("sim,sim");
         assert_int_equal(warnings, 1);
-        assert_non_null(strstr(warning, "no products in bfloat16"));
+        assert_non_null(strstr(warning, "no bf16 matrix products"));
         assert_int_equal(mo_gpu_parts(model->gpu), 2);
         assert_int_equal(precision_of(model), MO_PRECISION_BF16);
         for (const mo_gpu *g = model->gpu; g; g = g->next) {

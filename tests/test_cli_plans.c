@@ -90,7 +90,7 @@ static void test_plan_depth(void **state)
     (void)state;
     assert_int_equal(run("plan " TINY " --ctx 4096 --device none"), 0);
     assert_non_null(strstr(output, "empty context"));
-    assert_non_null(strstr(output, "tokens/s: keys and values of 4096 positions take"));
+    assert_non_null(strstr(output, "tokens/s: the KV cache of 4096 tokens takes"));
     const double empty = depth_of("plan " TINY " --ctx 4096 --device none --json", "empty_tokens_per_second"),
                  full = depth_of("plan " TINY " --ctx 4096 --device none --json", "full_tokens_per_second"),
                  short_s = depth_of("plan " TINY " --ctx 1024 --device none --json", "attention_seconds"),
@@ -111,14 +111,14 @@ static void test_plan_hosts(void **state)
     write_file("four.txt", four, sizeof four - 1);
     assert_int_equal(run("plan " PEBBLE " --ctx 256 --hosts four.txt"), 0);
     assert_int_equal(strlen(errors), 0);
-    assert_non_null(strstr(output, "divided by layers among 4 hosts, 256 positions"));
+    assert_non_null(strstr(output, "split by layers across 4 hosts, context of 256 tokens"));
     assert_non_null(strstr(output, "layers: a prompt of 256 tokens"));
-    assert_non_null(strstr(output, "a token waits most for"));
-    assert_non_null(strstr(output, "VRAM is counted as the file says"));
+    assert_non_null(strstr(output, "tokens are bound by"));
+    assert_non_null(strstr(output, "VRAM sizes are those of the hosts file"));
     assert_int_equal(run("plan " PEBBLE " --ctx 256 --hosts four.txt --divide experts --json"), 0);
     json_t *root = parse_output(), *hosts = json_object_get(root, "hosts");
     assert_string_equal(json_string_value(json_object_get(root, "way")), "experts");
-    assert_string_equal(json_string_value(json_object_get(root, "why")), "as asked for");
+    assert_string_equal(json_string_value(json_object_get(root, "why")), "as requested");
     assert_int_equal(json_array_size(hosts), 4);
     json_int_t layers = 0, experts = 0;
     for (size_t i = 0; i < 4; i++) {
@@ -200,7 +200,7 @@ static void test_plan_device(void **state)
     expect_failure("plan " PEBBLE " --device none --vram 1G", 2, "--vram");
     expect_failure("plan " PEBBLE " --vram 0", 2, "--device none");
     expect_failure("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json --device sim", 2,
-                   "the file says");
+                   "the file defines");
     setenv("MORAINE_SIM", "memory=lots", 1);
     expect_failure("plan " PEBBLE " --device sim", 2, "MORAINE_SIM");
     unsetenv("MORAINE_SIM");
@@ -211,7 +211,7 @@ static void test_plan_device(void **state)
                  ceilings[i]);
         assert_int_equal(run(line), 1); /* a warning about the context goes before */
         assert_non_null(
-            strstr(errors, "raise --vram to that, make --ctx or --batch smaller, or run with --device none"));
+            strstr(errors, "raise --vram to that, reduce --ctx or --batch, or run with --device none"));
     }
     assert_int_equal(run("plan " PEBBLE " --device none --json"), 0);
     root = parse_output();
@@ -246,7 +246,7 @@ static void test_probe(void **state)
     expect_failure("probe --dry -o rates.json", 2, "not both");
     expect_failure("probe none.gguf", 1, "none.gguf");
     expect_failure("probe --dir none", 1, "none");
-    expect_failure("probe " PEBBLE " --dry --device gpu", 2, "none, sim, cuda and auto");
+    expect_failure("probe " PEBBLE " --dry --device gpu", 2, "none, sim, cuda or auto");
     setenv("MORAINE_SIM", "memory=8M", 1); /* keeps what it found, and plans take it */
     assert_int_equal(run("probe " PEBBLE " --device sim -t 1 --json"), 0);
     root = parse_output();
@@ -287,7 +287,7 @@ static void test_plans_and_speeds_are_drawn(void **state)
     assert_int_equal(run("bench " PEBBLE " --rounds 1 --prefill 16 --decode 4 --svg bench.svg"), 0);
     shell("grep -q 'prompt of 16 tokens' bench.svg && grep -q attention bench.svg && grep -q 'answer of 4 "
           "tokens' bench.svg");
-    expect_failure("bench " PEBBLE " --parallel 2 --svg x.svg", 2, "--svg draws the speeds of one sequence");
+    expect_failure("bench " PEBBLE " --parallel 2 --svg x.svg", 2, "--svg supports one sequence only");
 }
 
 static void test_trace_and_replay(void **state)
@@ -324,7 +324,7 @@ static void test_trace_and_replay(void **state)
     expect_failure("replay none.trace", 1, "none.trace");
     expect_failure("replay tale", 1, "tale");
     expect_failure("replay fox.trace --budget 0%", 2, "a share such as 25%");
-    expect_failure("replay fox.trace --policy mru", 2, "there is no policy mru");
+    expect_failure("replay fox.trace --policy mru", 2, "unknown policy mru");
     expect_failure("replay fox.trace --budget 1K", 1, "layer");
     expect_failure("trace " PEBBLE " -p x", 2, "-o FILE");
     expect_failure("trace " TINY " -p x -q -o x.trace --temp 0", 1, "routed");
@@ -369,7 +369,7 @@ static void test_ceiling(void **state)
     json_decref(root);
     assert_int_equal(run("eval " PEBBLE " tale --compare exact --profile off --json --skip-missing" SMALLER),
                      0);
-    assert_non_null(strstr(errors, "experts were left out"));
+    assert_non_null(strstr(errors, "experts were skipped"));
     root = parse_output();
     assert_true(json_real_value(json_object_get(root, "kl_divergence")) > 0.0);
     json_decref(root);
@@ -378,11 +378,11 @@ static void test_ceiling(void **state)
 static void test_wrong_tiers(void **state)
 {
     (void)state;
-    expect_failure("run " PEBBLE " -p a --io fast", 2, "--io is direct, cached or auto, not fast");
-    expect_failure("run " PEBBLE " -p a --predict maybe", 2, "--predict is on or off, not maybe");
-    expect_failure("bench " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
-    expect_failure("chat " PEBBLE " --predict 1", 2, "--predict is on or off, not 1");
-    expect_failure("eval " PEBBLE " out --policy mru", 2, "--policy \"mru\" is not known; there are auto");
+    expect_failure("run " PEBBLE " -p a --io fast", 2, "--io must be direct, cached or auto, not fast");
+    expect_failure("run " PEBBLE " -p a --predict maybe", 2, "--predict must be on or off, not maybe");
+    expect_failure("bench " PEBBLE " --predict 1", 2, "--predict must be on or off, not 1");
+    expect_failure("chat " PEBBLE " --predict 1", 2, "--predict must be on or off, not 1");
+    expect_failure("eval " PEBBLE " out --policy mru", 2, "unknown --policy \"mru\"; choose one of auto");
     expect_failure("run " PEBBLE " -p a --readers 0", 2, "from 1 to 64");
     expect_failure("run " PEBBLE " -p a --ram some", 2, "a size such as 512M");
     expect_failure("run " PEBBLE " -p a --mmap --ram 1G", 2, "--mmap");

@@ -563,7 +563,7 @@ static void check_adapters(const oracle *o, const char *devices)
                     identity); /* what is kept of sessions does not show how many there were */
         mo_adapter *later = NULL;
         assert_int_equal(mo_adapter_open(m, adapters[0], &later, &err), MO_EUNSUPPORTED);
-        check_says(&err, "open it anew");
+        check_says(&err, "reopen it");
         free(got);
         free(played);
         mo_model_close(m);
@@ -618,7 +618,7 @@ static void other_adapters_are_refused(void **state)
     mo_model *m = NULL;
     options.cluster = r.leader;
     assert_int_equal(mo_model_open(o->path, &options, &m, &err), MO_EINVAL);
-    check_says(&err, "rank 1 has other `adapters`");
+    check_says(&err, "rank 1 has different `adapters`");
     adapter_count = 0;
     mo_model_close(open_on(&r, o->path));
     finish(&r, NONE);
@@ -795,7 +795,7 @@ static void other_files_are_refused(void **state)
     run r;
     start(&r, 3, o->path, PATIENT, NONE, NULL, NULL);
     mo_model_close(open_on(&r, o->path));
-    check_refused(&r, named("gpt-oss-mxfp4")->path, "rank 1 has another model");
+    check_refused(&r, named("gpt-oss-mxfp4")->path, "rank 1 has a different model");
     check_refused(&r, in_folder("none.gguf"), "none.gguf");
     mo_model_options p = usual();
     mo_model *m = NULL;
@@ -869,7 +869,7 @@ static void models_without_experts_are_refused(void **state)
     run r;
     way = MO_DIVIDE_EXPERTS;
     start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
-    check_refused(&r, o->path, "no experts that could be divided");
+    check_refused(&r, o->path, "no experts to divide");
     finish(&r, NONE);
     way = MO_DIVIDE_LAYERS;
 }
@@ -916,7 +916,7 @@ static void a_state_that_cannot_be_loaded_is_refused_alone(void **state)
     unknown.number = 12345;
     assert_int_not_equal(
         m->engine->remote_layers->load(m->engine->remote_layers->owner, &unknown, 20, saved, &err), MO_OK);
-    assert_non_null(strstr(err.detail, "rank 1: the session could not be opened here"));
+    assert_non_null(strstr(err.detail, "rank 1: the session could not be opened on this rank"));
     free(saved);
     feed(s, o->tokens, ORACLE_TOKENS);
     mo_session_close(s);
@@ -1007,7 +1007,7 @@ static void a_rank_that_hangs_is_named(void **state)
 {
     (void)state;
     assert_int_equal(ask_worker(false, 2.0, PATIENT), MO_EIO);
-    assert_non_null(strstr(err.detail, "rank 1 has not "));
+    assert_non_null(strstr(err.detail, "rank 1 has "));
 }
 
 /* ---- Who has what ---- */

@@ -61,21 +61,21 @@ static void nothing_is_dropped(void **state)
         const char *json, *words;
     } cases[] = {
         {"[" A "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": 1}]}]",
-         "message 3 (assistant): the chat format chatml has no place for tool_calls"},
+         "message 3 (assistant): the chat format chatml does not support tool_calls"},
         {"[{\"role\": \"user\", \"name\": \"Ada\"}]",
-         "message 1 (user): the chat format chatml has no place for name"},
-        {"[{\"role\": \"user\", \"flag\": false}]", "no place for flag"},
-        {"[{\"role\": \"user\", \"number\": 0}]", "no place for number"},
+         "message 1 (user): the chat format chatml does not support name"},
+        {"[{\"role\": \"user\", \"flag\": false}]", "support flag"},
+        {"[{\"role\": \"user\", \"number\": 0}]", "support number"},
         {"[" A "{\"role\": \"tool\", \"content\": \"7\"}]",
-         "message 3 (tool): the chat format chatml has no place for this role"},
+         "message 3 (tool): the chat format chatml does not support this role"},
         {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
          "\"image_url\"}]}]",
-         "message 1 (user): the chat format chatml has no place for a content part of type image_url"},
+         "message 1 (user): the chat format chatml does not support a content part of type image_url"},
         {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\", \"cache\": true}]}]",
          "a content part's cache"},
         {"{\"messages\": [" A "{\"role\": \"user\"}], \"tools\": [{}]}",
-         "the conversation: the chat format chatml has no place for tools"},
-        {"{\"messages\": [], \"enable_thinking\": true}", "no place for enable_thinking"},
+         "the conversation: the chat format chatml does not support tools"},
+        {"{\"messages\": [], \"enable_thinking\": true}", "support enable_thinking"},
         {"[" A "{\"role\": \"system\", \"content\": \"c\"}]",
          "message 3 is a system message; only the first can be"},
     };
@@ -98,14 +98,14 @@ static void malformed(void **state)
         {"[{\"role\": \"user\", \"content\": \"\xFF\"}]", "line 1, column"},
         {"[{\"role\": \"user\", \"content\": \"\\ud800\"}]", "line 1, column"},
         {"7", "not JSON"},
-        {"{}", "its messages are not a list"},
-        {"{\"messages\": {}}", "its messages are not a list"},
-        {"[7]", "message 1: it is not an object"},
-        {"[{\"role\": \"user\"}, {}]", "message 2: it has no role"},
-        {"[{\"role\": 1}]", "message 1: it has no role"},
-        {"[{\"role\": \"user\", \"content\": 1}]", "message 1 (user): its content is neither"},
-        {"[{\"role\": \"user\", \"content\": {\"a\": 1}}]", "its content is neither"},
-        {"[{\"role\": \"user\", \"content\": [7]}]", "a part of its content is not an object with a type"},
+        {"{}", "messages is not a list"},
+        {"{\"messages\": {}}", "messages is not a list"},
+        {"[7]", "message 1: not an object"},
+        {"[{\"role\": \"user\"}, {}]", "message 2: missing role"},
+        {"[{\"role\": 1}]", "message 1: missing role"},
+        {"[{\"role\": \"user\", \"content\": 1}]", "message 1 (user): the content is neither"},
+        {"[{\"role\": \"user\", \"content\": {\"a\": 1}}]", "the content is neither"},
+        {"[{\"role\": \"user\", \"content\": [7]}]", "a content part is not an object with a type"},
         {"[{\"role\": \"user\", \"content\": [{\"text\": \"a\"}]}]", "not an object with a type"},
         {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]", "has no text"},
     };
@@ -120,7 +120,7 @@ static void malformed(void **state)
     refuse_json(deep, sizeof deep, "more than 64 levels of lists and objects at byte 65");
     char quoted[200]; /* what is in a string has no depth */
     snprintf(quoted, sizeof quoted, "[{\"role\": \"user\", \"x\": \"\\\"%.*s\"}]", 100, deep);
-    refuse_json(quoted, strlen(quoted), "no place for x");
+    refuse_json(quoted, strlen(quoted), "support x");
 }
 
 static void memory_ends(void **state)

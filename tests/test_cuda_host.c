@@ -300,7 +300,7 @@ static void no_driver(void **state)
     assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_EDEVICE);
     assert_null(device);
     assert_says(err, mo_cuda_built() ? "install the driver"
-                                     : "this build has no CUDA kernels; install nvcc and build again");
+                                     : "this build has no CUDA kernels; install nvcc and rebuild");
 }
 
 static void no_device(void **state)
@@ -321,7 +321,7 @@ static void no_device(void **state)
     play.devices = 2;
     assert_int_equal(mo_cuda_count(&err), 2);
     assert_int_equal(mo_cuda_open(2, 0, &device, &err), MO_EDEVICE);
-    assert_says(err, "there is no CUDA device 2; the driver offers 2");
+    assert_says(err, "there is no CUDA device 2; the driver reports 2");
     assert_int_equal(mo_cuda_open(-1, 0, &device, &err), MO_EDEVICE);
     play.compute = 61;
     assert_int_equal(mo_cuda_open(1, 0, &device, &err), MO_EDEVICE);
@@ -423,7 +423,7 @@ static void memory_refused(void **state)
     mo_device *device = open_toy();
     fail_at("cuMemAlloc_v2", MO_CUDA_OUT_OF_MEMORY);
     assert_int_equal(mo_device_alloc(device, 5 << 20, &address, &err), MO_ENOMEM);
-    assert_says(err, "Toy 0 (cuda 0) has no memory for 5.0 MiB: 3.0 of 8.0 MiB are free");
+    assert_says(err, "Toy 0 (cuda 0) cannot allocate 5.0 MiB: 3.0 of 8.0 MiB are free");
     fail_at("cuMemHostAlloc", MO_CUDA_OUT_OF_MEMORY);
     assert_int_equal(mo_device_pin(device, 1 << 20, &memory, &address, &err), MO_ENOMEM);
     assert_says(err, "refused to pin 1.0 MiB");
@@ -676,7 +676,7 @@ static void routers_by_environment(void **state)
         setenv("MORAINE_CUDA_FUSE", "off", 1);
         assert_int_equal(mo_device_choose(names[i / 3], &device, NULL, 0, &err), MO_EINVAL);
         assert_null(device);
-        assert_says(err, "MORAINE_CUDA_FUSE: \"off\" is not understood");
+        assert_says(err, "MORAINE_CUDA_FUSE: cannot parse \"off\"");
     }
     unsetenv("MORAINE_CUDA_FUSE");
     assert_int_equal(play.objects, 0);
@@ -792,7 +792,7 @@ static void prelaunch_by_environment(void **state)
     }
     setenv("MORAINE_CUDA_PRELAUNCH", "soon", 1);
     assert_int_equal(mo_device_choose("cuda", &device, NULL, 0, &err), MO_EINVAL);
-    assert_says(err, "MORAINE_CUDA_PRELAUNCH: \"soon\" is not understood");
+    assert_says(err, "MORAINE_CUDA_PRELAUNCH: cannot parse \"soon\"");
     unsetenv("MORAINE_CUDA_PRELAUNCH");
     assert_int_equal(play.objects, 0);
 }
@@ -853,13 +853,13 @@ static void lost(void **state)
     assert_false(done);
     fail_at("cuStreamSynchronize", 700);
     assert_int_equal(mo_dstream_wait(stream, &err), MO_EDEVICE);
-    assert_says(err,
-                "Toy 0 (cuda 0) is lost: cuStreamSynchronize said CUDA_ERROR_OF_THE_PLAY (as it was told)");
+    assert_says(
+        err, "Toy 0 (cuda 0) is lost: cuStreamSynchronize returned CUDA_ERROR_OF_THE_PLAY (as it was told)");
     seen(NULL);
     char text[16];
     double seconds;
     assert_int_equal(mo_copy_in(stream, address, text, 1, &err), MO_EDEVICE);
-    assert_says(err, "cuStreamSynchronize said");
+    assert_says(err, "cuStreamSynchronize returned");
     assert_int_equal(mo_copy_out(stream, text, address, 1, &err), MO_EDEVICE);
     assert_int_equal(mo_copy_within(stream, address, address + 256, 1, &err), MO_EDEVICE);
     assert_int_equal(mo_device_clear(stream, address, 1, &err), MO_EDEVICE);
@@ -992,12 +992,12 @@ static void copies_between_gpus(void **state)
     assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EIO);
     fail_at("cuMemcpyPeerAsync", 700); /* of whichever of the two */
     assert_int_equal(mo_copy_across(stream, 0x10000, device[1], 0x20000, 8, &err), MO_EIO);
-    assert_says(err, "Toy 0 (cuda 0) copies nothing from Toy 1 (cuda 1): cuMemcpyPeerAsync said");
+    assert_says(err, "Toy 0 (cuda 0) cannot copy from Toy 1 (cuda 1): cuMemcpyPeerAsync returned");
     static const int refusals[] = {217, 704, 705, 711};
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         fail_at("cuMemcpyDtoDAsync_v2", refusals[i]);
         assert_int_not_equal(mo_copy_across(stream, 0x10000, device[2], 0x20000, 8, &err), MO_EDEVICE);
-        assert_says(err, "Toy 0 (cuda 0) refused");
+        assert_says(err, "Toy 0 (cuda 0) failed");
     }
     fail_at("cuStreamSynchronize", 700);
     mo_dstream *other;

@@ -487,7 +487,7 @@ static void change_under(const mo_disk_options *options)
         case 1: /* written over */
             assert_int_equal(pwrite(fd, "x", 1, 290000), 1);
             assert_int_equal(read_small(disk, 0, detail), MO_EFORMAT);
-            assert_non_null(strstr(detail, "written to"));
+            assert_non_null(strstr(detail, "modified"));
             break;
         case 2: /* longer */
             assert_int_equal(pwrite(fd, "x", 1, SMALL), 1);
@@ -502,7 +502,7 @@ static void change_under(const mo_disk_options *options)
         if (kind < 3) {
             assert_non_null(strstr(detail, path));
             assert_non_null(strstr(detail, "offset"));
-            assert_non_null(strstr(detail, "open the model again"));
+            assert_non_null(strstr(detail, "reopen the model"));
         }
         close(fd);
         mo_disk_close(disk);

@@ -296,7 +296,7 @@ static void test_a_token_by_layers_is_the_sum_of_ranks_and_messages(void **state
     check_near(c.wire_seconds, c.token_bytes / 1.25e9);
     check_near(c.token_messages, 14);
     check_near(c.token_seconds, c.core_seconds + c.expert_seconds + c.latency_seconds + c.wire_seconds);
-    assert_string_equal(c.bound, "the ranks' memory, one after the other: cores");
+    assert_string_equal(c.bound, "memory bandwidth of the ranks, one after the other: core");
 }
 
 static void test_one_rank_sends_nothing(void **state)
@@ -384,7 +384,7 @@ static void test_more_memory_is_never_slower(void **state)
         layers_last = c.layers.token_seconds;
         experts_last = c.experts.token_seconds;
         if (gb == 1) {
-            assert_string_equal(c.layers.bound, "reading from disk");
+            assert_string_equal(c.layers.bound, "disk reads");
         }
     }
 }
@@ -447,9 +447,9 @@ static void test_the_network_decides_between_layers_and_experts(void **state)
     assert_non_null(strstr(slow.why, "by layers and"));
     const double quarters[4] = {0.25, 0.5, 0.75, 1};
     set_wires(ranks, 4, wire(2000 * US, 10));
-    assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "the latency of messages");
+    assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "message latency");
     set_wires(ranks, 4, wire(20 * US, 0.1));
-    assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "the rate of the network");
+    assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "network bandwidth");
     const mo_division_choice asked = choose(&m, ranks, 4, MO_DIVISION_EXPERTS, first, upto);
     assert_int_equal(asked.way, MO_DIVISION_EXPERTS);
 }

@@ -135,7 +135,7 @@ static void power_and_load(void **state)
     check_wrong("power", NULL, "battery", "");
     put("/sys/class/power_supply/AC/online", "1\n");
     put("/proc/loadavg", "700.00 0.01 0.05 1/100 999\n");
-    check_wrong("load", NULL, "700.0 cores, of", "top");
+    check_wrong("load", NULL, "700.0 cores busy", "top");
 }
 
 static void limits_of_control_groups(void **state)
@@ -175,7 +175,7 @@ static void nodes_and_overcommit(void **state)
 {
     (void)state;
     put("/sys/devices/system/node/has_memory", "0-1\n");
-    check_wrong("nodes", NULL, "several nodes (0-1)", "numactl --interleave=all");
+    check_wrong("nodes", NULL, "several NUMA nodes (0-1)", "numactl --interleave=all");
     put("/proc/self/numa_maps", "00400000 interleave:0-1 file=/usr/bin/moraine\n");
     check_well("nodes");
     put("/proc/sys/vm/overcommit_memory", "2\n");
@@ -191,7 +191,7 @@ static void reading(void **state)
     put("/moraine/rates.json", "{\"ram_bytes_s\": 2e10, \"disk_bytes_s\": 2e8}\n");
     check_wrong("rates", NULL, "0.20 GB/s", "");
     assert_int_equal(remove(in_folder("moraine/rates.json")), 0);
-    check_wrong("rates", NULL, "Nobody has measured", "moraine probe");
+    check_wrong("rates", NULL, "has not been measured", "moraine probe");
 }
 
 /* What the model's file is on: numbers of its device are those of the real machine. */
@@ -203,12 +203,12 @@ static void the_models_disk(void **state)
     assert_int_equal(stat(MO_TEST_MODEL, &st), 0);
     snprintf(path, sizeof path, "/sys/dev/block/%u:%u/queue/rotational", major(st.st_dev), minor(st.st_dev));
     put(path, "1\n");
-    check_wrong("disk", MO_TEST_MODEL, "turns", "cp '");
+    check_wrong("disk", MO_TEST_MODEL, "hard disk", "cp '");
     put(path, "0\n");
     snprintf(text, sizeof text, "1 2 %u:%u / / rw - nfs4 server:/models rw\n", major(st.st_dev),
              minor(st.st_dev));
     put("/proc/self/mountinfo", text);
-    check_wrong("file_system", MO_TEST_MODEL, "another machine (nfs4)", "cp '");
+    check_wrong("file_system", MO_TEST_MODEL, "network file system (nfs4)", "cp '");
     snprintf(text, sizeof text, "1 2 %u:%u / / rw - tmpfs none rw\n", major(st.st_dev), minor(st.st_dev));
     put("/proc/self/mountinfo", text);
     check_wrong("file_system", MO_TEST_MODEL, "in memory (tmpfs)", "mv '");
@@ -233,7 +233,7 @@ static void a_gpu_that_is_not_used(void **state)
     }
     put("/sys/bus/pci/devices/0000:02:00.0/current_link_width", "4\n");
     put("/sys/bus/pci/devices/0000:02:00.0/max_link_width", "16\n");
-    check_wrong("gpu_link", NULL, "4 of the 16 lanes", "");
+    check_wrong("gpu_link", NULL, "4 of its 16 PCIe lanes", "");
 }
 
 static void a_model_that_is_none(void **state)

@@ -707,7 +707,7 @@ static void refusals(void **state)
         mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 300},
                         &err),
         MO_EINVAL);
-    assert_non_null(strstr(err.detail, "larger `context`"));
+    assert_non_null(strstr(err.detail, "increase `context`"));
     many[3] = (int32_t)o->vocab;
     assert_int_equal(
         mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, &err),

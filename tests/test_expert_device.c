@@ -74,23 +74,13 @@ static void put_question(mo_forward *f, uint32_t number)
 {
     const mo_expert_range *here = &f->spec->experts;
     const int count = here->end - here->first, used = f->layer->moe.used < count ? f->layer->moe.used : count;
-    int32_t *first = f->w->first;
+    mo_picks *picks = &f->w->picks;
     uint32_t seed = 7 * number + 1;
-    memset(first, 0, sizeof *first * (size_t)(f->layer->moe.experts + 1));
+    mo_picks_begin(picks, f->layer->moe.experts, used, f->tokens);
     for (int64_t t = 0; t < f->tokens; t++) {
         for (int i = 0; i < used; i++) {
-            first[here->first + (int)((number + (uint32_t)(t * 3 + i)) % (uint32_t)count) + 1]++;
-        }
-    }
-    for (int e = 0; e < f->layer->moe.experts; e++) {
-        first[e + 1] += first[e];
-    }
-    int32_t *next = malloc(sizeof *next * (size_t)f->layer->moe.experts);
-    memcpy(next, first, sizeof *next * (size_t)f->layer->moe.experts);
-    for (int64_t t = 0; t < f->tokens; t++) {
-        for (int i = 0; i < used; i++) {
-            const int e = here->first + (int)((number + (uint32_t)(t * 3 + i)) % (uint32_t)count);
-            f->w->by_expert[next[e]++] = (int32_t)t;
+            picks->ids[t * used + i] =
+                here->first + (int)((number + (uint32_t)(t * 3 + i)) % (uint32_t)count);
         }
         for (int64_t c = 0; c < f->in.cols; c++) {
             seed = seed * 1664525 + 1013904223;
@@ -98,7 +88,7 @@ static void put_question(mo_forward *f, uint32_t number)
         }
         mo_forward_quantize(f->k, &f->in, t);
     }
-    free(next);
+    mo_picks_sort(picks);
 }
 
 /* Rows of one layer's experts, behind each other in `out`; how many floats. */
@@ -123,7 +113,7 @@ static int64_t ask(mo_model *m, int layer, int64_t tokens, uint32_t number, floa
         mo_store_pass(e->tiers->store, slice.prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
     check_status(mo_forward_experts(&f, &err), &err);
-    const int64_t floats = f.w->first[f.layer->moe.experts] * e->spec->width;
+    const int64_t floats = f.w->picks.first[f.layer->moe.experts] * e->spec->width;
     memcpy(out, f.w->down, sizeof(float) * (size_t)floats);
     pthread_mutex_unlock(&e->lock);
     return floats;

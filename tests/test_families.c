@@ -499,8 +499,7 @@ static void keep_note_of_layers(void *user, mo_log_level level, const char *subs
 {
     (void)user;
     (void)subsystem;
-    notes_of_layers +=
-        level == MO_LOG_INFO && strstr(line, "1 layer that would predict further tokens is not used");
+    notes_of_layers += level == MO_LOG_INFO && strstr(line, "1 layer for multi-token prediction is not used");
 }
 
 /* The last layer becomes one that predicts a further token, with the tensors such a layer has beside the usual ones; or the file ends

@@ -583,7 +583,7 @@ static void a_refused_program_costs_only_speed(void **state)
         assert_true(report.lost);
         assert_int_equal(warnings, 1);
         assert_non_null(
-            strstr(warning, "cannot be built on the device: the simulated GPU was told to refuse"));
+            strstr(warning, "cannot be built on the device: the simulated GPU is configured to refuse"));
         assert_non_null(strstr(warning, "the CPU takes over, more slowly"));
         mo_session_close(session);
         mo_session *next = open_session(model, MO_KV_I16); /* the CPU's */

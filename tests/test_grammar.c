@@ -262,35 +262,35 @@ static void errors_name_line_and_column(void **state)
     static const struct {
         const char *gbnf, *says;
     } wrong[] = {
-        {"", "line 1, column 1: there is no rule root"},
-        {"roo ::= \"a\"", "there is no rule root"},
-        {"root ::= \"a\"\nx ::= y", "line 2, column 7: there is no rule y"},
-        {"root ::= \"abc", "line 1, column 10: the literal that begins here has no end"},
-        {"root ::= \"a\nb\"", "line 1, column 10: the literal"},
-        {"root ::= \"\xC3\xA4\" [a", "line 1, column 14: the class"},
-        {"root ::= [z-a]", "line 1, column 11: this range ends before it begins"},
-        {"root ::= \"\\q\"", "line 1, column 11: there is no such escape"},
+        {"", "line 1, column 1: the start rule root is not defined"},
+        {"roo ::= \"a\"", "the start rule root is not defined"},
+        {"root ::= \"a\"\nx ::= y", "line 2, column 7: rule y is not defined"},
+        {"root ::= \"abc", "line 1, column 10: unterminated literal"},
+        {"root ::= \"a\nb\"", "line 1, column 10: unterminated literal"},
+        {"root ::= \"\xC3\xA4\" [a", "line 1, column 14: unterminated character class"},
+        {"root ::= [z-a]", "line 1, column 11: the range ends before it starts"},
+        {"root ::= \"\\q\"", "line 1, column 11: unknown escape"},
         {"root ::= \"\\u12\"", "4 hexadecimal digits"},
-        {"root ::= \"\\uD800\"", "is no character"},
-        {"root ::= \"\\UFFFFFFFF\"", "is no character"},
-        {"root ::= (\"a\"", "line 1, column 10: the parenthesis"},
-        {"root ::= \"a\")", "line 1, column 13: no part of a rule"},
-        {"root ::= *", "line 1, column 10: no part of a rule"},
-        {"root = \"a\"", "line 1, column 6: ::= is expected"},
-        {"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: there is a rule root already"},
-        {"root ::= \"a\"{", "line 1, column 14: a number"},
-        {"root ::= \"a\"{3,2}", "line 1, column 13: at most 2"},
-        {"root ::= \"a\"{1;2}", "line 1, column 15: } is expected"},
-        {"root ::= root \"a\" | \"b\"", "line 1, column 1: rule root can begin with itself"},
-        {"root ::= a\na ::= \"x\"* b\nb ::= a", "can begin with itself"},
-        {"root ::= a* b\na ::= \"\"\nb ::= (\"x\"? root)+", "can begin with itself"},
+        {"root ::= \"\\uD800\"", "is not a character"},
+        {"root ::= \"\\UFFFFFFFF\"", "is not a character"},
+        {"root ::= (\"a\"", "line 1, column 10: this parenthesis"},
+        {"root ::= \"a\")", "line 1, column 13: unexpected character"},
+        {"root ::= *", "line 1, column 10: unexpected character"},
+        {"root = \"a\"", "line 1, column 6: expected ::="},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: rule root is already defined"},
+        {"root ::= \"a\"{", "line 1, column 14: expected a number"},
+        {"root ::= \"a\"{3,2}", "line 1, column 13: the maximum of 2"},
+        {"root ::= \"a\"{1;2}", "line 1, column 15: expected }"},
+        {"root ::= root \"a\" | \"b\"", "line 1, column 1: rule root can start with itself"},
+        {"root ::= a\na ::= \"x\"* b\nb ::= a", "can start with itself"},
+        {"root ::= a* b\na ::= \"\"\nb ::= (\"x\"? root)+", "can start with itself"},
         {"root ::= <[12345]>", "line 1, column 12: there is no token 12345"},
         {"root ::= <nothing>", "line 1, column 10: the vocabulary has no token <nothing>"},
-        {"root ::= <[1>", "]> is expected"},
+        {"root ::= <[1>", "expected ]>"},
         {"root ::= !a", "a token in < and >"},
-        {"root ::= \xFF", "line 1, column 10: no part"},
-        {"root ::= \"\xFF\"", "line 1, column 11: the grammar is not UTF-8"},
-        {"? ::= \"a\"", "line 1, column 1: the name of a rule"},
+        {"root ::= \xFF", "line 1, column 10: unexpected character"},
+        {"root ::= \"\xFF\"", "line 1, column 11: the grammar is not valid UTF-8"},
+        {"? ::= \"a\"", "line 1, column 1: expected the name of a rule"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mo_grammar *g;
@@ -387,7 +387,7 @@ static void large_grammars_are_refused(void **state)
     }
     sprintf(p, "r5000 ::= \"a\"\n");
     assert_int_equal(toy_grammar(text, NULL, &g, &err), MO_EINVAL);
-    check_says(&err, "begin with one another");
+    check_says(&err, "start with one another");
     free(text);
 }
 

@@ -230,7 +230,7 @@ static void budgets(void **state)
     assert_int_equal(mo_hot_budget(INT64_MAX, 0, 0, 1, &bytes, &err), MO_OK);
     assert_true(bytes == UINT64_MAX);
     assert_int_equal(mo_hot_budget(-2, 9 * mib, 0, 1, &bytes, &err), MO_EINVAL);
-    check_says(&err, "-1 for what is free");
+    check_says(&err, "-1 for all free memory");
 }
 
 /* ---- Packing ---- */
@@ -832,7 +832,7 @@ static void memory_runs_out(void **state)
         fail_after = -1;
         if (s != MO_OK) {
             assert_int_equal(s, MO_ENOMEM);
-            check_says(&err, "no memory");
+            check_says(&err, "out of memory");
         }
     }
     assert_true(rounds > 20);

@@ -48,7 +48,7 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     if (strstr(text, "the hot cache has")) {
         snprintf(last_start, sizeof last_start, "%s", text);
     }
-    if (strstr(text, "of the picks were hot")) {
+    if (strstr(text, "of the picks hit the hot cache")) {
         updates++;
         snprintf(last_update, sizeof last_update, "%s", text);
     }
@@ -539,7 +539,8 @@ static void updates_change_no_bit(void **state)
         run_and_compare(&o, variants[i].step, variants[i].request, &report, "updates");
         /* Where the link is slow, because others keep the machine busy, an update may find that no copy pays, and says so. */
         if (report.exchanged == 0 && (variants[i].request || TOKENS > 100) &&
-            (variants[i].postfetch == MO_POSTFETCH_OFF || strstr(last_update, ", 0 would not have paid"))) {
+            (variants[i].postfetch == MO_POSTFETCH_OFF ||
+             strstr(last_update, ", 0 were not worth their cost"))) {
             fail_msg("variant %d exchanged nothing in %d updates: %s", i, updates, last_update);
         }
         assert_int_equal(report.exchange_failed, 0);
@@ -926,10 +927,10 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         faults_arm(model->device, MO_SIM_COPY, after, count);
         assert_int_not_equal(mo_model_profile_apply(model, text, length, &a, sizeof a, &err), MO_OK);
         faults_arm(model->device, MO_SIM_NONE, 0, 1);
-        assert_non_null(strstr(err.detail, empty ? "which could not come back either" : "which stays"));
+        assert_non_null(strstr(err.detail, empty ? "which could not be restored either" : "which stays"));
         assert_non_null(strstr(err.detail, "failed twice"));
-        assert_non_null(
-            strstr(err.detail, faults.honest ? "cuMemcpyHtoDAsync said" : "as the simulated GPU was told"));
+        assert_non_null(strstr(err.detail, faults.honest ? "cuMemcpyHtoDAsync returned"
+                                                         : "as the simulated GPU is configured"));
         assert_true(!a.success && a.active && a.candidates > 40);
         assert_int_equal(a.exchanged, after / 3);
         const places after_all = places_of(model);
@@ -1084,9 +1085,10 @@ static void toggles_are_explained(void **state)
     mo_hot_toggles_read(some, &t);
     assert_true(t.serial && t.no_fill);
     assert_int_equal(t.lines, 3);
-    assert_non_null(strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: about ggml"));
+    assert_non_null(
+        strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: ignored; it controls ggml"));
     assert_non_null(strstr(t.line[1], "`hot_cache.weighting`"));
-    assert_non_null(strstr(t.line[2], "PARALEL: no setting"));
+    assert_non_null(strstr(t.line[2], "PARALEL: not a setting"));
     char *wrong[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=maybe", "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=2", NULL};
     mo_hot_toggles_read(wrong, &t);
     assert_true(t.lines == 2 && !t.serial && !t.no_fill);

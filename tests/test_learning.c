@@ -592,7 +592,7 @@ static void refusals(void **state)
         const char *warm, *says;
     } wrong[] = {
         {{.max_mib = 4}, NULL, "`hot_cache.file`"},
-        {{.update_rate = 0.5}, NULL, "needs a hot cache"},
+        {{.update_rate = 0.5}, NULL, "requires a hot cache"},
         {{.file = "/nowhere.json", .max_mib = 4}, NULL, "nowhere"},
         {{.file = other_path, .max_mib = -2}, NULL, "-1"},
         {{.file = other_path, .max_mib = 4, .update_rate = 1.5}, NULL, "0 to 1"},

@@ -642,7 +642,7 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     const mo_model_options options = settings();
     mo_model *model = open_model(o, &options);
     refuses(model, "/nowhere/at/all.gguf", MO_ENOENT, "nowhere");
-    refuses(model, o->path, MO_EINVAL, "no LoRA adapter");
+    refuses(model, o->path, MO_EINVAL, "not a LoRA adapter");
     refuses(model, adapter_of(other, FIRST), MO_EINVAL, "architecture");
     refuses(model, adapter_of(experts, SECOND), MO_EINVAL, "another model");
     static const char *const embedding[] = {"token_embd.", NULL};
@@ -654,7 +654,7 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     assert_true(lora_file_make(o->path, path, &table));
     refuses(model, path, MO_EUNSUPPORTED, "embedding");
     assert_true(lora_file_make(o->path, path, &unnamed));
-    refuses(model, path, MO_EFORMAT, "does not say for which architecture");
+    refuses(model, path, MO_EFORMAT, "does not specify its architecture");
     assert_true(lora_file_make(o->path, path, &wild));
     refuses(model, path, MO_EFORMAT, "finite");
     assert_true(lora_file_make(other->path, path, &renamed)); /* other shapes under the same names */
@@ -668,7 +668,7 @@ static void an_adapter_of_another_model_is_refused_with_a_reason(void **state)
     const lora_recipe fewer = {.parts = lora_experts, .rank = 2, .seed = 3, .experts = 5};
     model = open_model(stacked, &options);
     assert_true(lora_file_make(stacked->path, path, &fewer));
-    refuses(model, path, MO_EINVAL, "5 experts, the model has");
+    refuses(model, path, MO_EINVAL, "5 experts, but the model has");
     mo_model_close(model);
 }
 
@@ -683,12 +683,11 @@ static void a_scale_that_is_too_large_is_told_of_the_adapter(void **state)
         mo_kv_type kv;
         int64_t step;
         const char *words;
-    } cases[] = {{MO_KV_F32, 0,
-                  "gives numbers that are not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
-                 {MO_KV_F32, 1,
-                  "gives numbers that are not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
-                 {MO_KV_I16, 0,
-                  "too large for this cache format with the adapter qwen3moe.0.gguf at a scale of 1e+38"}};
+    } cases[] = {
+        {MO_KV_F32, 0, "is not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
+        {MO_KV_F32, 1, "is not finite with the adapter qwen3moe.0.gguf at a scale of 1e+38"},
+        {MO_KV_I16, 0,
+         "exceed the range of this KV cache format with the adapter qwen3moe.0.gguf at a scale of 1e+38"}};
     for (int i = 0; i < 2 * (int)(sizeof cases / sizeof *cases); i++) {
         mo_model_options options = settings();
         options.device = where[i % 2];
@@ -828,7 +827,7 @@ static void the_plan_counts_adapters(void **state)
     options.adapter_count = 0;
     options.adapter_bytes = info.bytes; /* its weights, and no space for steps with it */
     model = open_model(o, &options);
-    refuses(model, path, MO_ENOMEM, "with what steps work in");
+    refuses(model, path, MO_ENOMEM, "including its working memory");
     mo_model_close(model);
     options.adapter_bytes = 16 << 20;
     model = open_model(o, &options);

@@ -90,9 +90,9 @@ static void truncated_between_feeds(void **state)
         mo_session *session = open_session(model);
         check_status(feed(session, 5, &err), &err);
         assert_int_equal(truncate(path, 4096), 0);
-        check_lost(session, 20, "changed its size while it was mapped");
+        check_lost(session, 20, "changed size while it was mapped");
         assert_int_equal(mo_session_length(session), 5); /* what it was */
-        check_lost(session, 20, "changed its size while it was mapped");
+        check_lost(session, 20, "changed size while it was mapped");
         mo_session_close(session);
         mo_model_close(model);
         assert_int_equal(remove(path), 0);
@@ -195,7 +195,7 @@ static void written_to(void **state)
                                       {.tv_sec = 1}}; /* clocks of file systems may be coarse */
     assert_int_equal(futimens(fd, times), 0);
     close(fd);
-    check_lost(session, 6, "was written to while it was mapped");
+    check_lost(session, 6, "was modified while it was mapped");
     mo_session_close(session);
     mo_model_close(model);
     assert_int_equal(remove(path), 0);

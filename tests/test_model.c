@@ -655,7 +655,7 @@ static void test_older_latent(void **state)
     assert_true(l->k_b.scale && *l->k_b.scale == 2.0f && l->v_b.scale && *l->v_b.scale == 2.0f);
     mo_checkpoint_free(m);
     draft_add(d, "blk.1.attn_kv_b.bias", MO_F32, HEADS * (PLAIN + OUT), 1, 1);
-    EXPECT(draft_write(d, in_folder("biased.gguf")), MO_EUNSUPPORTED, "blk.1.attn_kv_b.bias", "head by head");
+    EXPECT(draft_write(d, in_folder("biased.gguf")), MO_EUNSUPPORTED, "blk.1.attn_kv_b.bias", "per-head");
     draft_drop(d, "blk.2.attn_kv_b.weight");
     draft_drop(d, "blk.1.attn_kv_b.bias");
     EXPECT(draft_write(d, in_folder("older.gguf")), MO_ENOENT, "blk.2.attn_k_b.weight is missing");
@@ -698,7 +698,7 @@ static void test_latent(void **state)
         const char *name = i ? "blk.3.attn_v_b.bias" : "blk.3.attn_k_b.bias";
         d = draft_open("deepseek2");
         draft_add(d, name, MO_F32, i ? 4 * 24 : 4 * 32, 1, 1);
-        EXPECT(draft_write(d, in_folder("biased.gguf")), MO_EUNSUPPORTED, name, "head by head");
+        EXPECT(draft_write(d, in_folder("biased.gguf")), MO_EUNSUPPORTED, name, "per-head");
         draft_close(d);
     }
 }
@@ -748,7 +748,7 @@ static void test_heads(void **state)
     (void)state;
     mo_checkpoint_free(model_load(write_heads("llama", 1, 1024, 512), false, 0, NULL));
     EXPECT(write_heads("llama", 1, 1024, 514), MO_EFORMAT, "514 values in 1024 heads");
-    EXPECT(write_heads("gemma3", 62, 2, 16), MO_EFORMAT, "2 heads of a width of 1");
+    EXPECT(write_heads("gemma3", 62, 2, 16), MO_EFORMAT, "2 heads of width 1");
 }
 
 /* ssm_in: key head by key head, [q | k | its v | its z]. */

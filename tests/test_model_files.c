@@ -98,7 +98,7 @@ static void test_keys(void **state)
     expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "README");
     expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
     expect_key("llama31", "general.architecture", "qwen3vlmoe", 0, MO_EUNSUPPORTED,
-               "nearest it runs is qwen3moe");
+               "nearest supported one is qwen3moe");
     expect_key("llama31", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
     expect_key("llama31", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
     expect_key("llama31", "llama.block_count", NULL, 0, MO_EFORMAT, "llama.block_count");
@@ -119,8 +119,9 @@ static void test_keys(void **state)
     expect_key("jamba", "jamba.ssm.conv_kernel", NULL, 17, MO_EFORMAT, "conv_kernel");
     expect_key("jamba", "jamba.ssm.time_step_rank", NULL, 4096, MO_EFORMAT, "time_step_rank");
     expect_key("granitehybrid", "granitehybrid.ssm.group_count", NULL, 0, MO_EFORMAT, "group_count");
-    expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "every layer");
-    expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED, "shares keys");
+    expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "per-layer");
+    expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED,
+               "shares the KV cache");
     expect_key("deepseek2", "deepseek2.attention.kv_lora_rank", NULL, 2048, MO_EFORMAT, "kv_lora_rank");
     expect_key("deepseek2", "deepseek2.attention.key_length_mla", NULL, 16, MO_EFORMAT, "rotated");
     expect_key("deepseek2", "deepseek2.attention.value_length_mla", NULL, 32, MO_EFORMAT, "attn_v_b");
@@ -228,7 +229,7 @@ static void test_cut_short(void **state)
     assert_int_equal(mo_checkpoint_load(path, &options, &m, &err), MO_EFORMAT);
     assert_null(m);
     assert_non_null(strstr(err.detail, "tensor "));
-    assert_non_null(strstr(err.detail, "shorter"));
+    assert_non_null(strstr(err.detail, "truncated"));
     EXPECT(path, MO_EFORMAT, path); /* now the header knows */
     mo_pool_destroy(pool);
     draft_close(d);

@@ -46,9 +46,9 @@ reads_ahead() { # rank 0 has the routers: it tells the others, whose experts are
     "$moraine" "${words[@]}" >"$scratch/alone" || return 1
     MORAINE_LOG=note ranks 2 "${words[@]}" --divide experts --ram 38M >"$scratch/together" 2>"$scratch/said" || return 1
     cat "$scratch/said"
-    cmp "$scratch/alone" "$scratch/together" && grep -q 'rank 1: note: cluster: [1-9][0-9]* experts were read ahead, [1-9]' "$scratch/said" || return 1
+    cmp "$scratch/alone" "$scratch/together" && grep -q 'rank 1: note: cluster: [1-9][0-9]* experts were prefetched, [1-9]' "$scratch/said" || return 1
     MORAINE_LOG=note ranks 2 "${words[@]}" --divide experts --ram 38M --predict off >"$scratch/together" 2>"$scratch/said" || return 1
-    cmp "$scratch/alone" "$scratch/together" && ! grep -q 'were read ahead' "$scratch/said"
+    cmp "$scratch/alone" "$scratch/together" && ! grep -q 'were prefetched' "$scratch/said"
 }
 device_with_experts() { # rank 0 has a device that does not hold all of its cores, and experts on disk
     timeout 120 mpirun --oversubscribe --bind-to none \
@@ -91,7 +91,7 @@ own_tiers_are_told() { # rank 0's line is of what it has itself
 messages_are_timed() { # layers or experts: bench says what they took
     ranks 2 bench "$model" --prefill 32 --decode 8 --rounds 1 --divide "$1" --threads 1 >"$scratch/speeds" || return 1
     cat "$scratch/speeds"
-    grep -Eq "^ranks +2: messages [0-9.]+ us a step .*, [0-9.]+ us in the others' $1; [1-9][0-9]* bytes sent, [1-9][0-9]* received" "$scratch/speeds"
+    grep -Eq "^ranks +2: messages [0-9.]+ us per step .*, [0-9.]+ us in the other ranks' $1; [1-9][0-9]* bytes sent, [1-9][0-9]* received" "$scratch/speeds"
 }
 devices_are_used() { # each rank with one of its own
     ranks 2 eval "$model" --tokens "$scratch/ids" --save-logits "$scratch/several" --threads 1 --device sim --vram 64M || return 1
@@ -223,14 +223,14 @@ stopped_rank_is_named() {
         rank=$(rank_of_ours 1)
         [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
-    ! wait $! && cat "$scratch/said" && grep -qE 'moraine run: rank 1 has not (been heard of|got what rank 0 sent to it|got on with its part)' "$scratch/said"
+    ! wait $! && cat "$scratch/said" && grep -qE 'moraine run: rank 1 has (been silent|not received what rank 0 sent|made no progress)' "$scratch/said"
 }
 network_is_measured() { # and plans find it; what mpirun writes to a file is text, though ranks have a terminal of its own
     TERM=xterm ranks 2 probe --network >"$scratch/said" 2>"$scratch/errors" || return 1
     cat "$scratch/said"
     ! grep -q "$(printf '\033')" "$scratch/said" "$scratch/errors" || return 1
     grep -q '^ *1 .*[0-9]' "$scratch/said" && "$moraine" plan "$model" --hosts probed >"$scratch/plan" || return 1
-    grep -q 'among 2 hosts' "$scratch/plan" && logits_are_the_same 2 auto
+    grep -q 'across 2 hosts' "$scratch/plan" && logits_are_the_same 2 auto
 }
 shorter_time_out_is_kept() {
     local rank= i
@@ -242,11 +242,11 @@ shorter_time_out_is_kept() {
         rank=$(rank_of_ours 1)
         [ -z "$rank" ] || { kill -STOP "$rank" && break; }
     done
-    ! wait $! && cat "$scratch/said" && grep -qE 'rank 1 has not (been heard of|got what rank 0 sent to it|got on with its part) for 2.0 s' "$scratch/said"
+    ! wait $! && cat "$scratch/said" && grep -qE 'rank 1 has (been silent|not received what rank 0 sent|made no progress) for 2.0 s' "$scratch/said"
 }
 other_starters_are_noticed() { # MPICH's mpirun, srun without PMIx
     ! PMI_RANK=0 PMI_SIZE=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'not by Open MPI' "$scratch/said" || return 1
-    ! SLURM_STEP_NUM_TASKS=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'srun has started several tasks without PMIx' "$scratch/said" || return 1
+    ! SLURM_STEP_NUM_TASKS=2 "$moraine" run "$model" -p Hello -n 1 2>"$scratch/said" && cat "$scratch/said" && grep -q 'srun started several tasks without PMIx' "$scratch/said" || return 1
     SLURM_STEP_NUM_TASKS=2 ranks 2 run "$model" -p Hello -n 1 --threads 1 >/dev/null || return 1 # mpirun, whose own processes srun has started
     PMI_RANK=0 PMI_SIZE=1 SLURM_STEP_NUM_TASKS=1 "$moraine" run "$model" -p Hello -n 1 --threads 1 --divide layers >/dev/null 2>"$scratch/said" || return 1
     cat "$scratch/said" && grep -q 'there is one rank' "$scratch/said"
@@ -277,8 +277,8 @@ guides_units_are_read() { # by systemd, whose programs need not be there
 }
 wrong_use_is_said() {
     ! ranks 2 eval "$model" --tokens "$scratch/ids" --mmap 2>"$scratch/said" && cat "$scratch/said" &&
-        grep -q 'divided among ranks cannot have' "$scratch/said" || return 1
-    ! ranks 2 chat "$model" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'in run, serve, bench and eval alone' "$scratch/said" || return 1
+        grep -q 'divided among ranks does not support' "$scratch/said" || return 1
+    ! ranks 2 chat "$model" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'only run, serve, bench and eval' "$scratch/said" || return 1
     ! ranks 9 eval "$model" --tokens "$scratch/ids" 2>"$scratch/said" && cat "$scratch/said" && grep -q 'cannot be divided among 9 ranks' "$scratch/said" || return 1
     # Steps are as long as rank 0 says: a rank that has no memory for them says whose they are, whatever it was given.
     ! timeout 120 mpirun --oversubscribe --bind-to none \

@@ -190,21 +190,21 @@ static void refuses_with_the_number(void **state)
         assert_says(&err, "`ram_bytes`");
         assert_int_equal(refused(&models[i], 1, &err), MO_ENOMEM);
         assert_says(&err, number);
-        assert_says(&err, "are not enough");
+        assert_says(&err, "is not enough");
         assert_true(strlen(err.detail) < 480); /* so that the model's name can stand before it */
     }
     mo_error err;
     mo_plan_model m = qwen();
     const int64_t least = planned(&m, 200 * GB, &fast).least;
     refused(&m, least - 99 * 1000000, &err); /* less than keys and values, more than working memory */
-    assert_says(&err, "make `context` smaller");
+    assert_says(&err, "reduce `context`");
     refused(&m, least - 59 * 1000000, &err);
-    assert_says(&err, "make `context` or `batch` smaller");
+    assert_says(&err, "reduce `context` or `batch`");
     refused(&m, least - 120 * 1000000, &err);
-    assert_says(&err, "make `context` and `batch` smaller");
+    assert_says(&err, "reduce `context` and `batch`");
     m.kv_bytes = 0;
     refused(&m, least - 159 * 1000000, &err);
-    assert_says(&err, "make `batch` smaller");
+    assert_says(&err, "reduce `batch`");
 }
 
 /* ---- Speed ---- */
@@ -422,7 +422,7 @@ static void nonsense_is_named(void **state)
     mo_plan_model m = qwen();
     m.kv_bytes = -1;
     assert_int_equal(refused(&m, GB, &err), MO_EINVAL);
-    assert_says(&err, "keys and values");
+    assert_says(&err, "KV cache");
     m = qwen();
     m.core_bytes = ((int64_t)1 << 60) + 1;
     assert_int_equal(refused(&m, GB, &err), MO_EINVAL);
@@ -509,7 +509,7 @@ static void ceiling_from_the_machine(void **state)
     assert_int_equal(l.available_bytes, 16 * GIB);
     assert_int_equal(l.ram_bytes, 16 * GIB - 16 * GIB / 100 * 6);
     assert_non_null(strstr(l.why, "MemAvailable has 16.0 GiB"));
-    assert_non_null(strstr(l.why, "983 MiB is left to others"));
+    assert_non_null(strstr(l.why, "983 MiB of it left for other programs"));
     assert_int_equal(found(0, 5 * GIB).ram_bytes, 11 * GIB);
     assert_int_equal(found(0, 0).ram_bytes, 16 * GIB);
     l = (mo_plan_limits){.reserve_bytes = 16 * GIB};
@@ -714,12 +714,12 @@ static void rates_from_json(void **state)
         {"{\"disk_bytes_s\": 0}", "disk_bytes_s"},
         {"{\"disk_bytes_s\": 1e300}", "disk_bytes_s"},
         {"{\"ram_bytes\": -1}", "ram_bytes"},
-        {"{\"ram_bytes\": 1.5}", "whole number"},
+        {"{\"ram_bytes\": 1.5}", "an integer"},
         {"{\"ram_bytes\": 1e19}", "ram_bytes"},
         {"{\"threads\": 1000000}", "threads"},
         {"{\"compute_share\": 1.01}", "compute_share"},
         {"{\"compute_share\": 0}", "compute_share"},
-        {"{\"device\": 5}", "device must be a text"},
+        {"{\"device\": 5}", "device must be a string"},
         {"{\"round_trip_s\": 2}", "round_trip_s"},
         {"{\"ram_bytes\": 1, \"ram_bytes\": 2}", "line 1"},
         {"{\"ram_bytes\": 99999999999999999999999}", "line 1"},
@@ -752,7 +752,7 @@ static void rates_from_anything(void **state)
     assert_int_equal(load_text(text, &r, &err), MO_EFORMAT);
     assert_says(&err, "levels");
     assert_int_equal(load_text("{\"device\": [[[[[[[1]]]]]]]}", &r, &err), MO_EFORMAT);
-    assert_says(&err, "device must be a text");
+    assert_says(&err, "device must be a string");
     assert_int_equal(mo_rates_load("/dev/zero", &r, &err), MO_EFORMAT);
     assert_says(&err, "larger than 64 KiB");
 }

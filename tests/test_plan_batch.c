@@ -384,7 +384,7 @@ static void a_batch_that_is_given_is_kept(void **state)
     o.batch = 768;
     assert_true(plan(1, 1, o, &r));
     assert_int_equal(r.batch, 768);
-    assert_string_equal(r.batch_why, "as asked for");
+    assert_string_equal(r.batch_why, "as requested");
 }
 
 /* Post-Fetch's advice for small cards, which is more than a tenth of their memory. */
@@ -401,7 +401,7 @@ static void a_scratchpad_of_a_given_size_is_what_is_taken(void **state)
     small.vram_bytes = 4000000000; /* where a batch that nobody chose would leave 200 MiB */
     assert_true(plan(1, 1, small, &r));
     assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
-    assert_true(r.batch >= 1024 && r.batch < 8192 && strstr(r.batch_why, "experts on their way"));
+    assert_true(r.batch >= 1024 && r.batch < 8192 && strstr(r.batch_why, "experts in transit"));
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "100", 1);
     assert_true(plan(1, 1, mo_plan_options_default(), &r));
     assert_in_range(r.device.staging_bytes, 99 << 20, 100 << 20);

@@ -351,7 +351,7 @@ static void fetch_lane_by_cost(void **state)
     l.postfetch = MO_POSTFETCH_OFF;
     l.vram_bytes = 4 * GB;
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
-    assert_true(!d->fetch && strstr(d->lane, "as `postfetch`"));
+    assert_true(!d->fetch && strstr(d->lane, "set by `postfetch`"));
     /* A CPU that takes all the memory gives: nothing is won. */
     mo_rates r = gpu;
     r.compute_share = 1;
@@ -388,7 +388,7 @@ static void small_experts_cross_more_slowly(void **state)
     assert_true(link > 37e9 && link < 37.3e9);
     assert_true(p.device.fetch && fabs(p.device.fetch_share - link / (45e9 + link)) < 1e-9);
     assert_true(fabs(p.device.miss_seconds - (missing / (45e9 + link) + 48 * 20e-6)) < 1e-9);
-    assert_non_null(strstr(p.device.lane, "crosses at 37."));
+    assert_non_null(strstr(p.device.lane, "is copied at 37."));
 }
 
 static void refuses_a_small_device(void **state)

@@ -110,7 +110,7 @@ static void options_beat_the_environment(void **state)
     mo_postfetch p = read_all(MO_POSTFETCH_DOWN, SET("ENABLE=0"), &notes);
     assert_int_equal(p.mode, MO_POSTFETCH_DOWN);
     assert_int_equal(notes.count, 1);
-    assert_non_null(strstr(notes.line[0], "`postfetch` down is stronger than LLAMA_POSTFETCH_ENABLE=0"));
+    assert_non_null(strstr(notes.line[0], "`postfetch` down overrides LLAMA_POSTFETCH_ENABLE=0"));
     p = read_all(MO_POSTFETCH_EXPERT, SET("FORCE_CPU=1", "MAX_TRANSFERS=2"), &notes);
     assert_int_equal(p.mode, MO_POSTFETCH_EXPERT);
     assert_false(p.force_cpu);
@@ -230,7 +230,7 @@ static void scratch_is_sized(void **state)
     assert_int_equal(mo_postfetch_size(&s, &f, &capacity, NULL, &err), MO_OK);
     s.mode = MO_POSTFETCH_EXPERT;
     assert_int_equal(mo_postfetch_size(&s, &f, &capacity, NULL, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "2 is the least"));
+    assert_non_null(strstr(err.detail, "the minimum is 2"));
     s.scratch_mb = 0;
     f.vram_free_bytes = 50 * MIB; /* a tenth holds two */
     capacity = sized(&s, &f, &notes);

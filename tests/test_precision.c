@@ -107,11 +107,12 @@ static void keys_that_are_not_finite_are_told(void **state)
     unsetenv("LLAMA_FP4_PREFILL_M");
     for (int i = 0; i < 2; i++) {
         snprintf(command, sizeof command, "eval bad --tokens ids --profile off --device %s", devices[i]);
-        expect_failure(command, 1,
-                       "layer 1 has keys or values too large for this cache format; run again with --kv f32");
+        expect_failure(
+            command, 1,
+            "layer 1: keys or values exceed the range of this KV cache format; run again with --kv f32");
         snprintf(command, sizeof command, "eval bad --tokens ids --profile off --kv f32 --device %s",
                  devices[i]);
-        expect_failure(command, 1, "layer 1 gives numbers that are not finite; the model file is damaged");
+        expect_failure(command, 1, "the output of layer 1 is not finite; the model file is damaged");
     }
     setenv("LLAMA_FP4_PREFILL_M", "64", 1);
 }
@@ -120,7 +121,7 @@ static void begins_above_a_number_of_tokens(void **state)
 {
     (void)state;
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits exact" EXACT), 0);
-    assert_non_null(strstr(errors, "LLAMA_FP4_PREFILL_M changes nothing: prompts are exact"));
+    assert_non_null(strstr(errors, "LLAMA_FP4_PREFILL_M has no effect: prompts are exact"));
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --save-logits lossy" BF16), 0);
     assert_null(strstr(errors, "LLAMA_FP4_PREFILL_M"));
     assert_false(same_files("exact", "lossy"));
@@ -130,7 +131,7 @@ static void begins_above_a_number_of_tokens(void **state)
     /* No step is longer than that, and somebody says so. */
     assert_int_equal(run("eval " MO_TEST_MODEL " tale --batch 64 --save-logits short" BF16), 0);
     assert_true(same_files("exact", "short"));
-    assert_non_null(strstr(errors, "at most 64 tokens (--batch), and it begins above 64"));
+    assert_non_null(strstr(errors, "at most 64 tokens (--batch), and it applies above 64"));
     expect_failure("eval " MO_TEST_MODEL " tale --prompt-precision fp8" EXACT, 2, "exact or bf16");
     setenv("LLAMA_FP4_PREFILL_M", "many", 1);
     expect_failure("eval " MO_TEST_MODEL " tale" BF16, 2, "LLAMA_FP4_PREFILL_M=many");
@@ -145,7 +146,7 @@ static void the_cpu_says_once_that_it_does_without(void **state)
                          " tale --save-logits lossy --profile off --device none --prompt-precision bf16"),
                      0);
     assert_true(same_files("exact", "lossy"));
-    const char *said = strstr(errors, "--prompt-precision bf16 changes nothing: the CPU computes");
+    const char *said = strstr(errors, "--prompt-precision bf16 has no effect: the CPU computes");
     assert_non_null(said);
     assert_null(strstr(said + strlen("--prompt-precision"), "prompt-precision"));
 }
@@ -178,7 +179,7 @@ static void few_tokens_are_exact(void **state)
     setenv("LLAMA_FP4_PREFILL_M", "0", 1);
     assert_int_equal(run("eval " MO_TEST_MODEL " line --save-logits exact" EXACT), 0);
     assert_int_equal(run("eval " MO_TEST_MODEL " line --batch 8 --save-logits few" BF16), 0);
-    assert_non_null(strstr(errors, "at most 8 tokens (--batch), and it begins above 8"));
+    assert_non_null(strstr(errors, "at most 8 tokens (--batch), and it applies above 8"));
     assert_true(same_files("exact", "few"));
     assert_int_equal(run("eval " MO_TEST_MODEL " line --batch 9 --save-logits nine" BF16), 0);
     assert_false(same_files("exact", "nine"));
@@ -207,12 +208,12 @@ static void the_plan_counts_its_memory(void **state)
     const int64_t lossy = planned_work("plan " MO_TEST_MODEL " --batch 512 --ctx 512 --json --device " DEVICE
                                        " --prompt-precision bf16");
     assert_true(lossy > exact);
-    assert_null(strstr(errors, "changes nothing"));
+    assert_null(strstr(errors, "has no effect"));
     assert_int_equal(run("plan " MO_TEST_MODEL " --batch 64 --prompt-precision bf16 --device " DEVICE), 0);
-    assert_non_null(strstr(errors, "--prompt-precision bf16 changes nothing: the device computes exactly, or "
+    assert_non_null(strstr(errors, "--prompt-precision bf16 has no effect: the GPU computes exactly, or "
                                    "steps of 64 tokens are too short"));
     assert_int_equal(run("plan " MO_TEST_MODEL " --prompt-precision bf16 --device none"), 0);
-    assert_non_null(strstr(errors, "--prompt-precision bf16 changes nothing: no device is used"));
+    assert_non_null(strstr(errors, "--prompt-precision bf16 has no effect: no GPU in use"));
 }
 
 static void speeds_say_what_they_are_of(void **state)

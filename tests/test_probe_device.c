@@ -154,7 +154,7 @@ static void none_and_nonsense(void **state)
     assert_null(device);
     assert_string_equal(why, "");
     assert_int_equal(mo_device_choose("gpu", &device, NULL, 0, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "\"gpu\" is no device; there are none, sim, cuda and auto"));
+    assert_non_null(strstr(err.detail, "\"gpu\" is not a device; use none, sim, cuda or auto"));
     assert_int_equal(mo_device_choose("", &device, NULL, 0, &err), MO_EINVAL);
     assert_null(device);
 }

@@ -192,7 +192,7 @@ static void parts_become_texts_where_lists_are_not_read(void **state)
             json, "(a)(b)");
     renders(EACH("{% for p in m.content %}({{ p.text }}){% endfor %}"), "[" USER("x") "]", "(x)");
     refuses(EACH("{{ m.content }}"), "[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]",
-            "message 1: the model's template has no place for a content part that is no text");
+            "message 1: the model's template supports only text as content");
 }
 
 static void system_messages_join_the_users_where_they_have_no_place(void **state)
@@ -222,10 +222,10 @@ static void refusals_keep_the_templates_words(void **state)
     refuses(EACH("{% if loop.index > 1 %}{{ raise_exception('Roles must alternate!') }}{% endif %}{{ "
                  "m.content }}"),
             "[" USER("a") ", " USER("b") "]", "Roles must alternate!");
-    refuses("x", "{\"messages\": 1}", "its messages are not a list");
-    refuses("x", "[1]", "message 1: it is not an object");
-    refuses("x", "[{\"content\": \"a\"}]", "message 1: it has no role");
-    refuses("x", "[{\"role\": \"user\", \"content\": 1}]", "message 1: its content is neither");
+    refuses("x", "{\"messages\": 1}", "messages is not a list");
+    refuses("x", "[1]", "message 1: not an object");
+    refuses("x", "[{\"content\": \"a\"}]", "message 1: missing role");
+    refuses("x", "[{\"role\": \"user\", \"content\": 1}]", "message 1: the content is neither");
     refuses("x", "[", "the conversation is not JSON");
 }
 

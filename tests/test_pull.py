@@ -88,7 +88,7 @@ def test_a_model_comes_in_ranges_and_gets_its_name_at_the_end():
     with Hub({FILE: MODEL, "mmproj-F16.gguf": SMALL, "imatrix.gguf": SMALL}) as hub:
         ended = pull(hub)
         assert good(ended) == os.path.join(STORE, NAME, FILE), ended.stdout
-        for word in ("%s:Q4_K_M: 1.30 MiB in 1 file" % NAME, "disk: 1.30 MiB needed", "free in " + STORE, "here: everything is in RAM",
+        for word in ("%s:Q4_K_M: 1.30 MiB in 1 file" % NAME, "disk: 1.30 MiB needed", "free in " + STORE, "this machine: everything is in RAM",
                      "tokens/s expected"):
             assert word in ended.stderr, (word, ended.stderr)
         asked = hub.asked()
@@ -97,7 +97,7 @@ def test_a_model_comes_in_ranges_and_gets_its_name_at_the_end():
         hub.forget()
         good(pull(hub))  # is there
         assert hub.asked() == [], hub.asked()
-        assert "is there already" in pull(hub, NAME, "--dry").stderr
+        assert "is already downloaded" in pull(hub, NAME, "--dry").stderr
 
 
 def test_names_of_every_kind_mean_the_same():
@@ -132,7 +132,7 @@ def test_the_one_that_is_meant_is_chosen_or_asked_for():
         hub.files = {"README.md": b"x" * 10}
         bad(pull(hub), "no GGUF file")
         listed = pull(hub, NAME, "--list")
-        assert listed.returncode == 0 and not listed.stdout and "has no model" in listed.stderr, listed
+        assert listed.returncode == 0 and not listed.stdout and "has no complete GGUF model" in listed.stderr, listed
 
 
 def test_split_models_come_whole():
@@ -146,12 +146,12 @@ def test_split_models_come_whole():
     fresh()
     with Hub({name: part(i, 3) for i, name in enumerate(names)}) as hub:
         hub.files["Q4_K_M/Big-Q4_K_M-00001-of-00002.gguf"] = part(0, 2)  # the other part is missing
-        bad(pull(hub, NAME + ":Q8_0"), "nothing was fetched; --force")  # no model that could run
+        bad(pull(hub, NAME + ":Q8_0"), "nothing was downloaded; --force")  # no model that could run
         assert "Q4_K_M" not in pull(hub, NAME, "--list").stdout
         hub.sums[names[2]] = hub.linked[names[2]] = "0" * 64  # the last one fails: none gets its name
         bad(pull(hub, NAME + ":Q8_0", "--force"), "SHA-256")
         assert all(".part" in name for name in kept()), kept()
-        assert "unfinished" in moraine("list").stdout
+        assert "incomplete" in moraine("list").stdout
         hub.sums, hub.linked = {}, {}
         hub.forget()
         ended = pull(hub, NAME + ":Q8_0", "--force")
@@ -175,7 +175,7 @@ def test_an_update_of_a_split_model_never_mixes_its_versions():
             second = os.path.join(STORE, NAME, names[1])
             os.remove(second)
             os.makedirs(os.path.join(second, "in the way"))
-            bad(pull(hub, NAME + ":Q8_0", "--force"), "cannot be given its name")
+            bad(pull(hub, NAME + ":Q8_0", "--force"), "cannot rename")
             for i in (0, 2):  # as it was
                 assert read(os.path.join(STORE, NAME, names[i])) == part(i, 1), kept()
             bad(moraine("inspect", NAME + ":Q8_0"), "no model of that name has been pulled")
@@ -200,7 +200,7 @@ def test_a_pull_that_was_killed_while_names_were_given_is_gone_on_with():
                 with open(second, "wb") as f:
                     f.write(part(1, 1))
             bad(moraine("inspect", NAME + ":Q8_0"), "no model of that name has been pulled")
-            assert "unfinished" in moraine("list").stdout
+            assert "incomplete" in moraine("list").stdout
             hub.forget()
             assert pull(hub, NAME + ":Q8_0", "--force").returncode == 0
             assert not [r for who, path, r, _ in hub.requests if who == "cdn" and names[0] in path and r == "bytes=0-65535"], hub.requests
@@ -225,12 +225,12 @@ def test_a_hub_that_only_fails_is_given_up_and_what_came_is_kept():
     fresh()
     with Hub({FILE: MODEL}) as hub:
         hub.troubles = {"busy": -1}
-        bad(pull(hub, NAME, "--tries", "2"), "answers 503", "what has come is kept")
+        bad(pull(hub, NAME, "--tries", "2"), "returned 503", "partial download is kept")
         hub.troubles = {}
         fresh()
         interrupted(hub)
         hub.troubles = {"busy": -1}
-        bad(pull(hub, NAME, "--tries", "2"), "answers 503")
+        bad(pull(hub, NAME, "--tries", "2"), "returned 503")
         assert kept() == [os.path.join(NAME, FILE + ".part"), os.path.join(NAME, FILE + ".part.json")], kept()
 
 
@@ -261,9 +261,9 @@ def test_ctrl_c_keeps_what_has_come_and_the_next_one_goes_on():
     fresh()
     with Hub({FILE: MODEL}) as hub:
         code, out, err = interrupted(hub)
-        assert code == 130 and out == "" and "what has come is kept" in err, (code, err)
+        assert code == 130 and out == "" and "partial download is kept" in err, (code, err)
         assert kept() == [os.path.join(NAME, FILE + ".part"), os.path.join(NAME, FILE + ".part.json")], kept()
-        assert "unfinished" in moraine("list").stdout
+        assert "incomplete" in moraine("list").stdout
         bad(moraine("inspect", NAME), "no model of that name has been pulled; moraine pull " + NAME)
         hub.forget()
         good(pull(hub))
@@ -291,13 +291,13 @@ def test_damaged_leftovers_are_not_trusted():
                 f.write(damage)
             ended = pull(hub)
             good(ended)
-            assert "beginning anew" in ended.stderr, ended.stderr
+            assert "starting over" in ended.stderr, ended.stderr
         fresh()
         interrupted(hub)
         said = json.loads(read(state))
         with open(state, "w") as f:
             json.dump({**said, "there": "f" * len(said["there"])}, f)  # it lies: the checksum finds out
-        bad(pull(hub), "came damaged")
+        bad(pull(hub), "is damaged")
         assert kept() == [], kept()
         good(pull(hub))
 
@@ -309,7 +309,7 @@ def test_a_file_that_changed_between_two_runs_is_begun_anew():
         hub.files[FILE] = MODEL[:-100] + bytes(100)
         ended = pull(hub)
         good(ended, hub.files[FILE])
-        assert "beginning anew" in ended.stderr, ended.stderr
+        assert "starting over" in ended.stderr, ended.stderr
 
 
 def test_a_file_that_changed_after_it_was_pulled_is_fetched_anew():
@@ -319,7 +319,7 @@ def test_a_file_that_changed_after_it_was_pulled_is_fetched_anew():
         hub.files[FILE] = MODEL[:-100] + bytes(100)  # as long as before
         ended = pull(hub)
         good(ended, hub.files[FILE])
-        assert "not what the hub has now" in ended.stderr, ended.stderr
+        assert "differs from the hub's current file" in ended.stderr, ended.stderr
         with open(path, "r+b") as f:  # somebody writes to it
             f.seek(-50, 2)
             f.write(b"x")
@@ -351,20 +351,20 @@ def test_without_a_checksum_only_a_strong_tag_is_gone_on_with():
             hub.files[FILE], hub.etag = other, tag
             ended = pull(hub)
             good(ended, other)
-            assert "beginning anew" in ended.stderr, ended.stderr
+            assert "starting over" in ended.stderr, ended.stderr
         fresh()
         hub.files[FILE], hub.etag, hub.weak = MODEL, "v1", ""
         interrupted(hub)
         ended = pull(hub)
         good(ended)
-        assert "anew" not in ended.stderr, ended.stderr
+        assert "starting over" not in ended.stderr, ended.stderr
 
 
 def test_a_file_that_changes_meanwhile_is_refused():
     fresh()
     with Hub({FILE: MODEL}) as hub:
         hub.linked[FILE] = "1" * 64  # the hub's redirect speaks of another one than its list
-        bad(pull(hub), "has changed meanwhile")
+        bad(pull(hub), "changed during the download")
 
 
 def test_wrong_bytes_never_get_a_name():
@@ -402,18 +402,18 @@ def test_wrong_sizes_and_pages_are_refused():
     fresh()
     with Hub({FILE: MODEL}) as hub:
         hub.sizes[FILE] = len(MODEL) + 5
-        bad(pull(hub), "has another size than was said")
+        bad(pull(hub), "has another size than announced")
         fresh()
         hub.sizes = {}
         hub.total = len(MODEL) - 1
-        bad(pull(hub), "has another size than was said")
+        bad(pull(hub), "has another size than announced")
         fresh()
         hub.total = None
         hub.html = True
         bad(pull(hub), "HTML page")
         hub.html = False
         hub.files[FILE] = b"not a model at all" * 1000
-        bad(pull(hub), "GGUF", "nothing was fetched")
+        bad(pull(hub), "GGUF", "nothing was downloaded")
         hub.files[FILE] = b"PK" * 100
         bad(pull(hub), "GGUF")
         assert kept() == [], kept()
@@ -440,7 +440,7 @@ def test_without_ranges_no_byte_of_a_pass_that_was_cut_counts_as_checked():
         hub.no_ranges = True
         hub.troubles = {"cut whole": 1}
         hub.flip_then = 600000  # the second pass has another byte where the first one had the right one
-        bad(pull(hub), "came damaged")
+        bad(pull(hub), "is damaged")
         assert kept() == [], kept()
         hub.flip = None
         good(pull(hub))
@@ -451,7 +451,7 @@ def test_without_ranges_a_server_that_always_cuts_is_given_up():
     with Hub({FILE: MODEL}) as hub:
         hub.no_ranges = True
         hub.troubles = {"cut whole": -1}
-        bad(pull(hub, NAME, "--tries", "2"), "what has come is kept")
+        bad(pull(hub, NAME, "--tries", "2"), "partial download is kept")
         hub.troubles = {}
         good(pull(hub))
 
@@ -471,11 +471,11 @@ def test_busy_hubs_are_waited_for_as_they_say():
         began = time.monotonic()
         ended = pull(hub)
         good(ended)
-        assert time.monotonic() - began >= 2 and "answers 429; next try in 1 s" in ended.stderr, ended.stderr
+        assert time.monotonic() - began >= 2 and "returned 429; retrying in 1 s" in ended.stderr, ended.stderr
         fresh()
         hub.troubles = {"busy": -1}
         hub.retry_after = "86400"
-        bad(pull(hub), "come back in 86400 seconds")
+        bad(pull(hub), "retry in 86400 seconds")
 
 
 def test_gated_repositories_want_a_token_and_nobody_else_gets_it():
@@ -483,7 +483,7 @@ def test_gated_repositories_want_a_token_and_nobody_else_gets_it():
     with Hub({FILE: MODEL}) as hub:
         hub.token = "hf_secret"
         bad(pull(hub), "gated", "HF_TOKEN")
-        bad(pull(hub, env={"HF_TOKEN": "hf_wrong"}), "does not open it")
+        bad(pull(hub, env={"HF_TOKEN": "hf_wrong"}), "has no access")
         ended = pull(hub, env={"HF_TOKEN": "hf_secret"})
         good(ended)
         assert "hf_secret" not in ended.stderr
@@ -522,10 +522,10 @@ def test_a_disk_that_is_too_small_is_said_before():
     fresh()
     with Hub({FILE: MODEL}) as hub:
         hub.sizes[FILE] = 1 << 43  # 8 TiB
-        bad(pull(hub), "too little room", "MORAINE_MODELS")
+        bad(pull(hub), "not enough disk space", "MORAINE_MODELS")
         hub.sizes = {}
         ended = pull(hub, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (600000, 600000)))  # files of this size are full
-        bad(ended, "make room")
+        bad(ended, "free some space")
         assert kept() == [], kept()
         good(pull(hub))
 
@@ -537,7 +537,7 @@ def test_long_lists_come_in_pages():
         hub.page = 1
         hub.files = {"M%d-Q2_K.gguf" % i: SMALL for i in range(45)}
         ended = pull(hub, NAME, "--list")
-        assert ended.stdout.count("\n") == 38 and "the rest was left out" in ended.stderr, ended  # and two that are no models
+        assert ended.stdout.count("\n") == 38 and "the rest was ignored" in ended.stderr, ended  # and two that are no models
 
 
 def test_files_at_any_address():

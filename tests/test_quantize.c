@@ -438,7 +438,7 @@ static void wrong_formats_are_explained(void **state)
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q4_2"}, MO_EINVAL,
                    "Q4_0, Q4_1");
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "i32"}, MO_EINVAL,
-                   "no format for weights");
+                   "not a weight format");
     expect_refusal(&(mo_quantize_options){.size = sizeof(mo_quantize_options), .rest = "q8_0", .threads = -1},
                    MO_EINVAL, "threads");
     unlink(in_folder("in.gguf"));
@@ -517,7 +517,7 @@ static void existing_files_are_kept(void **state)
     assert_int_equal(
         mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
         MO_EINVAL);
-    assert_non_null(strstr(err.detail, "exists already"));
+    assert_non_null(strstr(err.detail, "already exists"));
     bytes b = read_file(in_folder("out.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
@@ -530,7 +530,7 @@ static void existing_files_are_kept(void **state)
     assert_int_equal(
         mo_quantize(in_folder("in.gguf"), in_folder("link.gguf"), &options, NULL, NULL, NULL, 0, &err),
         MO_EINVAL);
-    assert_non_null(strstr(err.detail, "is the model that is read"));
+    assert_non_null(strstr(err.detail, "is the input model"));
     unlink(in_folder("in.gguf"));
     unlink(in_folder("out.gguf"));
     unlink(in_folder("link.gguf"));

@@ -180,7 +180,7 @@ static void damaged(void **state)
     }
     write_all(path, "some text that is no trace, but long enough to be one by its size alone, maybe", 70);
     assert_int_equal(mo_trace_open(path, &t, &err), MO_EFORMAT);
-    check_says(&err, "is no trace");
+    check_says(&err, "is not a trace");
     assert_int_equal(mo_trace_open(in_folder("missing"), &t, &err), MO_ENOENT);
     assert_int_equal(mo_trace_open(folder, &t, &err), MO_EUNSUPPORTED);
     free(data);

@@ -118,8 +118,8 @@ def a_full_disk_costs_only_what_would_have_been_kept():
         assert until(lambda: s.get("/v1/moraine/sessions")["disk_failures"] >= 3), s.get("/v1/moraine/sessions")
         kept = s.get("/v1/moraine/sessions")
         assert not any("disk" in e["where"] for e in kept["sessions"]) and kept["disk_bytes"] == 0, kept
-        assert until(lambda: "sessions are kept in memory only" in s.log()), s.log()
-        assert s.log().count("sessions are kept in memory only") == 1, s.log()  # once
+        assert until(lambda: "sessions are cached in memory only" in s.log()), s.log()
+        assert s.log().count("sessions are cached in memory only") == 1, s.log()  # once
         again = s.post("/v1/completions", {"prompt": long % 0, "max_tokens": 1})
         assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 20, again  # in memory they are
         assert re.search(r"(?m)^moraine_disk_failures_total [3-9]", s.ask("GET", "/metrics")[1])

@@ -293,16 +293,17 @@ static void errors_name_their_line(void **state)
 {
     (void)state;
     refuses("a\n{% if %}", "{}", MO_EFORMAT, "line 2: expected an expression, found %}");
-    refuses("a\n\n{{ 'x }}", "{}", MO_EFORMAT, "line 3: a string does not end");
-    refuses("{% for x in y %}\n{{ x }}", "{}", MO_EFORMAT, "line 1: a block that begins here is not closed");
-    refuses("a\nb\n{% include 'x' %}", "{}", MO_EFORMAT, "line 3: there is no tag 'include'");
+    refuses("a\n\n{{ 'x }}", "{}", MO_EFORMAT, "line 3: unterminated string");
+    refuses("{% for x in y %}\n{{ x }}", "{}", MO_EFORMAT,
+            "line 1: the block that starts here is not closed");
+    refuses("a\nb\n{% include 'x' %}", "{}", MO_EFORMAT, "line 3: unexpected tag 'include'");
     refuses("a\n{{ x.y.z }}", "{\"x\": {}}", MO_EINVAL, "line 2: 'dict object' has no attribute 'y'");
     refuses("a\n{{ y }}\n{{ x.z }}", "{}", MO_EINVAL, "line 3: 'x' is undefined");
     refuses("{% macro f() %}\n{{ 1 + 'a' }}{% endmacro %}\n\n{{ f() }}", "{}", MO_EINVAL,
             "line 2: unsupported operand");
     refuses("\n{{ x | frobnicate }}", "{}", MO_EINVAL, "line 2: there is no filter named 'frobnicate'");
-    refuses("{{ x }}\xFF", "{}", MO_EFORMAT, "not UTF-8");
-    refuses("{# x", "{}", MO_EFORMAT, "line 1: a comment");
+    refuses("{{ x }}\xFF", "{}", MO_EFORMAT, "not valid UTF-8");
+    refuses("{# x", "{}", MO_EFORMAT, "line 1: unterminated comment");
 }
 
 static void a_refusal_arrives_word_for_word(void **state)
@@ -321,10 +322,10 @@ static void contexts_that_are_no_json_are_refused(void **state)
     (void)state;
     refuses("x", "{\"a\": 1", MO_EINVAL, "the context is not JSON: line 1, column 8");
     refuses("x", "[]", MO_EINVAL, "not a JSON object");
-    refuses("x", "{\"a\": 01}", MO_EINVAL, "begins with 0");
-    refuses("x", "{\"a\": \"\xC3\"}", MO_EINVAL, "not UTF-8");
-    refuses("x", "{}{}", MO_EINVAL, "something follows");
-    refuses("x", "", MO_EINVAL, "ends too soon");
+    refuses("x", "{\"a\": 01}", MO_EINVAL, "starts with 0");
+    refuses("x", "{\"a\": \"\xC3\"}", MO_EINVAL, "invalid UTF-8");
+    refuses("x", "{}{}", MO_EINVAL, "unexpected data");
+    refuses("x", "", MO_EINVAL, "unexpected end");
 }
 
 /* ---- Limits ---- */

@@ -221,7 +221,7 @@ static void every_message_is_truncated_once(void **state)
         plan p = {.number = n, .cuts = true};
         assert_int_equal(count_arrived(&p, 5000, &failure), n);
         assert_int_equal(failure.error.status, MO_EFORMAT);
-        check_says(&failure.error, "rank 1 sent a message of another length");
+        check_says(&failure.error, "rank 1 sent a message of unexpected length");
         check_says(&failure.error, n == 0 ? "install the same version" : "length (message");
     }
 }
@@ -279,7 +279,7 @@ static void a_peer_that_does_not_receive(void **state)
         mo_transport_send(mo_loopback_rank(l, 0), &m);
         assert_int_equal(mo_transport_wait(mo_loopback_rank(l, 0), &m), n < 2 ? MO_OK : MO_EIO);
         if (n >= 2) {
-            check_says(&m.error, n == 2 ? "rank 1 does not receive in time" : "rank 1 cannot be reached");
+            check_says(&m.error, n == 2 ? "rank 1 does not receive in time" : "rank 1 is unreachable");
         }
     }
     close_ranks(l, 2);
@@ -298,7 +298,7 @@ static void a_peer_that_gives_up(void **state)
     mo_net_message out = {.peer = 1, .data = data, .bytes = sizeof data};
     mo_transport_send(mo_loopback_rank(l, 0), &out);
     assert_int_equal(mo_transport_wait(mo_loopback_rank(l, 0), &out), MO_EIO);
-    check_says(&out.error, "rank 1 cannot be reached");
+    check_says(&out.error, "rank 1 is unreachable");
     close_ranks(l, 2);
 }
 

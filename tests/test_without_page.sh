@@ -31,7 +31,7 @@ links() {
         command=${command/" $object "/" $scratch/build/$object "}
     done
     command=${command/" -o moraine "/" -o $scratch/moraine "}
-    (cd "$build" && eval "$command") && "$scratch/moraine" --version | grep -x 'server  *yes, without a page' >/dev/null
+    (cd "$build" && eval "$command") && "$scratch/moraine" --version | grep -x 'server  *yes, without web page' >/dev/null
 }
 serves() {
     local port=
@@ -47,7 +47,7 @@ import sys, urllib.error, urllib.request
 here = "http://127.0.0.1:%s/" % sys.argv[1]
 answer = urllib.request.urlopen(urllib.request.Request(here, headers={"Accept": "text/html"}), timeout=60)
 text = answer.read().decode()
-assert "built without its page" in text and "default-src 'none'" in answer.headers["Content-Security-Policy"], text
+assert "built without the web page" in text and "default-src 'none'" in answer.headers["Content-Security-Policy"], text
 assert b'"pebble"' in urllib.request.urlopen(here + "v1/models", timeout=60).read()
 try:
     urllib.request.urlopen(here + "page/page.js", timeout=60)

@@ -34,12 +34,12 @@ export interface Plan {
 
 // In the order in which they are stacked.
 const parts: [string, string][] = [
-    ["core", "layers' cores"],
+    ["core", "core"],
     ["layers", "streamed layers"],
     ["vectors", "vectors"],
     ["embedding", "embedding"],
     ["experts", "experts"],
-    ["kv", "keys and values"],
+    ["kv", "KV cache"],
     ["work", "working memory"],
     ["staging", "staging"],
     ["layer_buffers", "layer buffers"],

@@ -46,8 +46,8 @@ mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, m
     *out = NULL;
     if (model->cluster) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "a model that is divided among ranks has the `adapters` that it was opened with; open "
-                       "it anew with this one, in all ranks");
+                       "a model divided among ranks keeps the `adapters` it "
+                       "was opened with; reopen it with this one in all ranks");
     }
     return open_adapter(model, path, out, err);
 }

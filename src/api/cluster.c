@@ -42,7 +42,7 @@ mo_status mo_cluster_open_on(const mo_link_options *link, int local_ranks, mo_cl
     }
     if (!c || !c->parts.first) {
         free(c);
-        return mo_fail(err, MO_ENOMEM, "no memory for a run of several ranks");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a run with several ranks");
     }
     pthread_mutex_init(&c->lock, NULL);
     c->local_ranks = local_ranks;
@@ -59,7 +59,7 @@ static mo_status check_timeout(double timeout_s, mo_error *err)
 {
     return timeout_s >= 0.1 && timeout_s <= 3600.0
                ? MO_OK
-               : mo_fail(err, MO_EINVAL, "`timeout_s` is 0.1 to 3600 seconds, not %g", timeout_s);
+               : mo_fail(err, MO_EINVAL, "`timeout_s` must be 0.1 to 3600 seconds, not %g", timeout_s);
 }
 
 mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err)
@@ -158,7 +158,7 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
     const bool named = o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0;
     const char *what = NULL;
     if (!named && o->vram_bytes) {
-        what = "`vram_bytes` without a `device` that is named";
+        what = "`vram_bytes` without a named `device`";
     } else if (o->map) {
         what = "`map`";
     } else if (o->skip_missing && o->divide == MO_DIVIDE_EXPERTS) {
@@ -175,8 +175,8 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         what = "`profile`";
     }
     if (what) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "a model that is divided among ranks cannot have %s; leave it out", what);
+        return mo_fail(err, MO_EUNSUPPORTED, "a model divided among ranks does not support %s; omit it",
+                       what);
     }
     o->device = named ? o->device : "none";
     o->learning.profile = "off";
@@ -246,8 +246,7 @@ static mo_status check_hello(const mo_wire_hello *own, const mo_wire_hello *h, i
 {
     if (memcmp(h->magic, own->magic, sizeof h->magic) != 0 || h->order != own->order) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "rank %d writes its numbers in another byte order; ranks of one run must agree on it",
-                       rank);
+                       "rank %d uses another byte order; all ranks of a run must use the same", rank);
     }
     if (h->protocol != own->protocol || h->numerics != own->numerics ||
         strncmp(h->version, own->version, sizeof h->version) != 0) {
@@ -261,10 +260,10 @@ static mo_status check_hello(const mo_wire_hello *own, const mo_wire_hello *h, i
         return mo_fail(err, (mo_status)h->status, "rank %d: %.*s", rank, MO_WIRE_TEXT, h->detail);
     }
     if (h->fingerprint != own->fingerprint || h->file_bytes != own->file_bytes || h->layers != own->layers) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "rank %d has another model under that name (%llu bytes, rank 0's has %llu); copy rank 0's to it",
-            rank, (unsigned long long)h->file_bytes, (unsigned long long)own->file_bytes);
+        return mo_fail(err, MO_EINVAL,
+                       "rank %d has a different model under that name (%llu bytes, rank 0's has %llu); copy "
+                       "rank 0's to it",
+                       rank, (unsigned long long)h->file_bytes, (unsigned long long)own->file_bytes);
     }
     return MO_OK;
 }
@@ -335,7 +334,7 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
     mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
     if (!machines) {
         mo_requirements_drop(&whole);
-        return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
+        return mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     }
     status = mo_dividing_of(&whole, ranks, &d, err);
     for (int r = 0; r < ranks && status == MO_OK; r++) {
@@ -478,7 +477,7 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     mo_cluster_parts *parts = &c->parts;
     mo_wire_hello *all = calloc((size_t)ranks, sizeof *all);
     if (!all) {
-        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the reports of the ranks");
     }
     mo_cluster_share_ram(c, resources);
     requirements->batch = requirements->batch ? requirements->batch : PIECE;
@@ -513,7 +512,7 @@ static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_resources *
 {
     mo_wire_hello *all = calloc((size_t)mo_link_ranks(c->link), sizeof *all);
     if (!all) {
-        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the reports of the ranks");
     }
     mo_status status = gather(c, path, resources, all, err);
     if (c->told) {
@@ -546,7 +545,7 @@ static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_resources 
         status = ask_ranks(c, path, resources, err);
         atomic_store(&c->used, false);
         if (status == MO_OK && !recall_said(c, path, all)) {
-            status = mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+            status = mo_fail(err, MO_ENOMEM, "out of memory for the reports of the ranks");
         }
     }
     describe_resources(resources, &all[0]);
@@ -603,7 +602,7 @@ mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_
     if (all && parts.first) {
         status = plan_parts(c, path, resources, all, requirements, &parts, err);
     } else {
-        mo_fail(err, status, "no memory for dividing a model");
+        mo_fail(err, status, "out of memory while dividing a model");
     }
     free(parts.first);
     free(all);
@@ -621,9 +620,10 @@ static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, mo_err
         if (one == MO_OK && result.status != MO_OK) {
             one = mo_fail(&own, (mo_status)result.status, "rank %d: %.*s", r, MO_WIRE_TEXT, result.detail);
         } else if (one == MO_OK && adapters && (uint64_t)result.rows != *adapters) {
-            one = mo_fail(
-                &own, MO_EINVAL,
-                "rank %d has other `adapters` than rank 0; give all ranks the same, in the same order", r);
+            one = mo_fail(&own, MO_EINVAL,
+                          "rank %d has different `adapters` than rank 0; give all ranks the same ones in the "
+                          "same order",
+                          r);
         }
         if (one != MO_OK && status == MO_OK) {
             status = one;

@@ -9,7 +9,7 @@ mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
 {
     double *upto = calloc((size_t)ranks, sizeof *upto);
     if (!upto) {
-        return mo_fail(err, MO_ENOMEM, "no memory for dividing the experts");
+        return mo_fail(err, MO_ENOMEM, "out of memory while dividing the experts");
     }
     const mo_status status = mo_division_make_experts(model, machines, ranks, upto, err);
     for (int r = 0; r <= ranks && status == MO_OK; r++) {

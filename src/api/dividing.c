@@ -59,7 +59,7 @@ mo_status mo_dividing_of(const mo_requirements *requirements, int ranks, mo_divi
     mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
     if (!layers) {
         *out = (mo_dividing){0};
-        return mo_fail(err, MO_ENOMEM, "no memory for dividing a model");
+        return mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     }
     weigh_layers(requirements, layers);
     int64_t cores = 0;

@@ -20,7 +20,7 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
     *out = NULL;
     mo_file *file = calloc(1, sizeof *file);
     if (!file) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for opening it", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening it", path);
     }
     mo_status s = mo_gguf_open(path, &file->gguf, err);
     if (s != MO_OK) {

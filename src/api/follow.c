@@ -137,7 +137,7 @@ mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_mode
     MO_OWN_ERROR(err)
     mo_status status = mo_options_read(&f.options, sizeof f.options, options, "mo_model_options", err);
     if (status == MO_OK && mo_link_rank(cluster->link) == 0) {
-        status = mo_fail(err, MO_EINVAL, "rank 0 leads, and does not follow");
+        status = mo_fail(err, MO_EINVAL, "rank 0 is the leader and cannot follow");
     }
     f.options.cluster = NULL;
     while (status == MO_OK) {
@@ -146,7 +146,7 @@ mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_mode
             return status;
         }
         if (head.kind != MO_WIRE_OPEN) {
-            status = mo_fail(err, MO_EFORMAT, "rank 0 sends what nobody knows (%u)", head.kind);
+            status = mo_fail(err, MO_EFORMAT, "rank 0 sent an unknown message (%u)", head.kind);
             mo_link_fail(cluster->link, err);
             return status;
         }

@@ -95,8 +95,7 @@ mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
     *gbnf = NULL;
     mo_status status = mo_options_read(&own, sizeof own, options, "mo_grammar_options", err);
     if (status == MO_OK && !mo_writer_is_name(prefix)) {
-        status =
-            mo_fail(err, MO_EINVAL, "the prefix is no name of a rule: letters, digits, - and _ make one");
+        status = mo_fail(err, MO_EINVAL, "the prefix is not a valid rule name; use letters, digits, - and _");
     }
     if (status == MO_OK) {
         status = mo_schema_write(json, length, prefix, own.strict, gbnf, &notes, err);

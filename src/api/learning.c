@@ -41,7 +41,8 @@ mo_status mo_learning_mode_find(const char *name, mo_profile_mode *out, mo_error
             return MO_OK;
         }
     }
-    return name ? mo_fail(err, MO_EINVAL, "layers are counted in mode full, update or off, not %s", name)
+    return name ? mo_fail(err, MO_EINVAL, "the counting mode of layers must be full, update or off, not %s",
+                          name)
                 : MO_OK;
 }
 
@@ -67,7 +68,7 @@ static void say(const mo_error *err)
 
 static mo_status no_memory(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for what is learned about the model; free some and try again");
+    return mo_fail(err, MO_ENOMEM, "out of memory for expert usage statistics; free some and try again");
 }
 
 /* ---- The profile that is there ---- */
@@ -83,12 +84,11 @@ static void read_named(mo_learning *l, mo_profile **out)
     }
     l->writes = status == MO_OK && found == l->shape.fingerprint;
     if (status != MO_OK) {
-        mo_log(MO_LOG_WARN, "learning", "%s; this run learns nothing and leaves the file as it is",
+        mo_log(MO_LOG_WARN, "learning", "%s; this run records no expert usage, and the file is not changed",
                err.detail);
     } else if (!l->writes) {
         mo_log(MO_LOG_WARN, "learning",
-               "%s: the profile does not say that it is this model's own, so it is used but not added to",
-               l->profile);
+               "%s: the profile is not marked as this model's, so it is used but not updated", l->profile);
     }
 }
 
@@ -135,12 +135,12 @@ static mo_profile *read_profile(mo_learning *l, const char *option)
 static mo_status check_options(const mo_opened *opened, const mo_learning_options *o, mo_error *err)
 {
     if (o->profile && (!o->profile[0] || strlen(o->profile) >= PATH_MAX)) {
-        return mo_fail(err, MO_EINVAL, "a profile is \"off\" or the path of a file");
+        return mo_fail(err, MO_EINVAL, "a profile must be \"off\" or the path of a file");
     }
     if (o->warm_file && opened->hot.requests) {
         return mo_fail(err, MO_EINVAL,
-                       "a warm-start file and a hot cache both say what is in RAM; give `warm_file` or "
-                       "`hot_cache.file`, not both");
+                       "a warm-start file and a hot cache both define what is "
+                       "in RAM; give `warm_file` or `hot_cache.file`, not both");
     }
     return MO_OK;
 }
@@ -191,13 +191,12 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, con
         l->mode = MO_PROFILE_FULL; /* a file of counts asks for counting */
     }
     if (hot->rate > 0.0 && l->mode == MO_PROFILE_OFF) {
-        mo_log(
-            MO_LOG_WARN, "learning",
-            "the hot cache has an update rate, but stays as it is: LLAMA_MOE_LAYER_PERF=off counts nothing");
+        mo_log(MO_LOG_WARN, "learning",
+               "the update rate of the hot cache has no effect: LLAMA_MOE_LAYER_PERF=off disables counting");
     }
     if (l->warm_file && !l->store) {
-        mo_log(MO_LOG_WARN, "learning",
-               "%s is neither read nor written: the model has no experts that come and go", l->warm_file);
+        mo_log(MO_LOG_WARN, "learning", "%s is neither read nor written: the model has no experts to cache",
+               l->warm_file);
     }
     mo_profile *known = l->shape.layers > 0 ? read_profile(l, o->profile) : NULL;
     if (known) {
@@ -266,7 +265,7 @@ static void save_profile(const mo_learning *l)
         }
     }
     if (status != MO_OK) {
-        mo_log(MO_LOG_WARN, "learning", "what was learned in this run is lost: %s", err.detail);
+        mo_log(MO_LOG_WARN, "learning", "the expert usage recorded in this run is lost: %s", err.detail);
     }
     mo_profile_free(counted);
 }
@@ -379,8 +378,7 @@ mo_status mo_learning_apply_json(mo_learning *l, const mo_hot_caches *hot, const
         status = mo_profile_fit(read, &l->shape, &fitted, err);
     }
     if (status == MO_OK && !mo_profile_usable(fitted)) {
-        status =
-            mo_fail(err, MO_EFORMAT, "the profile counts no experts at all, so there is nothing to apply");
+        status = mo_fail(err, MO_EFORMAT, "the profile has no expert counts, so there is nothing to apply");
     }
     for (int i = 0; status == MO_OK && (i == 0 || i < hot->count); i++) {
         mo_exchange_stats one = {0};

@@ -34,7 +34,7 @@ static mo_status find_shape(const char *name, const mo_shape **out, mo_error *er
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", mo_synth_name(i));
     }
-    return mo_fail(err, MO_ENOENT, "no model named \"%.60s\" is known; choose one of %s", name, names);
+    return mo_fail(err, MO_ENOENT, "unknown model \"%.60s\"; choose one of %s", name, names);
 }
 
 mo_status mo_synth_measure(const char *name, const mo_synth_options *options, mo_synth_info *out, size_t size,

@@ -62,7 +62,7 @@ static mo_status check_options(const mo_model_options *o, mo_error *err)
 static void warn_no_device(const char *why, const char *hot)
 {
     mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", why,
-           hot ? ", and a hot cache in RAM has to be asked for without a device, so there is none of " : "",
+           hot ? ", without a hot cache, because one in RAM must be requested without a device: " : "",
            hot ? hot : "");
 }
 
@@ -73,7 +73,7 @@ static mo_status refuse_policy(const char *name, mo_error *err)
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", mo_policy_at(i)->name);
     }
-    return mo_fail(err, MO_EINVAL, "`policy` \"%.60s\" is not known; there are %s", name, names);
+    return mo_fail(err, MO_EINVAL, "unknown `policy` \"%.60s\"; choose one of %s", name, names);
 }
 
 static mo_requirements_options requirements_of(const mo_model *m, const mo_model_options *o,
@@ -196,7 +196,7 @@ static void take_run(const mo_model *m, const mo_resources *resources, const mo_
     o->precision = resources->precision;
     if (!resources->each_bf16[run->device] && resources->precision.precision != MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
-               "%s has no products in bfloat16: its layers, %d to %d, are computed exactly in prompts, too",
+               "%s has no bf16 matrix products: layers %d to %d are computed exactly in prompts, too",
                rates->device, run->first, run->end - 1);
         o->precision.precision = MO_PRECISION_EXACT;
     }
@@ -219,7 +219,8 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resour
     const mo_plan_division *d = m->opened.placed.division;
     mo_plan *plan = malloc(sizeof *plan);
     mo_hot_request hot;
-    mo_status status = plan ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to open a model on devices");
+    mo_status status =
+        plan ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while opening a model on devices");
     for (int i = 0; plan && i < d->count && status == MO_OK; i++) {
         take_run(m, resources, &d->run[i], plan, &hot, options);
         status = open_run(m, options, i == 0, err);
@@ -260,7 +261,7 @@ static bool leave_out(mo_model *m, const mo_model_options *o, const mo_resources
     if (!its_fault || o->cluster || m->range.count || info.index >= 32) {
         return false;
     }
-    mo_log(MO_LOG_WARN, "device", "%s; it is left out", why->detail);
+    mo_log(MO_LOG_WARN, "device", "%s; the device is not used", why->detail);
     m->without |= 1U << info.index;
     m->again = true;
     return true;
@@ -285,7 +286,7 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     int failing = resources->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL,
-                         "`skip_missing` needs `device` none: with a device nothing is left out");
+                         "`skip_missing` requires `device` none: with a device, no expert is skipped");
     }
     if (status == MO_OK) {
         status = m->opened.placed.division ? open_runs(m, &options, resources, &failing, &failed)
@@ -343,19 +344,19 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
         return;
     }
     if (!m->gpu) {
-        mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 changes nothing: %s computes, exactly",
-               m->expert_device ? "a rank that has experts alone" : "the CPU");
+        mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 has no effect: %s computes exactly",
+               m->expert_device ? "a rank with experts only" : "the CPU");
     } else if (resources->precision.precision == MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
-               "`prompt_precision` bf16 changes nothing: %s computes exactly; kernels for bfloat16 need a "
-               "GPU of "
-               "capability 8.0",
+               "`prompt_precision` bf16 has no effect: "
+               "%s computes exactly; bf16 kernels "
+               "need a GPU of compute capability 8.0",
                m->device_name);
     } else {
         mo_log(MO_LOG_WARN, "device",
-               "`prompt_precision` bf16 changes nothing: steps have at most %lld tokens (`batch`), and it "
-               "begins above "
-               "%lld (LLAMA_FP4_PREFILL_M)",
+               "`prompt_precision` bf16 has no effect: steps "
+               "have at most %lld tokens (`batch`), and it "
+               "applies above %lld (LLAMA_FP4_PREFILL_M)",
                (long long)m->engine->batch, (long long)resources->precision.more_than);
     }
 }
@@ -468,7 +469,7 @@ static mo_status open_once(const char *path, mo_model_options *o, const mo_kerne
     *again = false;
     mo_model *m = calloc(1, sizeof *m);
     if (!m) {
-        return mo_fail(err, MO_ENOMEM, "no memory to open %s", path);
+        return mo_fail(err, MO_ENOMEM, "out of memory while opening %s", path);
     }
     m->range = range;
     m->without = *without;

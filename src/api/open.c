@@ -27,7 +27,7 @@ static mo_status need(const char *path, const mo_requirements_options *requireme
         return status;
     }
     out->layers = calloc((size_t)out->requirements.model.layers + 1, sizeof *out->layers);
-    return out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+    return out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
 }
 
 static mo_status place_on(const char *path, const mo_requirements_options *requirements,
@@ -78,7 +78,7 @@ static mo_status place_divided(const char *path, const mo_requirements_options *
         status = out->division
                      ? mo_plan_divide(&out->requirements.model, resources->each, resources->device_count,
                                       !resources->any_device, &out->plan, out->division, err)
-                     : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
 }
@@ -160,7 +160,7 @@ static mo_status settle_devices(const char *path, const mo_requirements_options 
 {
     mo_placed *shared = calloc(2, sizeof *shared);
     if (!shared) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     mo_error why = {0};
     int64_t asked;
@@ -171,11 +171,11 @@ static mo_status settle_devices(const char *path, const mo_requirements_options 
     const int best = divided && named ? 0 : fastest_device(path, requirements, resources, shared + 1, &alone);
     if (!divided || (!named && shared->plan.tokens_per_second < WORTH_SHARING * alone)) {
         const int device = status == MO_OK && !divided && named ? shared->division->run[0].device : best;
-        mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "of %d devices %s is used alone: %s",
+        mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "only one of %d devices is used, %s: %s",
                resources->device_count, resources->each[device].rates.device,
                status != MO_OK ? why.detail
-               : divided       ? "with the others a token would not be faster"
-                               : "the others are too small for a layer, or make a token slower");
+               : divided       ? "the others would not make a token faster"
+                               : "the others are too small for a layer, or would make a token slower");
         mo_resources_use_device(resources, device);
     }
     mo_placed_drop(shared);
@@ -206,12 +206,11 @@ mo_status mo_placed_make(const char *path, const mo_requirements_options *requir
         return mo_fail(err, status, "%s", small.detail);
     }
     if (out->requirements.model.context < asked) {
-        mo_log(
-            MO_LOG_WARN, "plan",
-            "sessions have %lld positions instead of %lld: memory does not hold more; raise `ram_bytes`%s, "
-            "or give `context`",
-            (long long)out->requirements.model.context, (long long)asked,
-            resources->limits.vram_bytes ? " or `vram_bytes`" : "");
+        mo_log(MO_LOG_WARN, "plan",
+               "the context is %lld tokens instead of %lld: there is no "
+               "memory for more; raise `ram_bytes`%s, or set `context`",
+               (long long)out->requirements.model.context, (long long)asked,
+               resources->limits.vram_bytes ? " or `vram_bytes`" : "");
     }
     mo_placement_list(&out->requirements.model, &out->plan, out->layers);
     return MO_OK;
@@ -283,7 +282,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
     bool *leave = calloc((size_t)m->layers + 1, sizeof *leave);
     const bool resident = out->placed.plan.mode == MO_PLAN_RESIDENT;
     if (!leave) {
-        return mo_fail(err, MO_ENOMEM, "no memory for opening %s; free some and try again", path);
+        return mo_fail(err, MO_ENOMEM, "out of memory while opening %s; free some and try again", path);
     }
     for (int i = 0; i < m->layers; i++) {
         leave[i] = !mo_layer_kept(&out->placed.layers[i], MO_AT_RAM);
@@ -312,9 +311,9 @@ static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t
         return MO_OK;
     }
     if (o->map) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "a mapped model leaves its memory to the system; `hot_cache.file` needs it without `map`");
+        return mo_fail(err, MO_EINVAL,
+                       "`hot_cache.file` cannot be combined with `map`: the system manages the memory of a "
+                       "mapped model");
     }
     const mo_status status =
         mo_hot_set_budget(&o->resources->hot, &out->placed.requirements.model, &out->placed.plan,
@@ -422,7 +421,7 @@ void mo_opened_learn_disk(const mo_opened *o, const char *path)
         add_reads(o->tiers->layers ? mo_layer_buffer_disk(o->tiers->layers) : NULL, &sum);
     }
     if (mo_disk_rate_note(path, sum.bytes, sum.busy_ns, o->disk_bytes_s, &err) != MO_OK) {
-        mo_log(MO_LOG_INFO, "learning", "how fast the disk was is not kept: %s", err.detail);
+        mo_log(MO_LOG_INFO, "learning", "the measured disk speed is not saved: %s", err.detail);
     }
 }
 

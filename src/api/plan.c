@@ -370,7 +370,7 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
     MO_OWN_ERROR(err)
     mo_plan_report *report = calloc(1, sizeof *report); /* large, beside what plans take of the stack */
     if (!report) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
     if (status == MO_OK) {

@@ -35,7 +35,7 @@ static mo_status load_hosts(const char *file, mo_hosts *out, mo_error *err)
     status = status == MO_OK ? mo_hosts_load(path, out, err) : status;
     return status == MO_ENOENT
                ? mo_fail(err, MO_ENOENT,
-                         "no hosts were measured yet; moraine probe does it when mpirun starts it on them")
+                         "no hosts have been measured yet; run moraine probe on them with mpirun")
                : status;
 }
 
@@ -49,7 +49,7 @@ static mo_status read_way(const char *divide, mo_division_way *out, mo_error *er
             return MO_OK;
         }
     }
-    return divide ? mo_fail(err, MO_EINVAL, "a model is divided by layers, experts or auto, not by %.40s",
+    return divide ? mo_fail(err, MO_EINVAL, "a model can be divided by layers, experts or auto, not by %.40s",
                             divide)
                   : MO_OK;
 }
@@ -194,11 +194,11 @@ mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_
     MO_OWN_ERROR(err)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
     if (status == MO_OK && (o.batch < 0 || o.context < 0 || o.sessions < 0)) {
-        status = mo_fail(err, MO_EINVAL, "`batch`, `context` and `sessions` are numbers above 0, or 0");
+        status = mo_fail(err, MO_EINVAL, "`batch`, `context` and `sessions` must be 0 or above");
     }
     work *w = status == MO_OK ? calloc(1, sizeof *w) : NULL;
     if (status == MO_OK && !w) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     if (status == MO_OK) {
         status = plan_hosts(path, hosts, divide_by, &o, w, err);

@@ -154,11 +154,11 @@ mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, m
     mo_plan_report r = {0};
     *json = NULL;
     if (!report || size == 0 || !report->mode) {
-        return mo_fail(err, MO_EINVAL, "the report of a plan is needed");
+        return mo_fail(err, MO_EINVAL, "expected the report of a plan");
     }
     memcpy(&r, report, size < sizeof r ? size : sizeof r);
     json_t *root = plan_json(&r);
     *json = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
-    return *json ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a plan as JSON");
+    return *json ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the plan as JSON");
 }

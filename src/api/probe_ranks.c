@@ -61,10 +61,10 @@ static mo_status gather(mo_cluster *c, const rank_hello *own, mo_probe_ranks_rep
         if (status == MO_OK &&
             (memcmp(hello.magic, own->magic, sizeof hello.magic) != 0 || hello.order != own->order ||
              memcmp(hello.version, own->version, sizeof hello.version) != 0)) {
-            status = mo_fail(
-                err, MO_EUNSUPPORTED,
-                "rank %d has another version of moraine or another byte order; install the same everywhere",
-                r);
+            status = mo_fail(err, MO_EUNSUPPORTED,
+                             "rank %d has another version of moraine or another byte order; install the same "
+                             "version everywhere",
+                             r);
         }
         if (status == MO_OK) {
             out->ranks[r] = hello.rank;
@@ -80,7 +80,7 @@ static mo_status lead(mo_cluster *c, const rank_hello *own, mo_probe_ranks_repor
     if (!to || !next) {
         free(to);
         free(next);
-        return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring the network");
     }
     mo_status status = gather(c, own, out, err);
     status = status == MO_OK ? mo_meter_lead(c->link, to, next, err) : status;
@@ -112,14 +112,14 @@ mo_status mo_probe_ranks(mo_cluster *c, const mo_probe_report *own, size_t own_s
     rank_hello hello;
     MO_OWN_ERROR(err)
     if (mo_link_ranks(c->link) > MO_PLAN_HOSTS) {
-        return mo_fail(err, MO_EUNSUPPORTED, "more than %d ranks cannot be measured", MO_PLAN_HOSTS);
+        return mo_fail(err, MO_EUNSUPPORTED, "at most %d ranks can be measured", MO_PLAN_HOSTS);
     }
     mo_probe_report *measured = own ? calloc(1, sizeof *measured) : NULL;
     mo_probe_ranks_report *report = calloc(1, sizeof *report);
     if (!report || (own && !measured)) {
         free(measured);
         free(report);
-        return mo_fail(err, MO_ENOMEM, "no memory for what ranks say of themselves");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the reports of the ranks");
     }
     if (measured) {
         mo_report_write(measured, sizeof *measured, own, own_size);
@@ -175,7 +175,7 @@ mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report
     if (!own || !hosts) {
         free(own);
         free(hosts);
-        return mo_fail(err, MO_ENOMEM, "no memory for a list of hosts");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a list of hosts");
     }
     if (path) {
         snprintf(saved, size, "%s", path);

@@ -39,7 +39,7 @@ static mo_status open_template(const mo_model *m, const char *text, mo_chat_temp
     const mo_text bos = token_text(m, MO_TOKEN_BOS), eos = token_text(m, MO_TOKEN_EOS);
     char *begin = strndup(bos.data, bos.length), *end = strndup(eos.data, eos.length);
     const mo_status status = begin && end ? mo_chat_template_open(text, strlen(text), begin, end, out, err)
-                                          : mo_fail(err, MO_ENOMEM, "no memory for a template");
+                                          : mo_fail(err, MO_ENOMEM, "out of memory for a template");
     free(begin);
     free(end);
     return status;
@@ -64,7 +64,7 @@ static void open_own(mo_model *m, const char *name, mo_chat_template **out)
     if (text && open_template(m, text, out, &err) != MO_OK) {
         *out = NULL;
         mo_log(MO_LOG_WARN, "template",
-               "the model's chat template cannot be used: %s; its format is recognized instead", err.detail);
+               "the model's chat template cannot be used: %s; its format is detected instead", err.detail);
     }
 }
 
@@ -126,7 +126,7 @@ mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
     }
     m->given_template = strdup(given);
     return m->given_template ? open_template(m, given, &m->chat_template, err)
-                             : mo_fail(err, MO_ENOMEM, "no memory for a template");
+                             : mo_fail(err, MO_ENOMEM, "out of memory for a template");
 }
 
 void mo_model_close_templates(mo_model *m)
@@ -247,7 +247,7 @@ static mo_status append(mo_rendering *out, const char *last, mo_error *err)
     }
     mo_rendering_free(out);
     *out = whole;
-    return ok ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a conversation");
+    return ok ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a conversation");
 }
 
 static mo_chat_settings settings_of(const mo_chat_options *o)
@@ -308,7 +308,8 @@ static mo_status render_given(const mo_model *model, const char *json, size_t le
     mo_template *own = NULL;
     mo_status status = find_format(o->chat_template, &format, err);
     if (status == MO_OK) {
-        status = format ? open_format(format, &own, err) : open_template(model, o->chat_template, &given, err);
+        status =
+            format ? open_format(format, &own, err) : open_template(model, o->chat_template, &given, err);
     }
     if (status == MO_OK) {
         status = format ? render_format(format->name, own, json, length, o, out, err)
@@ -344,7 +345,7 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
     }
     mo_prompt *p = calloc(1, sizeof *p);
     if (!p) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a prompt");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a prompt");
     }
     status = render(model, json, length, &o, &p->rendered, err);
     if (status == MO_OK && model->tokenizer) {
@@ -416,21 +417,20 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
     for (size_t i = 0; i < count; i++) {
         if (!messages[i].role || !mo_conversation_role(messages[i].role)) {
             json_decref(list);
-            return mo_fail(err, MO_EINVAL,
-                           "message %zu: there is no role '%.40s'; use system, user or assistant", i + 1,
-                           messages[i].role ? messages[i].role : "");
+            return mo_fail(err, MO_EINVAL, "message %zu: unknown role '%.40s'; use system, user or assistant",
+                           i + 1, messages[i].role ? messages[i].role : "");
         }
         json_t *m = json_pack("{s:s, s:s}", "role", messages[i].role, "content",
                               messages[i].content ? messages[i].content : "");
         if (!m || json_array_append_new(list, m) != 0) {
             json_decref(list);
-            return mo_fail(err, MO_EINVAL, "message %zu: its content is not UTF-8", i + 1);
+            return mo_fail(err, MO_EINVAL, "message %zu: the content is not valid UTF-8", i + 1);
         }
     }
     char *json = list ? json_dumps(list, 0) : NULL;
     json_decref(list);
     const mo_status status = json ? mo_model_chat_json(model, json, strlen(json), options, text, err)
-                                  : mo_fail(err, MO_ENOMEM, "no memory for %zu messages", count);
+                                  : mo_fail(err, MO_ENOMEM, "out of memory for %zu messages", count);
     free(json);
     return status;
 }

@@ -32,7 +32,7 @@ mo_status mo_reply_open(const mo_model *model, const mo_reply_options *options, 
     }
     mo_reply *reply = malloc(sizeof *reply);
     if (!reply) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a reply");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a reply");
     }
     status = mo_reply_init(reply, model->tokenizer, model->dialogue, &o, err);
     if (status != MO_OK) {

@@ -198,7 +198,8 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
 {
     mo_reports *r = calloc(1, sizeof *r);
     if (!r) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
+        return mo_fail(err, MO_ENOMEM, "out of memory for the counters of %s",
+                       mo_checkpoint_path(m->checkpoint));
     }
     size_t experts = 1;
     for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {
@@ -210,7 +211,8 @@ mo_status mo_reports_open(mo_model *m, mo_error *err)
         free(r->locations);
         free(r->bytes);
         free(r);
-        return mo_fail(err, MO_ENOMEM, "no memory for the counters of %s", mo_checkpoint_path(m->checkpoint));
+        return mo_fail(err, MO_ENOMEM, "out of memory for the counters of %s",
+                       mo_checkpoint_path(m->checkpoint));
     }
     experts = 0;
     for (int layer = 0; layer < m->engine->spec->layer_count; layer++) {

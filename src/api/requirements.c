@@ -287,19 +287,16 @@ static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_
 {
     const int64_t most = (int64_t)1 << 60;
     if (o->positions && o->positions < m->context) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "`positions` of %lld, of all sessions together, are fewer than the `context` of one, %lld",
-            (long long)o->positions, (long long)m->context);
+        return mo_fail(err, MO_EINVAL, "`positions` (%lld) is less than the `context` of one session (%lld)",
+                       (long long)o->positions, (long long)m->context);
     }
     if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
         return MO_OK;
     }
-    return mo_fail(
-        err, MO_EINVAL,
-        "`sessions` of %d with a `context` of %lld positions and a `batch` of %lld tokens need more "
-        "memory than can be counted; make them smaller",
-        o->sessions, (long long)m->context, (long long)m->batch);
+    return mo_fail(err, MO_EINVAL,
+                   "`sessions` of %d with a `context` of %lld tokens and a `batch` of "
+                   "%lld tokens need more memory than can be represented; reduce them",
+                   o->sessions, (long long)m->context, (long long)m->batch);
 }
 
 mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
@@ -322,7 +319,7 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
         out->adapters = calloc(layers, sizeof *out->adapters);
         status = out->layers && out->adapters
                      ? MO_OK
-                     : mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     if (status == MO_OK && out->layers) {
         count_model(model, experts, options, out);

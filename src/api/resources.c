@@ -79,16 +79,16 @@ static mo_status describe_device(const mo_resources_ask *ask, mo_resources *m, m
     if (!none && !any) {
         return mo_fail(
             err, MO_EINVAL,
-            "device \"%.40s\": the file says which device the other machine has; \"none\" leaves it out",
+            "device \"%.40s\": the file defines the other machine's device; use \"none\" to ignore it",
             ask->device);
     }
     if (m->rates.vram_bytes > 0 && !none) {
         char name[sizeof m->rates.device];
-        snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the device described");
+        snprintf(name, sizeof name, "%s", m->rates.device[0] ? m->rates.device : "the described device");
         m->device_measured = mo_rates_for_device(&m->rates, name, 0, 0, 0);
         limit_device(ask, 0, 0, m->rates.vram_bytes, m, &m->limits);
     } else if (!none) {
-        snprintf(m->why, sizeof m->why, "the machine described has none");
+        snprintf(m->why, sizeof m->why, "the described machine has none");
     }
     return MO_OK;
 }
@@ -128,7 +128,7 @@ static mo_status list_devices(const mo_resources_ask *ask, int count, mo_resourc
     m->each = calloc((size_t)count, sizeof *m->each);
     m->alone = calloc((size_t)count, sizeof *m->alone);
     if (!m->each || !m->alone) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a list of devices");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a list of devices");
     }
     m->device_count = count;
     m->device_bytes = 0;
@@ -159,7 +159,7 @@ static mo_status check_ceilings(const mo_resources_ask *ask, int count, mo_error
 {
     for (int i = count > 0 ? count : 1; ask->vram_each && i < MO_DEVICES; i++) {
         if (ask->vram_each[i] > 0) {
-            return mo_fail(err, MO_EINVAL, "`vram_bytes` has ceilings for more than the %d devices there are",
+            return mo_fail(err, MO_EINVAL, "`vram_bytes` has values for more than the %d available devices",
                            count);
         }
     }
@@ -269,7 +269,7 @@ void mo_resources_use_device(mo_resources *m, int number)
     m->device_measured = m->each_measured[number];
     m->device_bytes = info.total_bytes;
     if (!m->each_bf16[number] && m->precision.precision != MO_PRECISION_EXACT) {
-        mo_log(MO_LOG_WARN, "device", "%s has no products in bfloat16: prompts are computed exactly",
+        mo_log(MO_LOG_WARN, "device", "%s has no bf16 matrix products: prompts are computed exactly",
                info.name);
         m->precision.precision = MO_PRECISION_EXACT;
     }
@@ -318,7 +318,7 @@ static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_er
         }
     }
     if (m->limits.vram_bytes == 0 && ceiling_of(ask, 0) > 0) {
-        return mo_fail(err, MO_EDEVICE, "`vram_bytes` needs a device, and there is none%s%s",
+        return mo_fail(err, MO_EDEVICE, "`vram_bytes` requires a device, but there is none%s%s",
                        m->why[0] ? ": " : "", m->why);
     }
     return MO_OK;

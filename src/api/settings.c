@@ -21,24 +21,24 @@ static mo_status check_sizes(const mo_settings *s, mo_error *err)
                        (long long)s->batch);
     }
     if (s->context < 0 || s->context > CONTEXT_MOST) {
-        return mo_fail(err, MO_EINVAL, "`context` must be 1 to %d positions, not %lld", (int)CONTEXT_MOST,
+        return mo_fail(err, MO_EINVAL, "`context` must be 1 to %d tokens, not %lld", (int)CONTEXT_MOST,
                        (long long)s->context);
     }
     if (s->sessions < 0) {
         return mo_fail(err, MO_EINVAL, "`sessions` must be 1 or more (or 0 for 1), not %d", s->sessions);
     }
     if (s->readers < 0 || s->readers > MO_DISK_READERS) {
-        return mo_fail(err, MO_EINVAL, "`readers` must be 1 to %d (or 0 for as many as measured), not %d",
+        return mo_fail(err, MO_EINVAL, "`readers` must be 1 to %d (or 0 for the measured number), not %d",
                        (int)MO_DISK_READERS, s->readers);
     }
     if (s->ram_bytes < 0) {
-        return mo_fail(err, MO_EINVAL, "`ram_bytes` must be a size (or 0 for what is free), not %lld",
+        return mo_fail(err, MO_EINVAL, "`ram_bytes` must be a size (or 0 for the free memory), not %lld",
                        (long long)s->ram_bytes);
     }
     if (s->positions < 0 || s->positions > POSITIONS_MOST) {
         return mo_fail(err, MO_EINVAL,
-                       "`positions` must be at least `context` (or 0 for as many as all sessions can hold), "
-                       "not %lld",
+                       "`positions` must be at least `context` (or "
+                       "0 for the total of all sessions), not %lld",
                        (long long)s->positions);
     }
     if (s->kept_bytes < 0 || s->kept_bytes > KEPT_MOST) {
@@ -54,11 +54,11 @@ static mo_status check_sizes(const mo_settings *s, mo_error *err)
                        (long long)s->adapter_bytes);
     }
     if (s->adapter_count < 0 || s->adapter_count > MO_ADAPTERS_MAX) {
-        return mo_fail(err, MO_EINVAL, "a model has 0 to %d `adapters`, not %d", MO_ADAPTERS_MAX,
+        return mo_fail(err, MO_EINVAL, "a model can have 0 to %d `adapters`, not %d", MO_ADAPTERS_MAX,
                        s->adapter_count);
     }
     if (s->vram_bytes < 0) {
-        return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for what is free), not %lld",
+        return mo_fail(err, MO_EINVAL, "`vram_bytes` must be a size (or 0 for the free memory), not %lld",
                        (long long)s->vram_bytes);
     }
     for (int i = 0; s->vram_each && i < MO_DEVICES_MAX; i++) {

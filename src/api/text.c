@@ -88,7 +88,7 @@ mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)
     }
     *out = malloc(sizeof **out);
     if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a text stream");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a text stream");
     }
     mo_stream_init(*out, model->tokenizer, MO_DETOKENIZE_CONTINUE);
     return MO_OK;

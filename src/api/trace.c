@@ -43,7 +43,7 @@ static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_m
                                           summary.token_embedding_bytes};
     int64_t *bytes = calloc((size_t)info->layers, sizeof *bytes);
     if (!shape.layer || !shape.expert_bytes || !bytes) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a trace");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for a trace");
     } else {
         add_expert_bytes(g, info->layers, bytes);
         for (int i = 0; i < info->layers; i++) {
@@ -70,8 +70,7 @@ mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
     *out = NULL;
     mo_model_describe(model, &info, sizeof info);
     if (info.experts == 0) {
-        return mo_fail(err, MO_EUNSUPPORTED, "%s: has no routed experts, so there is nothing to trace",
-                       info.path);
+        return mo_fail(err, MO_EUNSUPPORTED, "%s: has no routed experts to trace", info.path);
     }
     mo_status status = mo_gguf_open(info.path, &g, err);
     if (status == MO_OK) {
@@ -117,7 +116,7 @@ static mo_status find_policy(const char *name, const mo_policy **out, mo_error *
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s, ", mo_policy_at(i)->name);
     }
-    return mo_fail(err, MO_EINVAL, "there is no policy \"%s\"; choose %sor optimum", name, names);
+    return mo_fail(err, MO_EINVAL, "unknown policy \"%s\"; choose %sor optimum", name, names);
 }
 
 /* The file's rates; without one this machine's, or defaults when it was never measured. */
@@ -140,11 +139,11 @@ static mo_status find_seeds(const mo_trace *trace, const mo_trace *warm, uint64_
 {
     const mo_trace_shape *a = &trace->shape, *b = &warm->shape;
     if (a->fingerprint != b->fingerprint || a->layers != b->layers || a->experts != b->experts) {
-        return mo_fail(err, MO_EINVAL, "the trace to warm up with was recorded with another model");
+        return mo_fail(err, MO_EINVAL, "the warm-up trace was recorded with another model");
     }
     *out = calloc((size_t)a->layers * (size_t)a->experts, sizeof **out);
     if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory to warm up");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the warm-up");
     }
     mo_trace_picks(warm, *out);
     return MO_OK;

@@ -17,7 +17,7 @@ mo_status mo_version_check(int header_version, mo_error *err)
                       (major == 0 ? minor == MORAINE_VERSION_MINOR : minor <= MORAINE_VERSION_MINOR);
     return fits ? MO_OK
                 : mo_fail(err, MO_EUNSUPPORTED,
-                          "the program was compiled for moraine %d.%d, the library is %s; build it again",
+                          "the program was compiled for moraine %d.%d, but the library is %s; rebuild it",
                           major, minor, mo_version());
 }
 

@@ -26,7 +26,7 @@ mo_status mo_warming_list(const mo_profile *p, mo_store_request **out, int32_t *
     mo_store_request *list = *out = calloc(cells + 1, sizeof *list);
     *count = 0;
     if (!list) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the experts of a profile; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the experts of a profile; free some and try again");
     }
     for (int32_t i = 0; i < p->layers; i++) {
         const mo_profile_layer *layer = &p->layer[i];

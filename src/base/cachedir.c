@@ -16,7 +16,8 @@ mo_status mo_cachedir_path(const char *name, char *path, size_t size, mo_error *
     if (!own && (!home || home[0] != '/')) {
         return mo_fail(
             err, MO_ENOENT,
-            "there is no place for %s: neither XDG_CACHE_HOME nor HOME is an absolute path; set one", name);
+            "there is no directory for %s: neither XDG_CACHE_HOME nor HOME is an absolute path; set one",
+            name);
     }
     const int used = snprintf(path, size, "%s%s/moraine/%s", own ? cache : home, own ? "" : "/.cache", name);
     if (used < 0 || (size_t)used >= size) {
@@ -46,7 +47,7 @@ mo_status mo_cachedir_make(const char *path, mo_error *err)
             struct stat st;
             if (stat(part, &st) != 0) { /* a directory above may exist where nothing can be made */
                 return mo_fail(err, code == ENOSPC || code == EDQUOT ? MO_ENOSPC : MO_EIO,
-                               "%s: the directory cannot be made: %s", part, strerror(code));
+                               "%s: cannot create the directory: %s", part, strerror(code));
             }
         }
         *slash = '/';

@@ -28,13 +28,14 @@ mo_status mo_options_read(void *own, size_t own_size, const void *callers, const
     }
     memcpy(&size, callers, sizeof size);
     if (size <= sizeof size || size > ((size_t)1 << 20)) {
-        return mo_fail(err, MO_EINVAL, "%s: its size is %zu; set it, best by %s_default()", name, size, name);
+        return mo_fail(err, MO_EINVAL, "%s: its size field is %zu; initialize it with %s_default()", name,
+                       size, name);
     }
     for (size_t i = own_size; i < size; i++) {
         if (((const char *)callers)[i]) {
             return mo_fail(err, MO_EINVAL,
-                           "%s: something is set that this library does not know yet; it is version %s", name,
-                           MO_VERSION);
+                           "%s: a field is set that this library does not support yet; it is version %s",
+                           name, MO_VERSION);
         }
     }
     memcpy(own, callers, size < own_size ? size : own_size);
@@ -46,7 +47,7 @@ mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *n
 {
     for (size_t i = 0; i < count; i++) {
         if (reserved[i]) {
-            return mo_fail(err, MO_EINVAL, "%s: the reserve must be 0; begin with the defaults", name);
+            return mo_fail(err, MO_EINVAL, "%s: reserved fields must be 0; start with the defaults", name);
         }
     }
     return MO_OK;

@@ -28,7 +28,7 @@ static mo_status fail_open(const char *path, int code, mo_error *err)
     case EPERM: return mo_fail(err, MO_EIO, "%s: not readable by this user; check its permissions", path);
     case EMFILE:
     case ENFILE: return mo_fail(err, MO_EIO, "%s: too many open files; raise the limit (ulimit -n)", path);
-    default: return mo_fail(err, MO_EIO, "%s: cannot be opened: %s", path, strerror(code));
+    default: return mo_fail(err, MO_EIO, "%s: cannot open: %s", path, strerror(code));
     }
 }
 
@@ -37,7 +37,7 @@ static mo_status measure(int fd, const char *path, uint64_t *bytes, mo_error *er
 {
     struct stat st;
     if (fstat(fd, &st) != 0) {
-        return mo_fail(err, MO_EIO, "%s: its size cannot be asked for: %s", path, strerror(errno));
+        return mo_fail(err, MO_EIO, "%s: cannot get its size: %s", path, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
         return mo_fail(err, MO_EUNSUPPORTED, "%s: is a directory; give the file inside it", path);
@@ -45,8 +45,8 @@ static mo_status measure(int fd, const char *path, uint64_t *bytes, mo_error *er
     off_t end = S_ISREG(st.st_mode) ? st.st_size : S_ISBLK(st.st_mode) ? lseek(fd, 0, SEEK_END) : -1;
     if (end < 0) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "%s: is a pipe, socket or device, which cannot be read at any position; "
-                       "copy it to a file first",
+                       "%s: is a pipe, socket or device and cannot be "
+                       "read at arbitrary offsets; copy it to a file first",
                        path);
     }
     *bytes = (uint64_t)end;
@@ -106,7 +106,7 @@ mo_status mo_input_read_at(const mo_input *input, void *data, size_t bytes, uint
     if (offset > input->bytes || bytes > input->bytes - offset) {
         return mo_fail(err, MO_EFORMAT,
                        "%s: %zu bytes at offset %" PRIu64 " are needed, but the file ends at %" PRIu64
-                       "; it is damaged or was cut short",
+                       "; it is damaged or truncated",
                        input->path, bytes, offset, input->bytes);
     }
     for (size_t done = 0; done < bytes;) {
@@ -122,8 +122,8 @@ mo_status mo_input_read_at(const mo_input *input, void *data, size_t bytes, uint
         }
         if (n == 0) {
             return mo_fail(err, MO_EFORMAT,
-                           "%s: the file became shorter while it was in use, it ends at %" PRIu64
-                           " instead of %" PRIu64 "; do not change a file that is open",
+                           "%s: the file was truncated while in use, it ends at %" PRIu64
+                           " instead of %" PRIu64 "; do not modify a file that is open",
                            input->path, offset + done, input->bytes);
         }
         done += (size_t)n;

@@ -153,14 +153,14 @@ mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, m
     const char *path = mo_input_path(input);
     *out = NULL;
     if (mo_input_bytes(input) < bytes) {
-        return mo_fail(err, MO_EFORMAT, "%s: the file became shorter while it was opened; fetch it again",
+        return mo_fail(err, MO_EFORMAT, "%s: the file was truncated while it was opened; download it again",
                        path);
     }
     void *data = mmap(NULL, bytes, PROT_READ, MAP_SHARED, mo_input_descriptor(input), 0);
     if (data == MAP_FAILED) {
         return mo_fail(err, MO_ENOMEM,
-                       "%s: the file could not be mapped; its file system may not allow it, so load it "
-                       "without mapping",
+                       "%s: cannot map the file; its file system may "
+                       "not support it, so load it without mapping",
                        path);
     }
     pthread_mutex_lock(&lock);
@@ -168,7 +168,8 @@ mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, m
     pthread_mutex_unlock(&lock);
     if (!m) {
         munmap(data, bytes);
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for mapping the file; free some and try again", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while mapping the file; free some and try again",
+                       path);
     }
     *out = m;
     return MO_OK;
@@ -206,23 +207,21 @@ mo_status mo_mapped_check(const mo_mapped *m, mo_error *err)
     struct stat st;
     const bool seen = m->fd >= 0 && fstat(m->fd, &st) == 0;
     if (seen && st.st_size != m->opened.st_size) {
-        return mo_fail(
-            err, MO_EIO,
-            "%s: the file changed its size while it was mapped, from %lld to %lld bytes; restore it "
-            "and open the model again",
-            m->path, (long long)m->opened.st_size, (long long)st.st_size);
+        return mo_fail(err, MO_EIO,
+                       "%s: the file changed size while it was mapped, from "
+                       "%lld to %lld bytes; restore it and reopen the model",
+                       m->path, (long long)m->opened.st_size, (long long)st.st_size);
     }
     if (atomic_load(&m->lost)) {
-        return mo_fail(
-            err, MO_EIO,
-            "%s: the file could not be read while it was mapped; check the disk and open the model "
-            "again",
-            m->path);
+        return mo_fail(err, MO_EIO,
+                       "%s: reading the mapped file failed; "
+                       "check the disk and reopen the model",
+                       m->path);
     }
     if (seen &&
         (st.st_mtim.tv_sec != m->opened.st_mtim.tv_sec || st.st_mtim.tv_nsec != m->opened.st_mtim.tv_nsec)) {
         return mo_fail(err, MO_EIO,
-                       "%s: the file was written to while it was mapped; restore it and open the model again",
+                       "%s: the file was modified while it was mapped; restore it and reopen the model",
                        m->path);
     }
     return MO_OK;

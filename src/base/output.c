@@ -39,10 +39,9 @@ static bool is_full(int code)
 
 static const char *why_full(int code)
 {
-    return code == EDQUOT ? "the disk quota is used up"
-           : code == EFBIG
-               ? "the file is larger than the limit for files (ulimit -f) or the file system allows"
-               : "no space is left on the device";
+    return code == EDQUOT  ? "the disk quota is exhausted"
+           : code == EFBIG ? "the file exceeds the size limit (ulimit -f) or that of the file system"
+                           : "no space left on the device";
 }
 
 static mo_status fail_reserve(const char *path, uint64_t bytes, int code, uint64_t bytes_free, mo_error *err)
@@ -54,7 +53,7 @@ static mo_status fail_reserve(const char *path, uint64_t bytes, int code, uint64
     if (code == ENOSPC) {
         return mo_fail(err, MO_ENOSPC,
                        "%s: the file needs %" PRIu64 " bytes, but only %" PRIu64
-                       " are free there; free some space or choose another path",
+                       " are free; free some space or choose another path",
                        path, bytes, bytes_free);
     }
     return mo_fail(err, MO_ENOSPC,
@@ -206,7 +205,7 @@ mo_status mo_output_create(const char *path, uint64_t bytes, mo_output **out, mo
     struct stat st;
     bool exists = stat(path, &st) == 0;
     if (exists && S_ISDIR(st.st_mode)) {
-        return mo_fail(err, MO_EINVAL, "%s: is a directory; give the name of a file", path);
+        return mo_fail(err, MO_EINVAL, "%s: is a directory; give a file name", path);
     }
     mo_output *o = calloc(1, sizeof *o);
     if (!o) {
@@ -281,7 +280,7 @@ mo_status mo_output_write_at(mo_output *output, const void *data, size_t bytes, 
     if (!output->seekable) {
         if (offset != output->position) {
             return mo_fail(err, MO_EUNSUPPORTED,
-                           "%s: a pipe can only be written in order, it stands at %" PRIu64
+                           "%s: a pipe can only be written sequentially, it is at %" PRIu64
                            ", not at %" PRIu64 "; choose a file instead",
                            output->path, output->position, offset);
         }
@@ -306,7 +305,7 @@ mo_status mo_output_commit(mo_output *output, mo_error *err)
     mo_status status = failed ? fail_write(output, failed, err) : MO_OK;
     if (!status && output->temporary) {
         if (rename(output->part, output->path) != 0) {
-            status = mo_fail(err, MO_EIO, "%s: the finished file cannot be given its name: %s", output->path,
+            status = mo_fail(err, MO_EIO, "%s: cannot rename the finished file: %s", output->path,
                              strerror(errno));
         } else {
             output->temporary = false;

@@ -563,7 +563,7 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
     *out = NULL;
     if (threads < 0 || threads > MAX_THREADS) {
         return mo_fail(err, MO_EINVAL,
-                       "%d threads were asked for; give 1 to %d, or 0 for one per usable core", threads,
+                       "%d threads were requested; give 1 to %d, or 0 for one per usable core", threads,
                        MAX_THREADS);
     }
     int cores = mo_machine_cores_usable("");
@@ -586,7 +586,7 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
     if (failed) {
         int started = pool->started + 1;
         mo_pool_destroy(pool);
-        return mo_fail(err, MO_ENOMEM, "only %d of %d threads could be started (%s); ask for fewer threads",
+        return mo_fail(err, MO_ENOMEM, "only %d of %d threads could be started (%s); use fewer threads",
                        started, threads, strerror(failed));
     }
     *out = pool;

@@ -41,14 +41,14 @@ static bool add(const char *command, const char *text, size_t length, bool scale
         char *end;
         scale = strtof(colon + 1, &end);
         if (end == colon + 1 || *end || isnan(scale)) {
-            return refuse(command, path, "a number is needed behind the colon, as in FILE:0.5");
+            return refuse(command, path, "expected a number after the colon, as in FILE:0.5");
         }
         if (!isfinite(scale)) {
-            return refuse(command, path, "the number behind the colon is too large");
+            return refuse(command, path, "the number after the colon is too large");
         }
         *colon = '\0';
     } else if (scaled) {
-        return refuse(command, path, "a scale is needed, as in FILE:0.5");
+        return refuse(command, path, "expected a scale, as in FILE:0.5");
     }
     if (access(path, R_OK) != 0) {
         return refuse(command, path, strerror(errno));

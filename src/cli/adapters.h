@@ -16,12 +16,12 @@ typedef struct cli_adapters {
      0,                                                                                                      \
      CLI_TEXTS,                                                                                              \
      "FILE[:SCALE]",                                                                                         \
-     "a LoRA adapter (GGUF) and how much of it (1); may be given several times, or with commas between",     \
+     "LoRA adapter (GGUF) and its scale (default: 1); may be repeated or comma-separated",                   \
      &(a).plain,                                                                                             \
      0,                                                                                                      \
      0},                                                                                                     \
     {                                                                                                        \
-        "lora-scaled", 0, CLI_TEXTS, "FILE:SCALE", "the same; llama.cpp's name for it", &(a).scaled, 0, 0    \
+        "lora-scaled", 0, CLI_TEXTS, "FILE:SCALE", "same as --lora; llama.cpp's name", &(a).scaled, 0, 0     \
     }
 
 /* Puts them where they belong; what they point to is kept as long as the process. False after saying what is wrong. */

@@ -46,12 +46,12 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
     }
     if (stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode)) {
-            return refuse(command, what, path, "is a directory; give the name of a file");
+            return refuse(command, what, path, "is a directory; give a file name");
         }
         return access(path, W_OK) == 0 || refuse(command, what, path, strerror(errno));
     }
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) { /* nor would cp guess what was meant */
-        return refuse(command, what, path, "is a link to a file that is not there");
+        return refuse(command, what, path, "is a symbolic link to a missing file");
     }
     snprintf(copy, sizeof copy, "%s", path);
     const char *directory = dirname(copy);
@@ -103,7 +103,8 @@ static bool biases_fit(const char *command, const mo_file *file, const char *bia
     while (most > 0 && cli_pairs_next(&bias, &id, &value)) {
         if (id >= most) {
             fprintf(stderr,
-                    "moraine %s: --logit-bias %" PRId32 ": the vocabulary has %" PRId64 " tokens, from 0\n",
+                    "moraine %s: --logit-bias %" PRId32 ": the vocabulary has %" PRId64
+                    " tokens, numbered from 0\n",
                     command, id, most);
             return false;
         }
@@ -129,19 +130,21 @@ static void warn_of_length(const char *command, const mo_file_info *info, const 
     }
     if (!l->own_context) {
         fprintf(stderr,
-                "moraine %s: warning: --ctx %" PRId64 " is more than the %" PRId64
-                " positions this model was made for; text beyond them may make no sense\n",
+                "moraine %s: warning: --ctx %" PRId64 " exceeds this model's training context of %" PRId64
+                " tokens; text beyond it may be incoherent\n",
                 command, l->context, info->context_length);
     } else if (l->measures) {
         fprintf(stderr,
-                "moraine %s: warning: %" PRId64 " positions are measured, more than the %" PRId64
-                " this model was made for: the speed is what so many cost, but text beyond them may make no "
-                "sense\n",
+                "moraine %s: warning: %" PRId64
+                " tokens are measured, more than this model's training context of %" PRId64
+                " tokens: the speed is valid, but "
+                "text beyond it may be incoherent\n",
                 command, l->context, info->context_length);
     } else {
         fprintf(stderr,
-                "moraine %s: warning: windows of %" PRId64 " tokens are longer than the %" PRId64
-                " positions this model was made for; what is beyond them says little\n",
+                "moraine %s: warning: windows of %" PRId64
+                " tokens exceed this model's training context of %" PRId64
+                " tokens; perplexity beyond it means little\n",
                 command, l->context, info->context_length);
     }
 }
@@ -163,9 +166,9 @@ static bool check_header(const char *command, const char *path, const mo_file *f
     mo_error err;
     if (l->vocabulary && !has_vocabulary(file)) {
         fprintf(stderr,
-                "moraine %s: %s has no vocabulary, so it can neither read nor write text; eval --tokens and "
-                "bench "
-                "take such models\n",
+                "moraine %s: %s has no vocabulary and "
+                "cannot read or write text; eval "
+                "--tokens and bench accept such models\n",
                 command, path);
         return false;
     }
@@ -208,8 +211,8 @@ static int check_tokens(const char *command, const char *path, int64_t most, con
     mo_free(ids);
     if (count > (size_t)most) {
         fprintf(stderr,
-                "moraine %s: the prompt has %zu tokens and the context %" PRId64
-                " positions; shorten it or make --ctx larger\n",
+                "moraine %s: the prompt has %zu tokens but the context only %" PRId64
+                "; shorten the prompt or increase --ctx\n",
                 command, count, most);
         return CLI_FAILED;
     }

@@ -61,14 +61,13 @@ static const char *foreign_company(void)
         return NULL;
     }
     if (tasks && atoi(tasks) > 1) {
-        return "srun has started several tasks without PMIx, each of which would run the whole model: "
-               "use srun --mpi=pmix, or Open MPI's mpirun; where that is what you want, unset "
+        return "srun started several tasks without PMIx, and each would run the whole "
+               "model: use srun --mpi=pmix or Open MPI's mpirun; if this is intended, unset "
                "SLURM_STEP_NUM_TASKS";
     }
-    return size && atoi(size) > 1
-               ? "several ranks were started, and not by Open MPI: start them with its mpirun "
-                 "(mpirun.openmpi on Debian), or with srun --mpi=pmix"
-               : NULL;
+    return size && atoi(size) > 1 ? "several ranks were started, but not by Open MPI: use "
+                                    "its mpirun (mpirun.openmpi on Debian) or srun --mpi=pmix"
+                                  : NULL;
 }
 
 static void say_lost(void)
@@ -108,8 +107,7 @@ bool cli_cluster_begin(const char *command)
     }
     if (strcmp(command, "chat") == 0 ||
         strcmp(command, "trace") == 0) { /* each rank would run a model of its own */
-        fprintf(stderr, "moraine %s: several ranks share a model in run, serve, bench and eval alone\n",
-                command);
+        fprintf(stderr, "moraine %s: only run, serve, bench and eval support several ranks\n", command);
         return false;
     }
     if (!can_be_divided(command)) {
@@ -168,7 +166,7 @@ bool cli_cluster_divide(const char *command, const char *how, mo_divide *out)
             return true;
         }
     }
-    fprintf(stderr, "moraine %s: --divide is layers, experts or auto, not %s\n", command, how);
+    fprintf(stderr, "moraine %s: --divide must be layers, experts or auto, not %s\n", command, how);
     return false;
 }
 

@@ -13,11 +13,10 @@ typedef struct cli_constraint {
 } cli_constraint;
 
 #define CLI_CONSTRAINT_OPTIONS(c)                                                                            \
-    {"schema",    0, CLI_TEXT, "FILE", "the answer is JSON that the JSON schema in FILE allows",             \
-     &(c).schema, 0, 0},                                                                                     \
+    {"schema", 0, CLI_TEXT, "FILE", "constrain the answer to the JSON schema in FILE", &(c).schema, 0, 0},   \
     {                                                                                                        \
-        "grammar", 0, CLI_TEXT, "FILE", "the answer is a text of the grammar in FILE, which is GBNF",        \
-            &(c).grammar, 0, 0                                                                               \
+        "grammar", 0, CLI_TEXT, "FILE", "constrain the answer to the GBNF grammar in FILE", &(c).grammar, 0, \
+            0                                                                                                \
     }
 
 /* Reads the file that was given, before a model is loaded, and checks a schema (a grammar may name tokens of the model). CLI_OK,

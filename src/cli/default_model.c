@@ -62,8 +62,8 @@ const char *cli_model_path(const char *command, const char *given, bool quiet, i
             return NULL;
         }
         if (access(named, R_OK) != 0) {
-            fprintf(stderr, "moraine %s: MORAINE_MODEL names %s, which cannot be read: %s\n", command, named,
-                    strerror(errno));
+            fprintf(stderr, "moraine %s: cannot read the model %s named by MORAINE_MODEL: %s\n", command,
+                    named, strerror(errno));
             *code = CLI_FAILED;
             return NULL;
         }
@@ -74,11 +74,10 @@ const char *cli_model_path(const char *command, const char *given, bool quiet, i
     }
     const char *path = built_in();
     if (!path) {
-        fprintf(
-            stderr,
-            "moraine %s: no MODEL was given and the built-in pebble.gguf is not beside the program; name a "
-            "GGUF file, or set MORAINE_MODEL to one\n",
-            command);
+        fprintf(stderr,
+                "moraine %s: no MODEL given, and the built-in pebble.gguf is not "
+                "next to the program; name a GGUF file or set MORAINE_MODEL\n",
+                command);
         *code = CLI_USAGE;
     } else if (!quiet) {
         fprintf(stderr, "model: pebble (built in)\n");

@@ -7,7 +7,7 @@
 
 /* What every command's --help says of it. */
 #define CLI_DEFAULT_MODEL_HELP                                                                               \
-    " Without MODEL, the one MORAINE_MODEL in the environment names is used, or else the built-in pebble."
+    " Without MODEL, uses the model named by MORAINE_MODEL, or else the built-in pebble."
 
 /* The path of the model to use: `given`, which may be the name of a pulled one (pulled.h), or the default when that is NULL. One line on stderr says which one
  * was chosen unless `quiet`. NULL, with *code set, after saying what to do when there is none. The text lives

@@ -378,8 +378,8 @@ int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count)
         mo_sampler_pick(g->sampler, mo_session_logits(g->session), mask, tokens, (size_t)count);
     if (token < 0) {
         fprintf(stderr, "moraine %s: %s\n", g->command,
-                mask ? "no token of the vocabulary can follow here, by the grammar and the biases"
-                     : "the biases forbid every token of the vocabulary");
+                mask ? "the grammar and the logit biases allow no token here"
+                     : "the logit biases exclude every token");
     } else if (mask && mo_constraint_accept(g->constraint, token, &err) != MO_OK) {
         cli_say_error(g->command, &err);
         return -1;

@@ -25,45 +25,50 @@ enum { CLI_SAMPLING_UNSAID = -1000 };
         .last = CLI_SAMPLING_UNSAID, .seed = -1                                                              \
     }
 
-#define CLI_SAMPLING_OPTIONS(s)                                                                              \
-    {"temp",                                                                                                 \
-     0,                                                                                                      \
-     CLI_REAL,                                                                                               \
-     "X",                                                                                                    \
-     "temperature; 0 takes the likeliest token always (0.8; here and below, what the file recommends comes " \
-     "first)",                                                                                               \
-     &(s).temperature,                                                                                       \
-     0,                                                                                                      \
-     INT64_MAX},                                                                                             \
-        {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
-         &(s).top_k, 0, 1000000},                                                                            \
-        {"top-p",                                                                                            \
-         0,                                                                                                  \
-         CLI_ABOVE,                                                                                          \
-         "X",                                                                                                \
-         "choose among the likeliest tokens that have X of the probability (0.95)",                          \
-         &(s).top_p,                                                                                         \
-         0,                                                                                                  \
-         1},                                                                                                 \
-        {"min-p",    0, CLI_REAL, "X", "drop tokens below X times the likeliest one's probability (0.05)",   \
-         &(s).min_p, 0, 1},                                                                                  \
-        {"repeat-penalty", 0, CLI_ABOVE, "X", "divide the logits of recent tokens by X; 1: off (1)",         \
-         &(s).repeat,      0, INT64_MAX},                                                                    \
-        {"presence-penalty", 0, CLI_REAL, "X", "subtract X from the logits of recent tokens (0)",            \
-         &(s).presence,      0, 0},                                                                          \
-        {"frequency-penalty", 0, CLI_REAL, "X", "subtract X for every recent occurrence (0)",                \
-         &(s).frequency,      0, 0},                                                                         \
-        {"repeat-last-n", 0,  CLI_INTEGER, "N", "how many tokens count as recent; -1: all (64)",             \
-         &(s).last,       -1, INT64_MAX},                                                                    \
-        {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &(s).bias, 0, 0},         \
-    {                                                                                                        \
-        "seed", 0, CLI_INTEGER, "N",                                                                         \
-            "of the sampling: the same seed gives the same text on every machine (random, and printed)",     \
-            &(s).seed, 0, INT64_MAX                                                                          \
+#define CLI_SAMPLING_OPTIONS(s)                                                                               \
+    {"temp",                                                                                                  \
+     0,                                                                                                       \
+     CLI_REAL,                                                                                                \
+     "X",                                                                                                     \
+     "temperature; 0: always the likeliest token (default: 0.8; here and "                                    \
+     "below, values recommended by the model file override the defaults)",                                    \
+     &(s).temperature,                                                                                        \
+     0,                                                                                                       \
+     INT64_MAX},                                                                                              \
+        {"top-k",    0, CLI_INTEGER, "N", "sample from the N likeliest tokens; 0: all (default: 40)",         \
+         &(s).top_k, 0, 1000000},                                                                             \
+        {"top-p",                                                                                             \
+         0,                                                                                                   \
+         CLI_ABOVE,                                                                                           \
+         "X",                                                                                                 \
+         "sample from the likeliest tokens with a total probability of X (default: 0.95)",                    \
+         &(s).top_p,                                                                                          \
+         0,                                                                                                   \
+         1},                                                                                                  \
+        {"min-p",                                                                                             \
+         0,                                                                                                   \
+         CLI_REAL,                                                                                            \
+         "X",                                                                                                 \
+         "drop tokens below X times the top token's probability (default: 0.05)",                             \
+         &(s).min_p,                                                                                          \
+         0,                                                                                                   \
+         1},                                                                                                  \
+        {"repeat-penalty", 0, CLI_ABOVE, "X", "divide the logits of recent tokens by X; 1: off (default: 1)", \
+         &(s).repeat,      0, INT64_MAX},                                                                     \
+        {"presence-penalty", 0, CLI_REAL, "X", "subtract X from the logits of recent tokens (default: 0)",    \
+         &(s).presence,      0, 0},                                                                           \
+        {"frequency-penalty", 0, CLI_REAL, "X", "subtract X for every recent occurrence (default: 0)",        \
+         &(s).frequency,      0, 0},                                                                          \
+        {"repeat-last-n", 0,  CLI_INTEGER, "N", "number of recent tokens to penalize; -1: all (default: 64)", \
+         &(s).last,       -1, INT64_MAX},                                                                     \
+        {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &(s).bias, 0, 0},          \
+    {                                                                                                         \
+        "seed", 0, CLI_INTEGER, "N",                                                                          \
+            "sampling seed; the same seed gives the same text on every machine (default: random, printed)",   \
+            &(s).seed, 0, INT64_MAX                                                                           \
     }
 
-#define CLI_STOP_HELP                                                                                        \
-    "end the answer before TEXT; may be given several times; a newline is $'\\n' in bash and zsh"
+#define CLI_STOP_HELP "stop before TEXT; may be repeated; a newline is $'\\n' in bash and zsh"
 
 /* False after saying what is wrong with the texts that were given with --stop. */
 bool cli_stop_check(const char *command, const cli_texts *strings);
@@ -74,10 +79,9 @@ typedef struct cli_thinking {
 } cli_thinking;
 
 #define CLI_THINKING_OPTIONS(t)                                                                              \
-    {"think", 0, CLI_FLAG, NULL, "let a model that can think do so (as its template does by itself)",        \
-     &(t).on, 0, 0},                                                                                         \
+    {"think", 0, CLI_FLAG, NULL, "turn thinking on (default: as the chat template decides)", &(t).on, 0, 0}, \
     {                                                                                                        \
-        "no-think", 0, CLI_FLAG, NULL, "let a model that can think answer at once", &(t).off, 0, 0           \
+        "no-think", 0, CLI_FLAG, NULL, "turn thinking off", &(t).off, 0, 0                                   \
     }
 
 /* False after saying that both were given. */

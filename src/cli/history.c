@@ -125,9 +125,8 @@ static FILE *open_history(cli_history *h)
     }
     const bool known = fstat(fd, &st) == 0, regular = known && S_ISREG(st.st_mode);
     if (!regular || st.st_size > BYTES_MAX) {
-        fprintf(stderr, "moraine chat: %s %s; no history is kept\n", h->path,
-                regular ? "is larger than 64 MiB, too much for a history"
-                        : "is no file that a history could be in");
+        fprintf(stderr, "moraine chat: %s %s; history is off\n", h->path,
+                regular ? "is larger than 64 MiB" : "is not a regular file");
         h->failed = true;
         close(fd);
         return NULL;
@@ -187,7 +186,7 @@ void cli_history_add(cli_history *h, const char *text)
     const size_t length = line ? strlen(line) : 0;
     /* One call, so that lines of two chats do not mix. */
     if (fd < 0 || write(fd, line, length) != (ssize_t)length) {
-        fprintf(stderr, "moraine chat: the history in %s cannot be kept: %s\n", h->path, strerror(errno));
+        fprintf(stderr, "moraine chat: cannot write the history to %s: %s\n", h->path, strerror(errno));
         h->failed = true;
     }
     if (fd >= 0) {

@@ -48,18 +48,18 @@ static standing find_standing(mo_model *model)
     }
     const int64_t on_device = d.name ? d.slots : 0;
     if (strcmp(t.mode, "mapped") == 0) {
-        s.no_reads = s.no_choice = "--mmap leaves reading to the system";
+        s.no_reads = s.no_choice = "with --mmap the system reads the file";
     } else if (strcmp(t.mode, "resident") == 0) {
         s.no_reads = s.no_choice =
             d.name ? "the whole model is in RAM and VRAM" : "the whole model is in RAM";
     } else if (experts == 0) {
         s.no_choice = "the model has no experts";
     } else if (t.slots + on_device >= t.experts) {
-        s.no_choice = "every expert has a place in RAM or VRAM";
+        s.no_choice = "every expert fits into RAM or VRAM";
     }
-    s.no_missing = !d.name                ? "no device is used"
+    s.no_missing = !d.name                ? "no GPU in use"
                    : experts == 0         ? "the model has no experts"
-                   : on_device >= experts ? "no expert is missing in VRAM"
+                   : on_device >= experts ? "all experts are in VRAM"
                                           : NULL;
     return s;
 }
@@ -92,7 +92,7 @@ static void tell_post_fetch(const char *command, const standing *s)
         }
     }
     if (names[0]) {
-        note(command, "%s: nothing follows from it, no device is used", names);
+        note(command, "%s: no effect, no GPU in use", names);
     }
 }
 
@@ -112,11 +112,11 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
         {l->postfetch != NULL, "--postfetch", s->no_missing},
         {l->learning.cpu_moe && s->device && !s->routed, "--cpu-moe", "the model has no experts"},
         {l->learning.cpu_moe && !s->device, "--cpu-moe",
-         "experts are computed from RAM, and those that do not fit come from disk"},
+         "without a GPU, experts are always computed by the CPU"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].given && options[i].why) {
-            note(command, "%s changes nothing: %s", options[i].name, options[i].why);
+            note(command, "%s has no effect: %s", options[i].name, options[i].why);
         }
     }
     tell_post_fetch(command, s);
@@ -127,7 +127,7 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
 /* One whose value is the default has nothing to tell. */
 static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 {
-    static const char none[] = "there is no hot cache";
+    static const char none[] = "the hot cache is off";
     const bool off = !h->file || h->max_mib == 0;
     const bool level =
         !h->weighting || strcmp(h->weighting, "flat") == 0 || strcmp(h->weighting, "balanced") == 0;
@@ -138,16 +138,16 @@ static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
         {h->weighting != NULL, "weighting", off ? none : NULL},
         {h->layer_curve != 0.5, "layer-curve",
          off     ? none
-         : level ? "it belongs to the weightings pressure, smooth and time"
+         : level ? "it applies to the weightings pressure, smooth and time"
                  : NULL},
         {h->auto_reserve_mib != 1024, "auto-reserve-mib",
          off                ? none
-         : h->max_mib != -1 ? "it belongs to --moe-hot-cache-max-mib -1"
+         : h->max_mib != -1 ? "it applies to --moe-hot-cache-max-mib -1"
                             : NULL},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].given && options[i].why) {
-            note(command, "--moe-hot-cache-%s changes nothing: %s", options[i].name, options[i].why);
+            note(command, "--moe-hot-cache-%s has no effect: %s", options[i].name, options[i].why);
         }
     }
 }
@@ -159,8 +159,8 @@ static void tell_threshold(const char *command, const cli_loading *l)
 {
     const char *tokens = getenv("LLAMA_FP4_PREFILL_M");
     if (tokens && *tokens && strcmp(l->prompt_precision, "exact") == 0) {
-        note(command, "LLAMA_FP4_PREFILL_M changes nothing: prompts are exact; it belongs to "
-                      "--prompt-precision bf16");
+        note(command, "LLAMA_FP4_PREFILL_M has no effect: prompts are "
+                      "exact; it applies to --prompt-precision bf16");
     }
 }
 
@@ -184,11 +184,10 @@ void cli_idle_variables(const char *command, const cli_loading *l, bool serve)
     }
     told = true;
     if (options[0]) {
-        note(command, "%s: not read; moraine serve takes options from the environment, here they are given",
-             options);
+        note(command, "%s: ignored; only moraine serve reads options from the environment", options);
     }
     if (others[0]) {
-        note(command, "%s: of llama.cpp or ggml, and not read: nothing follows from it", others);
+        note(command, "%s: ignored; variables of llama.cpp or ggml", others);
     }
 }
 
@@ -197,7 +196,7 @@ void cli_idle_variables(const char *command, const cli_loading *l, bool serve)
 void cli_idle_streaming(const char *command, const cli_loading *l)
 {
     if (l->streaming) {
-        note(command, "--streaming is not needed: VRAM, RAM and disk are used as the plan says");
+        note(command, "--streaming is not needed: the plan uses VRAM, RAM and disk automatically");
     }
 }
 
@@ -224,12 +223,12 @@ void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model)
     tell_hot_cache(command, &l->learning.options.hot_cache);
     cli_idle_streaming(command, l);
     if ((l->divide || l->rank_timeout > 0) && !cli_cluster()) {
-        note(command, "--%s changes nothing: there is one rank; mpirun -n N starts several",
+        note(command, "--%s has no effect: there is one rank; mpirun -n N starts several",
              l->divide ? "divide" : "rank-timeout");
     }
     cli_idle_variables(command, l, false);
     if (l->thinking != MO_THINKING_DEFAULT && !can_think(model)) {
-        note(command, "--%s changes nothing: this model's chat format has no switch for it",
+        note(command, "--%s has no effect: this model's chat format has no switch for it",
              l->thinking == MO_THINKING_ON ? "think" : "no-think");
     }
 }
@@ -241,22 +240,21 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const 
         experts += r->classes[i].experts;
     }
     const bool device = r->device.ceiling_bytes > 0;
-    const char *why = !device                      ? "no device is used"
+    const char *why = !device                      ? "no GPU in use"
                       : experts == 0               ? "the model has no experts"
-                      : r->device.slots >= experts ? "no expert is missing in VRAM"
+                      : r->device.slots >= experts ? "all experts are in VRAM"
                                                    : NULL;
     if (l->postfetch && why) {
-        note("plan", "--postfetch changes nothing: %s", why);
+        note("plan", "--postfetch has no effect: %s", why);
     }
     if (ask->cpu_moe && (!device || experts == 0)) {
-        note("plan", "--cpu-moe changes nothing: %s", why);
+        note("plan", "--cpu-moe has no effect: %s", why);
     }
     if (ask->prompt_precision != r->prompt_precision) {
         note("plan",
-             device
-                 ? "--prompt-precision bf16 changes nothing: the device computes exactly, or steps of %lld "
-                   "tokens are too short for it (LLAMA_FP4_PREFILL_M)"
-                 : "--prompt-precision bf16 changes nothing: no device is used",
+             device ? "--prompt-precision bf16 has no effect: the GPU computes exactly, "
+                      "or steps of %lld tokens are too short (LLAMA_FP4_PREFILL_M)"
+                    : "--prompt-precision bf16 has no effect: no GPU in use",
              (long long)r->batch);
     }
     tell_hot_cache("plan", &ask->hot_cache);

@@ -23,7 +23,7 @@ typedef struct cli_learning {
      0,                                                                                                      \
      CLI_TEXT,                                                                                               \
      "FILE",                                                                                                 \
-     "a cache of the experts that this profile prefers, instead of --policy: of the device, or in RAM",      \
+     "hot cache of the experts this profile prefers, on the GPU or in RAM; replaces --policy",               \
      &(h).file,                                                                                              \
      0,                                                                                                      \
      0},                                                                                                     \
@@ -31,7 +31,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_INTEGER,                                                                                        \
          "N",                                                                                                \
-         "its size, on the device or in RAM; -1: what is free; 0: off (0)",                                  \
+         "size of the hot cache, on the GPU or in RAM; -1: all free memory; 0: off (default: 0)",            \
          &(h).max_mib,                                                                                       \
          -1,                                                                                                 \
          INT64_MAX >> 20},                                                                                   \
@@ -39,7 +39,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_INTEGER,                                                                                        \
          "N",                                                                                                \
-         "what a size of -1 leaves free (1024)",                                                             \
+         "memory that size -1 leaves free (default: 1024)",                                                  \
          &(h).auto_reserve_mib,                                                                              \
          0,                                                                                                  \
          INT64_MAX >> 20},                                                                                   \
@@ -47,7 +47,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_REAL,                                                                                           \
          "X",                                                                                                \
-         "share of it that an update may exchange, 0 to 1 (0: it stays as it is)",                           \
+         "share of the hot cache that an update may exchange, 0 to 1 (default: 0, static)",                  \
          &(h).update_rate,                                                                                   \
          0,                                                                                                  \
          1},                                                                                                 \
@@ -55,13 +55,14 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "NAME",                                                                                             \
-         "how it is chosen: flat, balanced, pressure, smooth or time (flat)",                                \
+         "hot cache weighting: flat, balanced, pressure, smooth or time (default: flat)",                    \
          &(h).weighting,                                                                                     \
          0,                                                                                                  \
          0},                                                                                                 \
     {                                                                                                        \
         "moe-hot-cache-layer-curve", 0, CLI_REAL, "X",                                                       \
-            "how much layers differ in pressure, smooth and time, 0 to 1 (0.5)", &(h).layer_curve, 0, 1      \
+            "variation between layers for pressure, smooth and time, 0 to 1 (default: 0.5)",                 \
+            &(h).layer_curve, 0, 1                                                                           \
     }
 
 /* Entries for a command's option table; l is a cli_learning that outlives it. */
@@ -70,8 +71,8 @@ typedef struct cli_learning {
      0,                                                                                                      \
      CLI_TEXT,                                                                                               \
      "off|FILE",                                                                                             \
-     "where the use of experts is kept from run to run, to warm the cache; off: neither read nor written "   \
-     "(a file of the model's in the user's cache directory)",                                                \
+     "file for expert usage statistics, which warm the cache in later runs; off: "                           \
+     "neither read nor written (default: a file per model in the user's cache directory)",                   \
      &(l).options.profile,                                                                                   \
      0,                                                                                                      \
      0},                                                                                                     \
@@ -79,7 +80,7 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "FILE",                                                                                             \
-         "keep a copy of the experts in RAM here, and begin with it next time",                              \
+         "save the experts in RAM to FILE and load them at the next start",                                  \
          &(l).options.warm_file,                                                                             \
          0,                                                                                                  \
          0},                                                                                                 \
@@ -88,14 +89,14 @@ typedef struct cli_learning {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "FILE",                                                                                             \
-         "write the use of experts in this run as JSON, after each answer and at the end",                   \
+         "write the expert usage of this run as JSON, after each answer and at exit",                        \
          &(l).options.perf_out,                                                                              \
          0,                                                                                                  \
          0},                                                                                                 \
     {                                                                                                        \
         "cpu-moe", 0, CLI_FLAG, NULL,                                                                        \
-            "experts stay out of the device's memory, but for the hot cache; without a device they do "      \
-            "anyway",                                                                                        \
+            "keep experts out of GPU memory, except "                                                        \
+            "for the hot cache; no effect without a GPU",                                                    \
             &(l).cpu_moe, 0, 0                                                                               \
     }
 

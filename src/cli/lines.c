@@ -199,7 +199,7 @@ cli_lines *cli_lines_open(void)
         el_set(l->edit, EL_HIST, history, l->history);
         el_set(l->edit, EL_SIGNAL, 0);
         el_set(l->edit, EL_GETCFN, next_character);
-        el_set(l->edit, EL_ADDFN, "paste", "Insert what is pasted", on_paste);
+        el_set(l->edit, EL_ADDFN, "paste", "Insert pasted text", on_paste);
         el_set(l->edit, EL_BIND, PASTE_BEGIN, "paste", NULL);
     } else {
         l->plain = fopencookie(NULL, "r", (cookie_io_functions_t){.read = read_stdin});
@@ -266,7 +266,7 @@ static const char *plain_line(cli_lines *l)
         return NULL;
     }
     if (strlen(l->line) < (size_t)got) {
-        fprintf(stderr, "moraine chat: a line has a NUL byte, which no message can hold: it ends there\n");
+        fprintf(stderr, "moraine chat: a line contains a NUL byte; the message ends there\n");
     }
     if (!l->begun && strncmp(l->line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
         memmove(l->line, l->line + 3, (size_t)got - 2);
@@ -306,7 +306,7 @@ cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
     }
     l->begun = true;
     if (caught == SIGINT && !l->plain) {
-        fputs("^C (Ctrl-D leaves)\n", stdout);
+        fputs("^C (Ctrl-D exits)\n", stdout);
         el_reset(l->edit);
         return CLI_LINE_GIVEN_UP;
     }

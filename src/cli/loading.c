@@ -16,9 +16,9 @@ static void note_f16(const char *command)
     static bool said;
     if (!said) {
         fprintf(stderr,
-                "moraine %s: --kv f16 is another word for i16 now: the same memory, a tenth of the error, "
-                "and sums "
-                "that matrix units can make\n",
+                "moraine %s: --kv f16 means "
+                "i16 here: the same memory, "
+                "a tenth of the error\n",
                 command);
     }
     said = true;
@@ -44,7 +44,7 @@ bool cli_loading_kv(const char *command, const cli_loading *l, mo_kv_type *out)
             return true;
         }
     }
-    fprintf(stderr, "moraine %s: --kv is i16, f32 or q8_0, not %s\n", command, l->kv);
+    fprintf(stderr, "moraine %s: --kv must be i16, f32 or q8_0, not %s\n", command, l->kv);
     return false;
 }
 
@@ -56,7 +56,7 @@ static int find_word(const char *command, const char *option, const char *word, 
             return i;
         }
     }
-    fprintf(stderr, "moraine %s: --%s is", command, option);
+    fprintf(stderr, "moraine %s: --%s must be", command, option);
     for (int i = 0; words[i]; i++) {
         fprintf(stderr, "%s %s", i == 0 ? "" : words[i + 1] ? "," : " or", words[i]);
     }
@@ -85,7 +85,7 @@ static bool check_name(const char *command, const char *text, size_t length, boo
     }
     const int word = find_word(command, "device", name, devices);
     if ((word == 0 || word == 3) && !alone) {
-        fprintf(stderr, "moraine %s: --device %s stands alone, not in a list\n", command, name);
+        fprintf(stderr, "moraine %s: --device %s cannot be part of a list\n", command, name);
     }
     return word == 1 || word == 2 || (word >= 0 && alone);
 }
@@ -114,8 +114,9 @@ bool cli_loading_device(const char *command, const cli_loading *l, const char **
     }
     for (int i = 0; i < l->vram.count; i++) {
         if (l->vram.item[i] == 0 || strcmp(l->device, "none") == 0) {
-            fprintf(stderr, "moraine %s: --vram is the ceiling of a device's memory; %s\n", command,
-                    l->vram.item[i] == 0 ? "--device none does without" : "--device none has none");
+            fprintf(stderr, "moraine %s: --vram is the GPU memory limit; %s\n", command,
+                    l->vram.item[i] == 0 ? "use --device none to run without a GPU"
+                                         : "--device none uses no GPU");
             return false;
         }
     }
@@ -149,18 +150,18 @@ static bool set_tiers(const char *command, const cli_loading *l, mo_model_option
         }
     }
     if (!known) {
-        fprintf(stderr, "moraine %s: --io is direct, cached or auto, not %s\n", command, l->io);
+        fprintf(stderr, "moraine %s: --io must be direct, cached or auto, not %s\n", command, l->io);
         return false;
     }
     out->no_prediction = l->predict && strcmp(l->predict, "off") == 0;
     if (l->predict && !out->no_prediction && strcmp(l->predict, "on") != 0) {
-        fprintf(stderr, "moraine %s: --predict is on or off, not %s\n", command, l->predict);
+        fprintf(stderr, "moraine %s: --predict must be on or off, not %s\n", command, l->predict);
         return false;
     }
     if (l->map && (l->ram || l->skip_missing)) {
         fprintf(stderr,
-                "moraine %s: --mmap leaves memory to the system; --ram and --skip-missing need it "
-                "without\n",
+                "moraine %s: --mmap cannot be combined with --ram "
+                "or --skip-missing: the system manages the memory\n",
                 command);
         return false;
     }

@@ -45,9 +45,9 @@ typedef struct cli_loading {
      0,                                                                                                      \
      CLI_TEXT,                                                                                               \
      "NAME",                                                                                                 \
-     "what computes beside the CPU: none, cuda, auto (the GPUs that can be used and help) or sim (one made " \
-     "of threads, for tests); cuda:1 is the second, and several with commas between share the layers; no "   \
-     "result depends on it (auto)",                                                                          \
+     "device to use besides the CPU: none, cuda, auto (all usable GPUs that help) or "                       \
+     "sim (simulated by threads, for tests); cuda:1 is the second GPU, and a "                               \
+     "comma-separated list splits the layers; results do not depend on it (default: auto)",                  \
      &(l).device,                                                                                            \
      0,                                                                                                      \
      0},                                                                                                     \
@@ -55,8 +55,8 @@ typedef struct cli_loading {
          0,                                                                                                  \
          CLI_SIZES,                                                                                          \
          "SIZE",                                                                                             \
-         "ceiling for the device's memory, such as 6G; of several devices one for each, as in 8G,20G, or "   \
-         "one for all (what is free there, less 256 MiB)",                                                   \
+         "GPU memory limit, such as 6G; for several GPUs one each, as "                                      \
+         "in 8G,20G, or one for all (default: free memory less 256 MiB)",                                    \
          &(l).vram,                                                                                          \
          0,                                                                                                  \
          0},                                                                                                 \
@@ -64,118 +64,124 @@ typedef struct cli_loading {
          0,                                                                                                  \
          CLI_TEXT,                                                                                           \
          "MODE",                                                                                             \
-         "what of an expert in RAM is sent to the device while the CPU computes: down, expert, off or "      \
-         "auto, by the measured rates; beats LLAMA_POSTFETCH_ENABLE (auto)",                                 \
+         "what to copy to the GPU while the CPU computes experts from RAM: down, expert, "                   \
+         "off or auto (by measured rates); overrides LLAMA_POSTFETCH_ENABLE (default: auto)",                \
          &(l).postfetch,                                                                                     \
          0,                                                                                                  \
          0},                                                                                                 \
     {                                                                                                        \
         "prompt-precision", 0, CLI_TEXT, "exact|bf16",                                                       \
-            "what a device computes large parts of a prompt in: exact, or bf16, which is LOSSY and faster; " \
-            "in steps of more than LLAMA_FP4_PREFILL_M tokens, 256 if it is not set (exact)",                \
+            "GPU precision for large parts of a prompt: exact, or bf16, which is LOSSY and faster, "         \
+            "in steps of more than LLAMA_FP4_PREFILL_M tokens, 256 if unset (default: exact)",               \
             &(l).prompt_precision, 0, 0                                                                      \
     }
 
 /* Entries for a command's option table; l is a cli_loading that outlives it. CLI_LEARNING_OPTIONS(l.learning) has
  * more. */
-#define CLI_LOADING_OPTIONS(l)                                                                               \
-    {"threads",    't', CLI_INTEGER, "N", "one per usable core if not given; no result depends on it",       \
-     &(l).threads, 1,   1024},                                                                               \
-        {"isa",                                                                                              \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "NAME",                                                                                             \
-         "instruction set: auto or one that moraine machine lists; all give the same bits (auto)",           \
-         &(l).isa,                                                                                           \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"ctx",                                                                                              \
-         'c',                                                                                                \
-         CLI_INTEGER,                                                                                        \
-         "N",                                                                                                \
-         "positions a session can hold (what the model was made for, at most 8192)",                         \
-         &(l).context,                                                                                       \
-         1,                                                                                                  \
-         16777216},                                                                                          \
-        {"batch",    'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (chosen)",           \
-         &(l).batch, 1,   65536},                                                                            \
-        {"kv",                                                                                               \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "FORMAT",                                                                                           \
-         "how keys and values are kept: i16 (nearly exact), f32 (exact, slow) or q8_0 (half the memory, "    \
-         "lossy) (i16)",                                                                                     \
-         &(l).kv,                                                                                            \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"mmap",                                                                                             \
-         0,                                                                                                  \
-         CLI_FLAG,                                                                                           \
-         NULL,                                                                                               \
-         "map the file instead of reading it: starts at once, reads while computing",                        \
-         &(l).map,                                                                                           \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"ram",                                                                                              \
-         0,                                                                                                  \
-         CLI_SIZE,                                                                                           \
-         "SIZE",                                                                                             \
-         "ceiling for this program's memory, such as 12G; what does not fit is read from disk when it is "   \
-         "needed, and the results stay the same (what the machine leaves, less a reserve)",                  \
-         &(l).ram,                                                                                           \
-         1,                                                                                                  \
-         0},                                                                                                 \
-        {"policy",    0, CLI_TEXT, "NAME", "which experts stay in RAM: auto, lru, lfu or priority (auto)",   \
-         &(l).policy, 0, 0},                                                                                 \
-        {"predict",                                                                                          \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "on|off",                                                                                           \
-         "read ahead what the next layer will probably need, while the disk is idle (on)",                   \
-         &(l).predict,                                                                                       \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"readers", 0, CLI_INTEGER, "N", "reads under way at once (as measured)", &(l).readers, 1, 64},      \
-        {"io",                                                                                               \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "direct|cached|auto",                                                                               \
-         "read past the page cache, through it, or as measured (auto)",                                      \
-         &(l).io,                                                                                            \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"skip-missing",                                                                                     \
-         0,                                                                                                  \
-         CLI_FLAG,                                                                                           \
-         NULL,                                                                                               \
-         "LOSSY: leave out experts that are not in RAM instead of waiting for them",                         \
-         &(l).skip_missing,                                                                                  \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"streaming",                                                                                        \
-         0,                                                                                                  \
-         CLI_FLAG,                                                                                           \
-         NULL,                                                                                               \
-         "a note alone: what does not fit comes from RAM or disk by itself",                                 \
-         &(l).streaming,                                                                                     \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"divide",                                                                                           \
-         0,                                                                                                  \
-         CLI_TEXT,                                                                                           \
-         "layers|experts|auto",                                                                              \
-         "started by mpirun: each rank has a run of layers, or experts of all of them (auto)",               \
-         &(l).divide,                                                                                        \
-         0,                                                                                                  \
-         0},                                                                                                 \
-        {"rank-timeout",                                                                                     \
-         0,                                                                                                  \
-         CLI_ABOVE,                                                                                          \
-         "SECONDS",                                                                                          \
-         "started by mpirun: a rank that is silent for so long ends the run, 0.1 to 3600 (10)",              \
-         &(l).rank_timeout,                                                                                  \
-         0,                                                                                                  \
-         3600},                                                                                              \
+#define CLI_LOADING_OPTIONS(l)                                                                                 \
+    {"threads",                                                                                                \
+     't',                                                                                                      \
+     CLI_INTEGER,                                                                                              \
+     "N",                                                                                                      \
+     "number of threads; results do not depend on it (default: one per usable core)",                          \
+     &(l).threads,                                                                                             \
+     1,                                                                                                        \
+     1024},                                                                                                    \
+        {"isa",                                                                                                \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "NAME",                                                                                               \
+         "instruction set: auto or one listed by moraine machine; results are bit-identical (default: "        \
+         "auto)",                                                                                              \
+         &(l).isa,                                                                                             \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"ctx",                                                                                                \
+         'c',                                                                                                  \
+         CLI_INTEGER,                                                                                          \
+         "N",                                                                                                  \
+         "context size in tokens (default: the model's training context, at most 8192)",                       \
+         &(l).context,                                                                                         \
+         1,                                                                                                    \
+         16777216},                                                                                            \
+        {"batch",    'b', CLI_INTEGER, "N", "maximum prompt tokens per step (default: chosen by the plan)",    \
+         &(l).batch, 1,   65536},                                                                              \
+        {"kv",                                                                                                 \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "FORMAT",                                                                                             \
+         "KV cache format: i16 (nearly exact), f32 (exact, "                                                   \
+         "slow) or q8_0 (half the memory, lossy) (default: i16)",                                              \
+         &(l).kv,                                                                                              \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"mmap",                                                                                               \
+         0,                                                                                                    \
+         CLI_FLAG,                                                                                             \
+         NULL,                                                                                                 \
+         "map the file instead of reading it: starts at once, reads while computing",                          \
+         &(l).map,                                                                                             \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"ram",                                                                                                \
+         0,                                                                                                    \
+         CLI_SIZE,                                                                                             \
+         "SIZE",                                                                                               \
+         "RAM limit of this program, such as 12G; the rest is read from disk on "                              \
+         "demand, with identical results (default: available memory less a reserve)",                          \
+         &(l).ram,                                                                                             \
+         1,                                                                                                    \
+         0},                                                                                                   \
+        {"policy",                                                                                             \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "NAME",                                                                                               \
+         "which experts stay in RAM: auto, lru, lfu or priority (default: auto)",                              \
+         &(l).policy,                                                                                          \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"predict",                                                                                            \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "on|off",                                                                                             \
+         "prefetch what the next layer will probably need while the disk is idle (default: on)",               \
+         &(l).predict,                                                                                         \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"readers", 0, CLI_INTEGER, "N", "concurrent disk reads (default: as measured)", &(l).readers, 1, 64}, \
+        {"io",                                                                                                 \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "direct|cached|auto",                                                                                 \
+         "bypass the page cache, use it, or decide by measurement (default: auto)",                            \
+         &(l).io,                                                                                              \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"skip-missing",                                                                                       \
+         0,                                                                                                    \
+         CLI_FLAG,                                                                                             \
+         NULL,                                                                                                 \
+         "LOSSY: skip experts that are not in RAM instead of waiting for them",                                \
+         &(l).skip_missing,                                                                                    \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"streaming", 0, CLI_FLAG, NULL, "accepted for compatibility; has no effect", &(l).streaming, 0, 0},   \
+        {"divide",                                                                                             \
+         0,                                                                                                    \
+         CLI_TEXT,                                                                                             \
+         "layers|experts|auto",                                                                                \
+         "under mpirun: split the model by layers or by experts (default: auto)",                              \
+         &(l).divide,                                                                                          \
+         0,                                                                                                    \
+         0},                                                                                                   \
+        {"rank-timeout",                                                                                       \
+         0,                                                                                                    \
+         CLI_ABOVE,                                                                                            \
+         "SECONDS",                                                                                            \
+         "under mpirun: end the run when a rank is silent for this long, 0.1 to 3600 (default: 10)",           \
+         &(l).rank_timeout,                                                                                    \
+         0,                                                                                                    \
+         3600},                                                                                                \
         CLI_ADAPTER_OPTIONS((l).adapters), CLI_DEVICE_OPTIONS(l)
 
 /* Checks --kv. False after saying what is wrong. */

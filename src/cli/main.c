@@ -24,53 +24,52 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"run", "answer a prompt", cli_run},
-    {"chat", "have a conversation", cli_chat},
+    {"chat", "chat with a model", cli_chat},
 #ifdef MO_SERVER
-    {"serve", "answer programs over HTTP, in the ways of OpenAI, Anthropic, llama-server and Ollama",
+    {"serve", "serve over HTTP, compatible with the OpenAI, Anthropic, llama-server and Ollama APIs",
      cli_serve},
 #endif
-    {"pull", "fetch a model by its name on a hub such as Hugging Face", cli_pull},
-    {"list", "list the models that were pulled", cli_list},
-    {"rm", "remove models that were pulled", cli_rm},
-    {"plan", "show what of a model will be where, and how fast it will be, without loading it", cli_plan},
-    {"probe", "measure this machine's memory and disk, for plans", cli_probe},
+    {"pull", "download a model from Hugging Face or another hub", cli_pull},
+    {"list", "list pulled models", cli_list},
+    {"rm", "remove pulled models", cli_rm},
+    {"plan", "show where a model would be placed and how fast it would run, without loading it", cli_plan},
+    {"probe", "measure the speed of memory, disk and GPU, for plans", cli_probe},
     {"trace", "record which experts the tokens of a text choose", cli_trace},
-    {"replay", "replay a trace against budgets and policies", cli_replay},
-    {"bench", "measure prompt and answer speed", cli_bench},
-    {"eval", "perplexity of texts, use of experts, logits to a file, distance from saved ones", cli_eval},
+    {"replay", "replay a trace with different budgets and policies", cli_replay},
+    {"bench", "measure prompt and generation speed", cli_bench},
+    {"eval", "perplexity of texts, expert usage, saving and comparing logits", cli_eval},
     {"tokenize", "print the token ids of a text", cli_tokenize},
-    {"template", "render chat templates: lines of JSON in, lines of JSON out", cli_template},
-    {"inspect", "show what a model file holds and what one token reads of it", cli_inspect},
-    {"machine", "show what this machine offers: cores, instruction sets, memory", cli_machine},
-    {"doctor", "find what on this machine keeps models slow, and what mends it", cli_doctor},
-    {"quantize", "write a model with its weights in other formats", cli_quantize},
-    {"synth", "make a model file of a published model's shape with random weights", cli_synth},
+    {"template", "render chat templates: JSON lines in, JSON lines out", cli_template},
+    {"inspect", "show the contents of a model file and the bytes read per token", cli_inspect},
+    {"machine", "show cores, instruction sets and memory of this machine", cli_machine},
+    {"doctor", "find what slows models down on this machine, and how to fix it", cli_doctor},
+    {"quantize", "convert the weights of a model to other formats", cli_quantize},
+    {"synth", "create a model file with a published model's shape and random weights", cli_synth},
 };
 
 #define COMMANDS (sizeof commands / sizeof *commands)
 
 static void print_help(FILE *stream)
 {
-    fprintf(stream,
-            "usage: moraine COMMAND [options] ...\n\n"
-            "Runs mixture-of-experts language models that are larger than the GPU's memory, and larger\n"
-            "than RAM.\n\nCommands\n");
+    fprintf(stream, "usage: moraine COMMAND [options] ...\n\n"
+                    "Runs mixture-of-experts language models that are larger than GPU memory, and larger\n"
+                    "than RAM.\n\nCommands\n");
     for (size_t i = 0; i < COMMANDS; i++) {
         fprintf(stream, "  %-12s%s\n", commands[i].name, commands[i].help);
     }
     fprintf(
         stream,
         "\nOptions\n"
-        "  -h, --help  print this, or after a command its own options, and exit\n"
-        "  --version   print the version and what was built in, and exit\n\n"
-        "Exit codes: 0 success, 1 failure, 2 wrong usage, 128 and more ended by a signal (130 by\n"
-        "Ctrl-C, 143 by SIGTERM). Results go to stdout, the rest to stderr.\n"
-        "Environment: MORAINE_MODEL names the model to use when a command is given none (otherwise the\n"
-        "built-in pebble); MORAINE_MODELS says where pulled models are kept; LLAMA_MOE_LAYER_PERF says\n"
-        "how the use of experts is counted (full, update, off); LLAMA_POSTFETCH_* set how experts travel\n"
-        "to a device and LLAMA_MOE_HOT_CACHE_* how the hot cache works there, as moraine(1) lists them;\n"
-        "MORAINE_LOG says how much is told on stderr (error, warning, note, debug; warning is the\n"
-        "default); NO_COLOR turns bold text off.\n");
+        "  -h, --help  print this help, or the options of a command, and exit\n"
+        "  --version   print the version and the build features, and exit\n\n"
+        "Exit codes: 0 success, 1 failure, 2 wrong usage, 128+N ended by signal N (130: Ctrl-C,\n"
+        "143: SIGTERM). Results go to stdout, everything else to stderr.\n"
+        "Environment: MORAINE_MODEL is the model for commands that are given none (default: the built-in\n"
+        "pebble); MORAINE_MODELS is the directory of pulled models; LLAMA_MOE_LAYER_PERF sets how\n"
+        "expert usage is counted (full, update, off); LLAMA_POSTFETCH_* control the copies of experts\n"
+        "to the GPU and LLAMA_MOE_HOT_CACHE_* the hot cache, see moraine(1);\n"
+        "MORAINE_LOG is the log level on stderr (error, warning, note, debug; default:\n"
+        "warning); NO_COLOR turns bold text off.\n");
 }
 
 static const char *const level_names[] = {"error", "warning", "note", "debug"};
@@ -84,7 +83,7 @@ static mo_log_level wanted_level(void)
         }
     }
     if (wanted && *wanted) {
-        fprintf(stderr, "moraine: MORAINE_LOG is %s; error, warning, note and debug are known\n", wanted);
+        fprintf(stderr, "moraine: MORAINE_LOG is %s; it must be error, warning, note or debug\n", wanted);
     }
     return MO_LOG_WARN;
 }
@@ -115,10 +114,10 @@ static int run_command(int argc, char **argv)
         cli_nearest_offer(&nearest, commands[i].name);
     }
     if (nearest.best) {
-        fprintf(stderr, "moraine: there is no command %s; did you mean %s? See moraine --help\n", argv[0],
+        fprintf(stderr, "moraine: unknown command %s; did you mean %s? See moraine --help\n", argv[0],
                 nearest.best);
     } else {
-        fprintf(stderr, "moraine: there is no command %s; see moraine --help\n", argv[0]);
+        fprintf(stderr, "moraine: unknown command %s; see moraine --help\n", argv[0]);
     }
     return CLI_USAGE;
 }

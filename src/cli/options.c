@@ -42,7 +42,7 @@ static void print_help(const cli_usage *u)
         const cli_option *o = &u->options[i];
         print_option(o->name, o->letter, o->value, o->help);
     }
-    print_option("help", 'h', NULL, "print this and exit");
+    print_option("help", 'h', NULL, "print this help and exit");
     if (u->examples) {
         printf("\nExamples\n%s", u->examples);
     }
@@ -83,7 +83,7 @@ bool cli_size_parse(const char *text, uint64_t *bytes)
 
 static int bad_value(const cli_usage *u, const cli_option *o, const char *text, const char *wanted)
 {
-    fprintf(stderr, "moraine %s: --%s %s: %s is needed; see moraine %s --help\n", u->command, o->name, text,
+    fprintf(stderr, "moraine %s: --%s %s: expected %s; see moraine %s --help\n", u->command, o->name, text,
             wanted, u->command);
     return CLI_USAGE;
 }
@@ -148,11 +148,11 @@ static int store_sizes(const cli_usage *u, const cli_option *o, const char *text
         const char *comma = strchr(at, ',');
         const size_t length = strcspn(at, ",");
         if (list->count == CLI_SIZES_MAX || length >= sizeof one) {
-            return bad_value(u, o, text, "at most 8 sizes such as 6G, with commas between");
+            return bad_value(u, o, text, "at most 8 comma-separated sizes such as 6G");
         }
         snprintf(one, sizeof one, "%.*s", (int)length, at);
         if (!cli_size_parse(one, &list->item[list->count++])) {
-            return bad_value(u, o, text, "a size such as 512M or 6G, or several with commas between");
+            return bad_value(u, o, text, "a size such as 512M or 6G, or a comma-separated list");
         }
         at = comma ? comma + 1 : NULL;
     }
@@ -186,7 +186,7 @@ static int store_pairs(const cli_usage *u, const cli_option *o, const char *text
     while (cli_pairs_next(&at, &id, &value)) {
     }
     if (*at) {
-        return bad_value(u, o, text, "a list such as 12:1.5,99:-inf of token ids and numbers");
+        return bad_value(u, o, text, "token ids and numbers such as 12:1.5,99:-inf");
     }
     *(const char **)o->out = text;
     return -1;
@@ -196,7 +196,7 @@ static int store_text(const cli_usage *u, const cli_option *o, const char *text)
 {
     cli_texts *list = o->out;
     if (list->count == CLI_TEXTS_MAX) {
-        fprintf(stderr, "moraine %s: --%s can be given %d times at most\n", u->command, o->name,
+        fprintf(stderr, "moraine %s: --%s can be given at most %d times\n", u->command, o->name,
                 CLI_TEXTS_MAX);
         return CLI_USAGE;
     }
@@ -238,10 +238,10 @@ static int complain_unknown(const cli_usage *u, const char *typed)
         cli_nearest_offer(&nearest, u->options[i].name);
     }
     if (!nearest.best) {
-        return complain(u, "unknown or ambiguous option ", typed);
+        return complain(u, "unknown option ", typed);
     }
-    fprintf(stderr, "moraine %s: unknown or ambiguous option %s; did you mean --%s? See moraine %s --help\n",
-            u->command, typed, nearest.best, u->command);
+    fprintf(stderr, "moraine %s: unknown option %s; did you mean --%s? See moraine %s --help\n", u->command,
+            typed, nearest.best, u->command);
     return CLI_USAGE;
 }
 
@@ -259,15 +259,16 @@ static int complain_option(const cli_usage *u, int code, char **argv)
     const bool is_letter = optopt > 0 && optopt < HELP_VALUE;
     const char *which = is_letter ? letter : argv[optind - 1];
     if (code != ':' && names_model(which) && u->arguments && strstr(u->arguments, "MODEL")) {
-        fprintf(stderr,
-                "moraine %s: there is no option %s; a model is named without one. See moraine %s --help\n",
-                u->command, which, u->command);
+        fprintf(
+            stderr,
+            "moraine %s: there is no option %s; give the model as a plain argument. See moraine %s --help\n",
+            u->command, which, u->command);
         return CLI_USAGE;
     }
     if (code != ':' && !is_letter && strncmp(which, "--", 2) == 0) {
         return complain_unknown(u, which);
     }
-    return complain(u, code == ':' ? "a value is missing after " : "unknown or ambiguous option ", which);
+    return complain(u, code == ':' ? "missing value for " : "unknown option ", which);
 }
 
 int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
@@ -310,15 +311,15 @@ int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
     }
     *first = optind;
     if (argc - optind < u->min_arguments) {
-        return complain(u, "an argument is missing: ", u->arguments);
+        return complain(u, "missing argument: ", u->arguments);
     }
     if (argc - optind > u->max_arguments) {
         const char *which = argv[optind + u->max_arguments];
         if (!u->surplus) {
-            return complain(u, "one argument too many: ", which);
+            return complain(u, "unexpected argument: ", which);
         }
-        fprintf(stderr, "moraine %s: one argument too many: %s; %s. See moraine %s --help\n", u->command,
-                which, u->surplus, u->command);
+        fprintf(stderr, "moraine %s: unexpected argument: %s; %s. See moraine %s --help\n", u->command, which,
+                u->surplus, u->command);
         return CLI_USAGE;
     }
     return -1;

@@ -33,7 +33,7 @@ static bool is_ours(const char *path)
 static void show_in(const char *json, const char *path)
 {
     if (!is_ours(path)) {
-        fprintf(stderr, "moraine chat: %s is there and is not a profile; name another file, or remove it\n",
+        fprintf(stderr, "moraine chat: %s exists and is not a profile; name another file or remove it\n",
                 path);
         return;
     }

@@ -42,7 +42,7 @@ static char *read_beside(size_t *length)
     struct pollfd waits = {.fd = STDIN_FILENO, .events = POLLIN};
     if (poll(&waits, 1, PATIENCE_MS) == 0) {
         fprintf(stderr,
-                "moraine run: waiting for stdin, which belongs to the prompt (</dev/null if it does not)\n");
+                "moraine run: waiting for stdin, which is part of the prompt (use </dev/null if not)\n");
     }
     return cli_read_file("run", "-", length);
 }
@@ -83,7 +83,7 @@ char *cli_prompt_read(const char *given, const char *file, size_t *length)
         }
     } else {
         if (!file && isatty(STDIN_FILENO)) {
-            fprintf(stderr, "Type the prompt, then Ctrl-D on a line of its own.\n");
+            fprintf(stderr, "Type the prompt, then press Ctrl-D on a new line.\n");
         }
         text = cli_read_file("run", file ? file : "-", length);
         if (text) {

@@ -60,7 +60,7 @@ int cli_pulled_all(cli_pulled *list, int most)
 static void name_several(const char *command, const char *given, const hub_models *models,
                          const hub_reference *r)
 {
-    fprintf(stderr, "moraine %s: of %s several models are here; say which one:", command, given);
+    fprintf(stderr, "moraine %s: %s matches several models; choose one:", command, given);
     for (int i = 0; i < models->count; i++) {
         const hub_model *m = &models->items[i];
         if (m->whole && hub_model_meant(m, r)) {
@@ -81,10 +81,10 @@ static const char *pull(const char *command, const char *given, int *code)
         return path[0] ? keep(path) : NULL;
     }
 #endif
-    fprintf(
-        stderr,
-        "moraine %s: %s is no file, and no model of that name has been pulled; moraine pull %s fetches it\n",
-        command, given, given);
+    fprintf(stderr,
+            "moraine %s: there is no file %s, and no model of that name has been pulled; moraine pull %s "
+            "downloads it\n",
+            command, given, given);
     *code = CLI_FAILED;
     return NULL;
 }
@@ -94,10 +94,10 @@ static void say_bare(const char *command, const char *given)
 {
     const bool prompt = strpbrk(given, " \n") && strcmp(command, "run") == 0;
     fprintf(stderr,
-            "moraine %s: %s is no file here; give the path of a .gguf file, or a name as owner/repo, which "
-            "moraine pull fetches%s\n",
+            "moraine %s: there is no file %s; give a .gguf file, or a "
+            "Hugging Face name such as owner/repo for moraine pull%s\n",
             command, given,
-            prompt                         ? "; a prompt goes behind -p"
+            prompt                         ? "; give the prompt with -p"
             : strcmp(given, "pebble") == 0 ? " (the built-in pebble needs no name)"
                                            : "");
 }

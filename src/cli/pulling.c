@@ -63,8 +63,8 @@ static int print_listing(const hub_reference *r, const hub_listing *l)
     }
     if (l->count == 0) {
         fprintf(stderr,
-                "moraine pull: %s/%s has no model: no GGUF file that is whole; models for Moraine are in "
-                "repositories whose names end in -GGUF\n",
+                "moraine pull: %s/%s has no complete GGUF model; repositories "
+                "with models for Moraine have names that end in -GGUF\n",
                 r->owner, r->repo);
     }
     return CLI_OK;
@@ -87,12 +87,12 @@ static bool tell_plan(hub_pull *pull, mo_status *status, mo_error *err)
     mo_plan_report r;
     *status = hub_pull_plan(pull, &r, err);
     if (*status == MO_OK) {
-        fprintf(stderr, "here: %s; about %.*f tokens/s expected%s\n", cli_plan_words(&r),
+        fprintf(stderr, "this machine: %s; about %.*f tokens/s expected%s\n", cli_plan_words(&r),
                 r.tokens_per_second < 10 ? 1 : 0, r.tokens_per_second,
-                r.measured ? "" : " (modest guesses: moraine probe measures)");
+                r.measured ? "" : " (estimate; moraine probe measures this machine)");
     } else if (*status == MO_ENOMEM || *status == MO_EDEVICE) {
         cli_name_options(err->detail, sizeof err->detail);
-        fprintf(stderr, "here: it will not run: %s\n", err->detail);
+        fprintf(stderr, "this machine: cannot run it: %s\n", err->detail);
     }
     return *status == MO_OK || *status == MO_ENOMEM || *status == MO_EDEVICE;
 }
@@ -127,16 +127,16 @@ static int before(const char *command, hub_pull *pull, const cli_pulling *p, con
     tell_size(&info, directory);
     if (info.free_bytes >= 0 && info.need_bytes > info.free_bytes) {
         fprintf(stderr,
-                "moraine %s: the disk of %s has too little room; make some, or name another one by "
-                "MORAINE_MODELS%s\n",
+                "moraine %s: not enough disk space in %s; free some, "
+                "or choose another directory with MORAINE_MODELS%s\n",
                 command, directory, strcmp(command, "pull") == 0 ? " or --dir" : "");
         return CLI_FAILED;
     }
     if (!tell_plan(pull, &status, &err) && (status == MO_ECANCELLED || status == MO_EIO || !p->force)) {
         fail(command, &err);
         if (status != MO_ECANCELLED && status != MO_EIO) {
-            fprintf(stderr, "moraine %s: nothing was fetched%s\n", command,
-                    strcmp(command, "pull") == 0 ? "; --force fetches it all the same" : "");
+            fprintf(stderr, "moraine %s: nothing was downloaded%s\n", command,
+                    strcmp(command, "pull") == 0 ? "; --force downloads it anyway" : "");
         }
         return CLI_FAILED;
     }
@@ -161,7 +161,7 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
         if (!p->dry) {
             return -1;
         }
-        fprintf(stderr, "%s is there already\n", info.name);
+        fprintf(stderr, "%s is already downloaded\n", info.name);
         return CLI_OK;
     }
     const int code = before(command, pull, p, directory);
@@ -173,8 +173,8 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
     if (status != MO_OK) {
         fail(command, &err);
         if (status == MO_ECANCELLED || status == MO_EIO || status == MO_ENOSPC) {
-            fprintf(stderr, "moraine %s: what has come is kept; moraine pull %s goes on from there\n",
-                    command, name);
+            fprintf(stderr, "moraine %s: the partial download is kept; moraine pull %s resumes it\n", command,
+                    name);
         }
         return CLI_FAILED;
     }
@@ -193,8 +193,7 @@ int cli_pulling_run(const char *command, const char *name, const cli_pulling *p,
     path[0] = '\0';
     mirror = mirror && *mirror ? mirror : NULL;
     if (mirror && strncmp(mirror, "https://", 8) != 0 && strncmp(mirror, "http://", 7) != 0) {
-        fprintf(stderr, "moraine %s: %s is the address of no mirror; https://... is needed\n", command,
-                mirror);
+        fprintf(stderr, "moraine %s: %s is not the URL of a mirror; expected https://...\n", command, mirror);
         return CLI_USAGE;
     }
     if (hub_reference_parse(name, mirror, &reference, &err) != MO_OK ||

@@ -63,11 +63,10 @@ static bool parse(cli_session_file *f, size_t size)
 {
     header *h = &f->head;
     if (size < sizeof *h || memcmp(f->bytes, session_magic, sizeof session_magic) != 0) {
-        return damaged(
-            f, size >= SESSION_KIND && memcmp(f->bytes, session_magic, SESSION_KIND) == 0
-                   ? "is a session of another version of moraine, whose numbers differ; begin a new one "
-                     "in another file"
-                   : "is not a session file; name another file");
+        return damaged(f, size >= SESSION_KIND && memcmp(f->bytes, session_magic, SESSION_KIND) == 0
+                              ? "is a session of an incompatible version of "
+                                "moraine; start a new one in another file"
+                              : "is not a session file; name another file");
     }
     memcpy(h, f->bytes, sizeof *h);
     const size_t rest = size - sizeof *h;
@@ -76,11 +75,11 @@ static bool parse(cli_session_file *f, size_t size)
         h->state_bytes != rest - h->text_bytes ||
         h->check !=
             check_of(check_of(h->fingerprint, text, h->text_bytes), text + h->text_bytes, h->state_bytes)) {
-        return damaged(f, "is damaged or cut short; begin a new session");
+        return damaged(f, "is damaged or truncated; start a new session");
     }
     f->state = (const uint8_t *)text + h->text_bytes;
     f->root = json_loadb(text, h->text_bytes, 0, NULL);
-    return f->root || damaged(f, "is damaged: its text is no JSON; begin a new session");
+    return f->root || damaged(f, "is damaged: its text is not JSON; start a new session");
 }
 
 /* Can a new file be made there? */
@@ -89,7 +88,7 @@ static bool can_begin(const char *command, const char *path)
     char *copy = strdup(path);
     const bool ok = copy && access(dirname(copy), W_OK | X_OK) == 0;
     if (!ok) {
-        fprintf(stderr, "moraine %s: the session cannot be kept in %s: %s\n", command, path, strerror(errno));
+        fprintf(stderr, "moraine %s: cannot save the session to %s: %s\n", command, path, strerror(errno));
     }
     free(copy);
     return ok;
@@ -113,7 +112,7 @@ static char *read_all(const char *command, const char *path, size_t *size)
     }
     if (!bytes) {
         fprintf(stderr, "moraine %s: cannot read %s: %s\n", command, path,
-                errno ? strerror(errno) : "it has become shorter");
+                errno ? strerror(errno) : "the file was truncated");
     }
     if (in) {
         fclose(in);
@@ -136,7 +135,7 @@ cli_session_file *cli_session_file_open(const char *command, const char *path, i
     *f = (cli_session_file){.command = command, .path = path};
     size_t size = 0;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        damaged(f, "is no file that a session could be in");
+        damaged(f, "is not a regular file");
     } else {
         f->bytes = read_all(command, path, &size);
     }
@@ -170,20 +169,19 @@ static bool fits(const cli_session_file *f, const cli_generation *g)
     if (f->head.fingerprint != info.fingerprint) {
         const char *name = json_string_value(json_object_get(f->root, "model"));
         fprintf(stderr,
-                "moraine %s: the session in %s belongs to another model%s%s; begin a new one, or name that "
-                "model\n",
+                "moraine %s: the session in %s belongs to another "
+                "model%s%s; start a new one or use that model\n",
                 f->command, f->path, name && *name ? ", " : "", name ? name : "");
         return false;
     }
     if (f->head.kv != g->kv) {
         fprintf(stderr,
-                "moraine %s: the session in %s keeps keys and values as %s; --kv %s goes on with it\n",
+                "moraine %s: the session in %s has a KV cache in format %s; continue it with --kv %s\n",
                 f->command, f->path, kv_names[f->head.kv], kv_names[f->head.kv]);
         return false;
     }
     if (held > info.context) {
-        fprintf(stderr,
-                "moraine %s: the session in %s holds %lld positions; --ctx %lld is too small for it\n",
+        fprintf(stderr, "moraine %s: the session in %s has %lld tokens; --ctx %lld is too small for it\n",
                 f->command, f->path, (long long)held, (long long)info.context);
         return false;
     }
@@ -223,7 +221,7 @@ bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_
         return false;
     }
     return (restore_tokens(f, g) && cli_conversation_read(c, json_object_get(f->root, "messages"))) ||
-           damaged(f, "is damaged: its conversation cannot be read; begin a new session");
+           damaged(f, "is damaged: its conversation cannot be read; start a new session");
 }
 
 /* ---- Writing ---- */
@@ -256,7 +254,7 @@ static const char *foreign(const char *path)
         return errno == ENOENT ? NULL : strerror(errno);
     }
     if (!S_ISREG(st.st_mode)) {
-        return "it is no file that a session could be in; name another";
+        return "it is not a regular file; name another";
     }
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -265,7 +263,7 @@ static const char *foreign(const char *path)
     const bool session = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
                          memcmp(magic, session_magic, SESSION_KIND) == 0; /* of any version */
     close(fd);
-    return session ? NULL : "it is there and is not a session file; name another, or remove it";
+    return session ? NULL : "it exists and is not a session file; name another or remove it";
 }
 
 /* The parts one after the other into a file beside, which then takes the name. */
@@ -329,7 +327,7 @@ bool cli_session_file_write(const char *path, const cli_generation *g, const cli
     }
     if (status != MO_OK) {
         cli_name_options(err.detail, sizeof err.detail);
-        fprintf(stderr, "moraine %s: the session cannot be kept in %s: %s\n", g->command, path, err.detail);
+        fprintf(stderr, "moraine %s: cannot save the session to %s: %s\n", g->command, path, err.detail);
     }
     mo_snapshot_close(snapshot);
     mo_free(state);

@@ -18,16 +18,16 @@ void cli_version_print(void)
     }
     printf("\nCUDA kernels      %s\n", MO_CUDA_FOR);
 #ifdef MO_SERVER
-    printf("server            yes, %s\n", MO_HAS_PAGE ? "with its page" : "without a page");
+    printf("server            yes, %s\n", MO_HAS_PAGE ? "with web page" : "without web page");
 #else
     printf("server            no\n");
 #endif
 #ifdef MO_PULL
     printf("pull              yes, %s\n", hub_pull_library());
 #else
-    printf("pull              no, there was no libcurl\n");
+    printf("pull              no, built without libcurl\n");
 #endif
-    printf("several machines  %s%s\n", mo_cluster_library() ? "yes, " : "no, its module is not installed",
+    printf("several machines  %s%s\n", mo_cluster_library() ? "yes, " : "no, the MPI module is not installed",
            mo_cluster_library() ? mo_cluster_library() : "");
     printf("io_uring          %s\n", MO_HAS_URING ? "yes" : "no");
 }

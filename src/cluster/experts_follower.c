@@ -34,43 +34,42 @@ static mo_status check_head(const helper *h, mo_error *err)
         q->rows > q->tokens * spec->layers[q->layer].moe.used || q->experts < 1 || q->experts > here ||
         q->experts > q->rows || (q->codes && (spec->width % 32 != 0 || q->adapted)) ||
         (q->adapted && h->engine->adapter_count == 0)) {
-        return mo_fail(err, MO_EFORMAT, "rank 0 asks for experts in a way that makes no sense");
+        return mo_fail(err, MO_EFORMAT, "rank 0 sent an invalid request for experts");
     }
     return MO_OK;
 }
 
-/* Sorts out who needs which expert: w->first and w->by_expert. */
+/* Rank 0 has sorted them: fills count, first and token_of of w->picks. */
 static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
 {
     const mo_experts_head *q = &h->head;
     const mo_expert_range *here = &f->spec->experts;
     const int experts = f->layer->moe.experts;
-    int32_t *first = f->w->first;
+    mo_picks *picks = &f->w->picks;
     int64_t row = 0;
     int last = -1;
     bool good = true;
-    memset(first, 0, sizeof *first * (size_t)(experts + 1));
+    mo_picks_begin(picks, experts, f->layer->moe.used, q->tokens);
+    memset(picks->count, 0, sizeof *picks->count * (size_t)experts);
     for (int i = 0; i < q->experts && good; i++) {
         mo_experts_pick p;
         memcpy(&p, h->body + sizeof p * (size_t)i, sizeof p);
         good = p.expert > last && p.expert >= here->first && p.expert < here->end && p.expert < experts &&
                p.rows >= 1 && p.rows <= q->tokens && p.rows <= q->rows - row;
         if (good) {
-            first[p.expert + 1] = p.rows;
+            picks->count[p.expert] = p.rows;
             row += p.rows;
             last = p.expert;
         }
     }
-    for (int e = 0; e < experts; e++) {
-        first[e + 1] += first[e];
-    }
-    memcpy(f->w->by_expert, h->body + sizeof(mo_experts_pick) * (size_t)q->experts,
+    mo_picks_lay(picks);
+    memcpy(picks->token_of, h->body + sizeof(mo_experts_pick) * (size_t)q->experts,
            sizeof(int32_t) * (size_t)q->rows);
     for (int64_t i = 0; i < q->rows; i++) {
-        good &= f->w->by_expert[i] >= 0 && f->w->by_expert[i] < q->tokens;
+        good &= picks->token_of[i] >= 0 && picks->token_of[i] < q->tokens;
     }
     return good && row == q->rows ? MO_OK
-                                  : mo_fail(err, MO_EFORMAT, "rank 0 asks for experts that are not here");
+                                  : mo_fail(err, MO_EFORMAT, "rank 0 requested experts that are not here");
 }
 
 static void take_token(const mo_forward *f, const uint8_t *at, int64_t token, bool codes)
@@ -116,7 +115,7 @@ static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
             mo_experts_use use;
             memcpy(&use, at, sizeof use);
             if (use.adapter < -1 || use.adapter >= e->adapter_count) {
-                return mo_fail(err, MO_EFORMAT, "rank 0 names adapters that are not here");
+                return mo_fail(err, MO_EFORMAT, "rank 0 names adapters that are not loaded here");
             }
             a->uses[t * MO_ADAPTERS_USED + i] = (mo_adapting_use){.which = use.adapter, .scale = use.scale};
         }
@@ -215,7 +214,7 @@ static mo_status look_ahead(helper *h, mo_error *err)
         experts[i] = p.expert;
     }
     if (!good) {
-        return mo_fail(err, MO_EFORMAT, "rank 0 foresees experts that are not here");
+        return mo_fail(err, MO_EFORMAT, "rank 0 predicted experts that are not here");
     }
     if (status == MO_OK) {
         pthread_mutex_lock(&h->engine->lock);
@@ -232,7 +231,7 @@ static void tell_guesses(const helper *h)
     const mo_store_counters c = tiers && tiers->store ? mo_store_count(tiers->store) : (mo_store_counters){0};
     const unsigned long long read = c.guessed, needed = c.useful + c.late;
     if (read) {
-        mo_log(MO_LOG_INFO, "cluster", "%llu experts were read ahead, %llu of which were needed", read,
+        mo_log(MO_LOG_INFO, "cluster", "%llu experts were prefetched, %llu of which were needed", read,
                needed);
     }
 }
@@ -246,7 +245,7 @@ static mo_status serve(helper *h, bool *closed, mo_error *err)
         return status;
     }
     if (h->head.order != MO_WIRE_ORDER) {
-        return mo_fail(err, MO_EFORMAT, "rank 0 sends what is no question for experts");
+        return mo_fail(err, MO_EFORMAT, "rank 0 sent a message that is not a request for experts");
     }
     mo_link_moved(h->link);
     *closed = h->head.kind == MO_EXPERTS_CLOSE;
@@ -258,7 +257,7 @@ static mo_status serve(helper *h, bool *closed, mo_error *err)
     }
     return h->engine && h->head.kind == MO_EXPERTS_ASK
                ? answer(h, err)
-               : mo_fail(err, MO_EFORMAT, "rank 0 asks what nobody knows (%d)", h->head.kind);
+               : mo_fail(err, MO_EFORMAT, "rank 0 sent an unknown request (%d)", h->head.kind);
 }
 
 static bool allocate(helper *h)
@@ -279,7 +278,7 @@ mo_status mo_experts_follow(mo_link *link, mo_engine *engine, mo_error *err)
     bool closed = false;
     mo_status status = MO_OK;
     if (engine && !allocate(&h)) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for messages from other ranks");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for messages from other ranks");
     }
     if (engine) {
         mo_link_watch(link, &engine->layers_run);

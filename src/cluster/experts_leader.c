@@ -268,7 +268,7 @@ static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f
         return status;
     }
     if (status == MO_OK && answer.rows != q->head.rows) {
-        status = mo_fail(err, MO_EFORMAT, "rank %d answers with %lld rows instead of %lld", rank,
+        status = mo_fail(err, MO_EFORMAT, "rank %d answered with %lld rows instead of %lld", rank,
                          (long long)answer.rows, (long long)q->head.rows);
         mo_link_fail(l->link, err);
     }
@@ -350,7 +350,7 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
     }
     if (!l || !allocate(l, first)) {
         mo_experts_leave(l);
-        return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
+        return mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
     }
     l->remote_experts =
         (mo_remote_experts){.owner = l, .begin = begin, .end = end, .listens = listens, .guess = guess};

@@ -53,9 +53,8 @@ mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
     const int rank = mo_link_rank(link);
     mo_status status = mo_link_receive(link, rank - 1, head, sizeof *head, true, err);
     if (status == MO_OK && head->order != MO_WIRE_ORDER) {
-        status = mo_fail(
-            err, MO_EFORMAT,
-            "rank %d writes its numbers in another byte order; ranks of one run must agree on it", rank - 1);
+        status = mo_fail(err, MO_EFORMAT,
+                         "rank %d uses another byte order; all ranks of a run must use the same", rank - 1);
         mo_link_fail(link, err);
     }
     if (status != MO_OK) {
@@ -91,7 +90,7 @@ static entry *add(follower *f, int64_t number, mo_error *err)
         const int limit = f->limit ? f->limit * 2 : 16;
         entry *more = realloc(f->entries, sizeof *more * (size_t)limit);
         if (!more) {
-            mo_fail(err, MO_ENOMEM, "no memory for a session");
+            mo_fail(err, MO_ENOMEM, "out of memory for a session");
             return NULL;
         }
         f->entries = more;
@@ -132,7 +131,7 @@ static void apply(follower *f, const mo_wire_order *o)
             mo_snapshot_open(of->session, &e->snapshot, &e->error);
         } else if (e) {
             mo_fail(&e->error, MO_EINVAL,
-                    "the session does not hold the %lld positions here that were to be kept",
+                    "the session does not have the %lld tokens here that should be kept",
                     (long long)o->length);
         }
         break;
@@ -146,7 +145,7 @@ static void apply(follower *f, const mo_wire_order *o)
         } else if (e && from && from->error.status != MO_OK) {
             e->error = from->error;
         } else if (e) {
-            mo_fail(&e->error, MO_EINVAL, "what the session was to be restored from is not here");
+            mo_fail(&e->error, MO_EINVAL, "the state to restore the session from is not here");
         }
         break;
     }
@@ -171,12 +170,12 @@ static mo_status take_orders(follower *f, mo_error *err)
 {
     const int count = f->w->head.order_count;
     if (count < 0) {
-        return mo_fail(err, MO_EFORMAT, "rank %d sends orders that make no sense", f->rank - 1);
+        return mo_fail(err, MO_EFORMAT, "rank %d sent invalid orders", f->rank - 1);
     }
     if (count > f->w->order_limit) {
         mo_wire_order *more = realloc(f->w->orders, sizeof *more * (size_t)count);
         if (!more) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %d orders of rank 0", count);
+            return mo_fail(err, MO_ENOMEM, "out of memory for %d orders of rank 0", count);
         }
         f->w->orders = more;
         f->w->order_limit = count;
@@ -212,7 +211,7 @@ static mo_status take_adapters(follower *f, mo_error *err)
         f->adapters[i].count = 0;
     }
     if (h->use_count < 0 || h->use_count > h->slice_count * MO_ADAPTERS_USED) {
-        return mo_fail(err, MO_EFORMAT, "rank %d sends adapters that make no sense", f->rank - 1);
+        return mo_fail(err, MO_EFORMAT, "rank %d sent invalid adapters", f->rank - 1);
     }
     const mo_status status = mo_link_receive(f->link, f->rank - 1, f->w->uses,
                                              sizeof *f->w->uses * (size_t)h->use_count, false, err);
@@ -220,7 +219,7 @@ static mo_status take_adapters(follower *f, mo_error *err)
         const mo_wire_use *u = &f->w->uses[i];
         if (u->slice < 0 || u->slice >= h->slice_count || u->adapter < 0 ||
             u->adapter >= f->engine->adapter_count || f->adapters[u->slice].count == MO_ADAPTERS_USED) {
-            return mo_fail(err, MO_EFORMAT, "rank %d names adapters that are not here", f->rank - 1);
+            return mo_fail(err, MO_EFORMAT, "rank %d names adapters that are not loaded here", f->rank - 1);
         }
         mo_adapter_list *list = &f->adapters[u->slice];
         list->use[list->count++] = (mo_adapter_use){f->engine->adapters[u->adapter], u->scale};
@@ -234,7 +233,7 @@ static mo_status take_lists(follower *f, mo_error *err)
     int64_t tokens = 0;
     if (h->slice_count < 1 || h->slice_count > MO_WIRE_SLICES || h->tokens < 1 ||
         h->tokens > f->engine->batch) {
-        return mo_fail(err, MO_EFORMAT, "rank %d sends a step that makes no sense", f->rank - 1);
+        return mo_fail(err, MO_EFORMAT, "rank %d sent an invalid step", f->rank - 1);
     }
     mo_status status = mo_link_receive(f->link, f->rank - 1, f->w->slices,
                                        sizeof *f->w->slices * (size_t)h->slice_count, false, err);
@@ -248,7 +247,7 @@ static mo_status take_lists(follower *f, mo_error *err)
     for (int i = 0; i < h->slice_count && status == MO_OK; i++) {
         const mo_wire_slice *s = &f->w->slices[i];
         if (s->count < 1 || s->count > h->tokens - tokens || s->wanted < 0 || s->wanted > s->count) {
-            return mo_fail(err, MO_EFORMAT, "rank %d sends slices that make no sense", f->rank - 1);
+            return mo_fail(err, MO_EFORMAT, "rank %d sent invalid slices", f->rank - 1);
         }
         tokens += s->count;
     }
@@ -267,11 +266,12 @@ static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_erro
     }
     if (!e || !e->session || e->error.status != MO_OK) {
         mo_fail(err, e && e->error.status != MO_OK ? e->error.status : MO_ENOMEM, "%s",
-                e && e->error.status != MO_OK ? e->error.detail : "the session could not be opened here");
+                e && e->error.status != MO_OK ? e->error.detail
+                                              : "the session could not be opened on this rank");
         return NULL;
     }
     if (!mo_state_trim(&e->session->state, s->position)) {
-        mo_fail(err, MO_EINVAL, "the session holds %lld positions here and cannot go back to %lld",
+        mo_fail(err, MO_EINVAL, "the session has %lld tokens here and cannot be rewound to %lld",
                 (long long)e->session->state.length, (long long)s->position);
         return NULL;
     }
@@ -409,7 +409,7 @@ static mo_status do_save(follower *f, mo_error *err)
     f->w->result = (mo_wire_result){.rank = f->rank};
     if (!e || !e->snapshot) {
         mo_fail(&own, e && e->error.status ? e->error.status : MO_ENOENT, "%s",
-                e && e->error.status ? e->error.detail : "the snapshot is not there");
+                e && e->error.status ? e->error.detail : "the snapshot does not exist");
     } else if (mo_snapshot_state(e->snapshot, &bytes, &size, &own) == MO_OK) {
         f->w->result.rows = (int64_t)size;
     }
@@ -437,15 +437,16 @@ static mo_status take_state(follower *f, const entry *e, size_t bytes, uint8_t *
     *out = NULL;
     if (!e || !e->session) {
         mo_fail(own, e && e->error.status != MO_OK ? e->error.status : MO_ENOMEM, "%s",
-                e && e->error.status != MO_OK ? e->error.detail : "the session could not be opened here");
+                e && e->error.status != MO_OK ? e->error.detail
+                                              : "the session could not be opened on this rank");
     } else if (length < 0 ||
                mo_state_saved_part(&e->session->state, spec->first_layer,
                                    spec->first_layer + spec->layer_count, length) != (int64_t)bytes) {
-        mo_fail(own, MO_EFORMAT, "%zu bytes of a saved state came, which has another size here", bytes);
+        mo_fail(own, MO_EFORMAT, "received %zu bytes of a saved state that has another size here", bytes);
     } else {
         *out = malloc(bytes ? bytes : 1);
         if (!*out) {
-            mo_fail(own, MO_ENOMEM, "no memory for a saved state of %zu bytes", bytes);
+            mo_fail(own, MO_ENOMEM, "out of memory for a saved state of %zu bytes", bytes);
         }
     }
     return *out ? mo_link_receive(f->link, 0, *out, bytes, false, err)
@@ -463,7 +464,7 @@ static mo_status do_load(follower *f, mo_error *err)
         status = mo_link_receive(f->link, 0, &size, sizeof size, false, err);
     }
     if (status == MO_OK && size < 0) {
-        status = mo_fail(err, MO_EFORMAT, "rank 0 loads a session that makes no sense");
+        status = mo_fail(err, MO_EFORMAT, "rank 0 loads an invalid session");
     }
     if (status == MO_OK) {
         status = take_state(f, e, (size_t)size, &bytes, &own, err);
@@ -507,7 +508,7 @@ static mo_status serve(follower *f, bool *closed, mo_error *err)
     case MO_WIRE_LOAD: return do_load(f, err);
     case MO_WIRE_CLOSE: *closed = true; return f->w->head.order_count ? pass_head(f, err) : MO_OK;
     default:
-        return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%u)", f->rank - 1, f->w->head.kind);
+        return mo_fail(err, MO_EFORMAT, "rank %d sent an unknown message (%u)", f->rank - 1, f->w->head.kind);
     }
 }
 
@@ -538,7 +539,7 @@ mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
     }
     if (!f || !f->works[0].tokens || !f->works[1].tokens || !f->works[0].x || !f->works[1].x) {
         drop_all(f);
-        status = mo_fail(err, MO_ENOMEM, "no memory for messages from other ranks");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for messages from other ranks");
         mo_link_fail(link, err);
         return status;
     }

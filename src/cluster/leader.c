@@ -64,7 +64,7 @@ static mo_status add_order(mo_leader *l, mo_wire_order order, int64_t *number, m
             l->pending.limit = limit;
         } else {
             l->untold |= number == NULL;
-            status = mo_fail(err, MO_ENOMEM, "no memory for what other ranks are to be told");
+            status = mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
         }
     }
     if (status == MO_OK) {
@@ -134,8 +134,7 @@ static mo_status send_head(mo_leader *l, outgoing *o, mo_wire_kind kind, mo_erro
     const bool untold = l->untold;
     pthread_mutex_unlock(&l->lock);
     if (untold) {
-        return mo_fail(err, MO_ENOMEM,
-                       "memory was out when other ranks had to be told something; start anew");
+        return mo_fail(err, MO_ENOMEM, "out of memory while notifying other ranks; restart the run");
     }
     o->head.order = MO_WIRE_ORDER;
     o->head.kind = kind;
@@ -336,7 +335,7 @@ static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *er
         mo_status one = receive_result(l, r, &own);
         const size_t part = one == MO_OK && bytes ? (size_t)l->result.rows : 0;
         if (one == MO_OK && part > left) {
-            one = mo_fail(&own, MO_EFORMAT, "rank %d has more of a saved state than belongs to it", r);
+            one = mo_fail(&own, MO_EFORMAT, "rank %d has more of a saved state than expected", r);
             mo_link_fail(l->link, &own);
         } else if (one == MO_OK && part) {
             one = mo_link_receive(l->link, r, bytes, part, false, &own);
@@ -349,7 +348,7 @@ static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *er
         }
     }
     return status == MO_OK && bytes && left
-               ? mo_fail(err, MO_EFORMAT, "other ranks have less of a saved state than belongs to them")
+               ? mo_fail(err, MO_EFORMAT, "other ranks have less of a saved state than expected")
                : status;
 }
 
@@ -425,7 +424,7 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
     }
     if (!whole) {
         mo_leader_close(l);
-        return mo_fail(err, MO_ENOMEM, "no memory for messages to other ranks");
+        return mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
     }
     memcpy(l->first, first, sizeof *first * (ranks + 1));
     l->remote_layers = (mo_remote_layers){.owner = l,

@@ -340,7 +340,8 @@ mo_status mo_link_discard(mo_link *l, int from, size_t bytes, mo_error *err)
 {
     const size_t most = bytes < l->data->limit ? bytes : l->data->limit;
     void *piece = malloc(most ? most : 1);
-    mo_status status = piece ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a message of %zu bytes", most);
+    mo_status status =
+        piece ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a message of %zu bytes", most);
     while (status == MO_OK && bytes > 0) {
         const size_t size = bytes < most ? bytes : most;
         status = mo_link_receive(l, from, piece, size, false, err);
@@ -457,8 +458,8 @@ static void judge_beat(mo_link *l, int r)
         mo_fail(&why, MO_EIO, "rank %d has left the run", r);
     } else if (mo_clock_ns() - o->heard_ns > timeout) {
         mo_fail(&why, MO_EIO,
-                "rank %d has not been heard of for %.1f s: its process or its machine is gone or hangs, or "
-                "the network between is down",
+                "rank %d has been silent for %.1f s: its process or its "
+                "machine is gone or hangs, or the network between is down",
                 r, (double)timeout / 1e9);
     }
     if (why.status != MO_OK) {
@@ -473,23 +474,23 @@ static void name_the_still(mo_link *l, double seconds, mo_error *why)
     const uint64_t serial = atomic_load(&l->serial);
     for (int r = 1; r < ranks; r++) {
         if (l->others[r].last.waits < 0) {
-            mo_fail(why, MO_EIO, "rank %d has not got on with its part for %.1f s: it hangs", r, seconds);
+            mo_fail(why, MO_EIO, "rank %d has made no progress for %.1f s: it hangs", r, seconds);
             return;
         }
     }
     for (int r = 1; r < ranks; r++) {
         if (l->others[r].last.serial < serial) {
-            mo_fail(
-                why, MO_EIO,
-                "rank %d has not got what rank %d sent to it for %.1f s: the network between them is down, "
-                "or one of them hangs",
-                r, r - 1, seconds);
+            mo_fail(why, MO_EIO,
+                    "rank %d has not received what rank %d sent for %.1f s: "
+                    "the network between them is down, or one of them hangs",
+                    r, r - 1, seconds);
             return;
         }
     }
     const int from = atomic_load(&l->waits) > 0 ? atomic_load(&l->waits) : ranks - 1;
-    mo_fail(why, MO_EIO, "nothing has come from rank %d for %.1f s, although it lives: a message was lost",
-            from, seconds);
+    mo_fail(why, MO_EIO,
+            "nothing has arrived from rank %d for %.1f s, although it is alive: a message was lost", from,
+            seconds);
 }
 
 /* Is there a rank that does not wait, and whose machine works for it? */
@@ -589,7 +590,7 @@ mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *
     *out = NULL;
     if (!l || !others) {
         free(l);
-        return mo_fail(err, MO_ENOMEM, "no memory for messages between %d ranks", options->beats->ranks);
+        return mo_fail(err, MO_ENOMEM, "out of memory for messages between %d ranks", options->beats->ranks);
     }
     l->data = options->data;
     l->beats = options->beats;
@@ -612,7 +613,7 @@ mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *
     l->watching = l->beats->ranks > 1 && pthread_create(&l->thread, NULL, watch, l) == 0;
     if (l->beats->ranks > 1 && !l->watching) {
         mo_link_close(l);
-        return mo_fail(err, MO_ENOMEM, "no thread could be had that watches the other ranks");
+        return mo_fail(err, MO_ENOMEM, "cannot start the thread that watches the other ranks");
     }
     *out = l;
     return MO_OK;

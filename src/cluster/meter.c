@@ -196,7 +196,7 @@ static mo_status answer(mo_link *l, int peer, uint8_t *buffer, mo_error *err)
         if (part.rounds < 0 || part.rounds > ROUNDS + WARM_UP || part.messages < 1 ||
             part.messages > LARGE_MOST || part.bytes < 1 || part.bytes > LARGE_BYTES || part.work_us < 0 ||
             part.work_us > WORK_US) {
-            return mo_fail(err, MO_EFORMAT, "rank %d sends what nobody knows (%d messages of %d bytes)", peer,
+            return mo_fail(err, MO_EFORMAT, "rank %d sent an unknown message (%d messages of %d bytes)", peer,
                            part.messages, part.bytes);
         }
         status = answer_part(l, peer, buffer, &part, err);
@@ -248,7 +248,7 @@ mo_status mo_meter_lead(mo_link *l, mo_meter_wire *to, mo_meter_wire *next, mo_e
 {
     uint8_t *buffer = open_buffer();
     if (!buffer) {
-        return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring the network");
     }
     memset(to, 0, sizeof *to * (size_t)mo_link_ranks(l));
     memset(next, 0, sizeof *next * (size_t)mo_link_ranks(l));
@@ -269,7 +269,7 @@ static mo_status follow(mo_link *l, uint8_t *buffer, mo_error *err)
         if (o.order != MO_WIRE_ORDER || (o.what != MEASURE && o.what != ANSWER) || o.peer < 0 ||
             o.peer >= mo_link_ranks(l) || o.peer == mo_link_rank(l)) {
             return mo_fail(err, MO_EFORMAT,
-                           "rank 0 sends what nobody knows (%u); install the same version everywhere",
+                           "rank 0 sent an unknown message (%u); install the same version everywhere",
                            o.what);
         }
         if (o.what == MEASURE) {
@@ -288,7 +288,7 @@ mo_status mo_meter_follow(mo_link *l, mo_error *err)
 {
     uint8_t *buffer = open_buffer();
     if (!buffer) {
-        return mo_fail(err, MO_ENOMEM, "no memory for measuring the network");
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring the network");
     }
     const mo_status status = follow(l, buffer, err);
     free(buffer);

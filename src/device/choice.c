@@ -15,7 +15,7 @@
 
 static mo_status bad_sim(const char *text, size_t length, const char *wanted, mo_error *err)
 {
-    return mo_fail(err, MO_EINVAL, "MORAINE_SIM: \"%.*s\" is not understood: %s is needed",
+    return mo_fail(err, MO_EINVAL, "MORAINE_SIM: cannot parse \"%.*s\": expected %s",
                    (int)(length < 100 ? length : 100), text, wanted);
 }
 
@@ -99,7 +99,7 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
         o->link_bytes_s = amount;
     } else if (is_word(text, word, "latency")) {
         if (!read_amount(value, rest, 1000, &amount) || amount > 1e6) {
-            return bad_sim(text, length, "microseconds of each copy such as latency=5", err);
+            return bad_sim(text, length, "microseconds per copy such as latency=5", err);
         }
         o->link_copy_s = amount * 1e-6;
     } else if (is_word(text, word, "rate")) {
@@ -118,9 +118,9 @@ static mo_status read_sim_entry(const char *text, size_t length, mo_sim_options 
         o->hang_ms = (int)amount;
     } else if (!is_word(text, word, "fault") || !read_fault(value, rest, o)) {
         return bad_sim(text, length,
-                       "memory=SIZE, link=RATE, latency=US, rate=RATE, alone, exact, hang=MS, or fault=open, "
-                       "alloc, pin, copy, peer, make, hang or lost with :AFTER, and but for lost with :COUNT "
-                       "behind that",
+                       "memory=SIZE, link=RATE, latency=US, rate=RATE, alone, "
+                       "exact, hang=MS, or fault=open, alloc, pin, copy, peer, "
+                       "make, hang or lost with :AFTER and, except for lost, :COUNT",
                        err);
     }
     return MO_OK;
@@ -150,7 +150,7 @@ static mo_status read_switch(const char *name, bool *out, mo_error *err)
 {
     const char *text = getenv(name);
     if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
-        return mo_fail(err, MO_EINVAL, "%s: \"%.60s\" is not understood: 0 or 1 is needed", name, text);
+        return mo_fail(err, MO_EINVAL, "%s: cannot parse \"%.60s\": expected 0 or 1", name, text);
     }
     *out = text ? *text == '1' : *out;
     return MO_OK;
@@ -197,8 +197,8 @@ static mo_status find_gpus(found_gpus *out, mo_error *no, mo_error *err)
         return MO_OK;
     }
     if (strlen(text) != 1 || *text < '0' || *text > '0' + MO_DEVICES) {
-        return mo_fail(err, MO_EINVAL, "MORAINE_SIM_COUNT: \"%.60s\" is not understood: 0 to %d is needed",
-                       text, MO_DEVICES);
+        return mo_fail(err, MO_EINVAL, "MORAINE_SIM_COUNT: cannot parse \"%.60s\": expected 0 to %d", text,
+                       MO_DEVICES);
     }
     *out = (found_gpus){.count = *text - '0', .open = open_sim};
     return MO_OK;
@@ -220,7 +220,7 @@ static mo_status open_found(bool told, int most, mo_device **out, int *count, mo
             *no = no->detail[0] ? *no : own;
         }
         if (opened != MO_OK && told && found.count > 1) {
-            mo_log(MO_LOG_WARN, "device", "%s; it is left out", own.detail);
+            mo_log(MO_LOG_WARN, "device", "%s; the device is not used", own.detail);
         }
     }
     return status;
@@ -273,11 +273,10 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
     if (number_of(name, "cuda") >= 0) {
         return open_cuda(number_of(name, "cuda"), out, err);
     }
-    return mo_fail(
-        err, MO_EINVAL,
-        "\"%.60s\" is no device; there are none, sim, cuda and auto, with a number behind them as in "
-        "cuda:1, and several with commas between",
-        name);
+    return mo_fail(err, MO_EINVAL,
+                   "\"%.60s\" is not a device; use none, sim, cuda or auto, "
+                   "with a number as in cuda:1, or a comma-separated list",
+                   name);
 }
 
 static void tell_none(const char *why)
@@ -329,11 +328,11 @@ static mo_status open_named(const char *text, size_t length, int place, mo_devic
 {
     char name[64];
     if (length == 0 || length >= sizeof name - 8) {
-        return mo_fail(err, MO_EINVAL, "\"%.60s\" is no device; a list is as in cuda:0,cuda:1", text);
+        return mo_fail(err, MO_EINVAL, "\"%.60s\" is not a device; a list is written as cuda:0,cuda:1", text);
     }
     snprintf(name, sizeof name, "%.*s", (int)length, text);
     if (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0) {
-        return mo_fail(err, MO_EINVAL, "\"%s\" stands alone, not in a list of devices", name);
+        return mo_fail(err, MO_EINVAL, "\"%s\" cannot be part of a list of devices", name);
     }
     if (strcmp(name, "sim") == 0) {
         snprintf(name, sizeof name, "sim:%d", place);
@@ -361,7 +360,7 @@ mo_status mo_devices_choose(const char *names, bool told, mo_device **out, int *
     for (const char *text = names; text && status == MO_OK;) {
         const char *comma = strchr(text, ',');
         if (*count == MO_DEVICES) {
-            status = mo_fail(err, MO_EINVAL, "a model is on at most %d devices", MO_DEVICES);
+            status = mo_fail(err, MO_EINVAL, "a model can use at most %d devices", MO_DEVICES);
         } else {
             status = open_named(text, strcspn(text, ","), *count, &out[*count], err);
             *count += status == MO_OK;

@@ -47,7 +47,7 @@ static mo_status make_piece(mo_meter *m, mo_error *err)
         const int limit = m->limit ? 2 * m->limit : 256;
         piece *pieces = realloc(m->pieces, (size_t)limit * sizeof *pieces);
         if (!pieces) {
-            return mo_fail(err, MO_ENOMEM, "no memory for measuring");
+            return mo_fail(err, MO_ENOMEM, "out of memory while measuring");
         }
         m->pieces = pieces;
         m->limit = limit;
@@ -94,7 +94,7 @@ mo_status mo_meter_open(mo_device *device, mo_meter_part part, const void *user,
     mo_meter *m = calloc(1, sizeof *m);
     *out = m;
     if (!m) {
-        return mo_fail(err, MO_ENOMEM, "no memory for measuring");
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring");
     }
     *m = (mo_meter){.base = {begin_piece, end_piece}, .device = device, .part = part, .user = user};
     return MO_OK;

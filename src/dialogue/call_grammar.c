@@ -599,7 +599,7 @@ static mo_status hand_over(mo_rules *r, char **gbnf, char **unenforced)
     mo_bytes_add(&r->text, "", 0);
     mo_bytes_add(&r->unenforced, "", 0);
     if (r->status == MO_OK && (r->text.failed || r->unenforced.failed)) {
-        r->status = mo_fail(r->err, MO_ENOMEM, "no memory for the grammar of tools");
+        r->status = mo_fail(r->err, MO_ENOMEM, "out of memory for the grammar of tools");
     }
     if (r->status == MO_OK) {
         *gbnf = r->text.data;
@@ -624,7 +624,7 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
                  .style = mo_dialogue_calls(d)};
     *gbnf = *unenforced = NULL;
     if (mo_tools_count(tools) == 0) {
-        return mo_fail(err, MO_EINVAL, "a call is asked for, but there are no tools");
+        return mo_fail(err, MO_EINVAL, "a call is required, but there are no tools");
     }
     if (options->name && mo_tools_find(tools, options->name, strlen(options->name)) < 0) {
         return mo_fail(err, MO_EINVAL, "there is no tool named '%.100s'", options->name);

@@ -39,7 +39,8 @@ mo_status mo_generic_text(const mo_tools *tools, bool required, char **text, mo_
                                     : "To answer without calling one:\n{\"response\": \"your answer\"}");
     if (to.failed) {
         mo_bytes_free(&to);
-        return mo_fail(err, MO_ENOMEM, "no memory for the text about %zu tools", mo_tools_count(tools));
+        return mo_fail(err, MO_ENOMEM, "out of memory for the description of %zu tools",
+                       mo_tools_count(tools));
     }
     *text = to.data;
     return MO_OK;

@@ -182,7 +182,7 @@ static mo_status hand_over(mo_reply *r, mo_status status, const mo_piece **piece
                            mo_error *err)
 {
     if (status == MO_OK && mo_reading_failed(&r->reading)) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for the pieces of an answer");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for the pieces of an answer");
     }
     *count = 0;
     *pieces = status == MO_OK ? mo_piece_list_seal(&r->pieces, count) : NULL;

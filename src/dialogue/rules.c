@@ -16,7 +16,7 @@ void mo_rules_free(mo_rules *r)
 static void check_memory(mo_rules *r)
 {
     if (r->status == MO_OK && (r->text.failed || r->unenforced.failed)) {
-        r->status = mo_fail(r->err, MO_ENOMEM, "no memory for the grammar of tools");
+        r->status = mo_fail(r->err, MO_ENOMEM, "out of memory for the grammar of tools");
     }
 }
 
@@ -115,7 +115,7 @@ void mo_rules_miss(mo_rules *r, const char *where, const char *what)
 {
     if (r->status == MO_OK && r->strict) {
         r->status = mo_fail(r->err, MO_EUNSUPPORTED,
-                            "%s: %s cannot be enforced in the model's way of calling", where, what);
+                            "%s: %s cannot be enforced in the call format of this model", where, what);
     }
     mo_bytes_add_text(&r->unenforced, where);
     mo_bytes_add_text(&r->unenforced, "/");
@@ -148,7 +148,7 @@ void mo_rules_schema(mo_rules *r, const char *name, const json_t *schema, const 
         return;
     }
     r->status = json ? mo_schema_write(json, strlen(json), name, r->strict, &gbnf, &unenforced, r->err)
-                     : mo_fail(r->err, MO_ENOMEM, "no memory for a schema");
+                     : mo_fail(r->err, MO_ENOMEM, "out of memory for a schema");
     if (r->status == MO_OK) {
         mo_bytes_add_text(&r->text, gbnf);
         mo_bytes_add_text(&r->text, "\n");

@@ -30,26 +30,25 @@ static mo_status read_tool(const json_t *item, size_t index, tool *out, mo_error
     const json_t *schema = json_object_get(f, "parameters");
     out->name = json_string_value(json_object_get(f, "name"));
     if (!out->name || !out->name[0]) {
-        return mo_fail(err, MO_EINVAL, "tools[%zu]: it needs a name, a text", index);
+        return mo_fail(err, MO_EINVAL, "tools[%zu]: missing name; it must be a string", index);
     }
     if (strlen(out->name) > MO_TOOL_NAME) {
         return mo_fail(err, MO_EINVAL, "tools[%zu]: its name is longer than %d bytes", index, MO_TOOL_NAME);
     }
     for (const char *c = out->name; *c; c++) {
         if ((unsigned char)*c <= ' ' || strchr("\"<>{}()[]|\\'`", *c)) {
-            return mo_fail(
-                err, MO_EINVAL,
-                "tools[%zu]: the name '%.60s' is not one that models can write; use letters, digits, '_' and "
-                "'-'",
-                index, out->name);
+            return mo_fail(err, MO_EINVAL,
+                           "tools[%zu]: the name '%.60s' is not supported; use letters, digits, '_' and "
+                           "'-'",
+                           index, out->name);
         }
     }
     if (!schema) {
         schema = json_object_get(f, "input_schema");
     }
     if (schema && !json_is_null(schema) && !json_is_object(schema)) {
-        return mo_fail(err, MO_EINVAL, "tools[%zu] '%.60s': parameters must be a JSON schema, an object",
-                       index, out->name);
+        return mo_fail(err, MO_EINVAL, "tools[%zu] '%.60s': parameters must be a JSON schema object", index,
+                       out->name);
     }
     out->schema = json_is_object(schema) ? schema : NULL;
     out->description = json_string_value(json_object_get(f, "description"));
@@ -63,12 +62,11 @@ static mo_status read_tools(mo_tools *t, mo_error *err)
         return mo_fail(err, MO_EINVAL, "tools must be a list");
     }
     if (count > MO_TOOLS_MAX) {
-        return mo_fail(err, MO_EINVAL, "%zu tools are more than the %d that are allowed", count,
-                       MO_TOOLS_MAX);
+        return mo_fail(err, MO_EINVAL, "%zu tools exceed the limit of %d", count, MO_TOOLS_MAX);
     }
     t->items = calloc(count + 1, sizeof *t->items);
     if (!t->items) {
-        return mo_fail(err, MO_ENOMEM, "no memory for %zu tools", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for %zu tools", count);
     }
     for (size_t i = 0; i < count; i++) {
         const mo_status status = read_tool(json_array_get(t->json, i), i, &t->items[i], err);
@@ -76,7 +74,7 @@ static mo_status read_tools(mo_tools *t, mo_error *err)
             return status;
         }
         if (mo_tools_find(t, t->items[i].name, strlen(t->items[i].name)) >= 0) {
-            return mo_fail(err, MO_EINVAL, "tools[%zu]: there is another tool named '%.60s'", i,
+            return mo_fail(err, MO_EINVAL, "tools[%zu]: another tool is also named '%.60s'", i,
                            t->items[i].name);
         }
         t->count++;
@@ -90,15 +88,14 @@ mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_erro
     mo_status status;
     *out = NULL;
     if (length > MO_TOOLS_BYTES) {
-        return mo_fail(err, MO_EINVAL, "%zu bytes of tools are more than the %d that are allowed", length,
-                       MO_TOOLS_BYTES);
+        return mo_fail(err, MO_EINVAL, "%zu bytes of tools exceed the limit of %d", length, MO_TOOLS_BYTES);
     }
     if (mo_nesting_beyond(json, length, LEVELS_MAX)) {
         return mo_fail(err, MO_EINVAL, "tools have more than %d levels of lists and objects", LEVELS_MAX);
     }
     mo_tools *t = calloc(1, sizeof *t);
     if (!t) {
-        return mo_fail(err, MO_ENOMEM, "no memory for tools");
+        return mo_fail(err, MO_ENOMEM, "out of memory for tools");
     }
     t->json = json_loadb(json, length, 0, &at);
     if (!t->json) {

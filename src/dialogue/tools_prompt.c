@@ -69,7 +69,8 @@ mo_status mo_tools_prompt_text(const mo_dialogue *d, const mo_tools *tools, bool
     mo_bytes_add_text(&to, required ? " You must call a tool now." : "");
     if (to.failed) {
         mo_bytes_free(&to);
-        return mo_fail(err, MO_ENOMEM, "no memory for the text about %zu tools", mo_tools_count(tools));
+        return mo_fail(err, MO_ENOMEM, "out of memory for the description of %zu tools",
+                       mo_tools_count(tools));
     }
     *text = to.data;
     return MO_OK;

@@ -42,16 +42,17 @@ int64_t mo_engine_adapter_bytes(mo_engine *engine)
 static mo_status check_fits(const mo_engine *e, const mo_lora *lora, mo_error *err)
 {
     if (e->adapter_count == MO_ADAPTERS_MAX) {
-        return mo_fail(err, MO_EINVAL, "a model has at most %d adapters at once; close one before %s",
+        return mo_fail(err, MO_EINVAL,
+                       "a model can have at most %d adapters at once; close one before opening %s",
                        MO_ADAPTERS_MAX, lora->path);
     }
     const int64_t now = bytes_with(e, NULL), then = bytes_with(e, lora);
     if (e->adapter_limit >= 0 && then > e->adapter_limit) {
-        return mo_fail(
-            err, MO_ENOMEM,
-            "%s needs %.1f MiB with what steps work in, and of the memory planned for adapters %.1f MiB "
-            "are left; open the model with a larger `adapter_bytes`, or a smaller `batch`",
-            lora->path, (double)(then - now) / (1 << 20), (double)(e->adapter_limit - now) / (1 << 20));
+        return mo_fail(err, MO_ENOMEM,
+                       "%s needs %.1f MiB including its working memory, but only %.1f MiB of the memory for "
+                       "adapters are left; open the model with a larger `adapter_bytes` or a smaller `batch`",
+                       lora->path, (double)(then - now) / (1 << 20),
+                       (double)(e->adapter_limit - now) / (1 << 20));
     }
     return MO_OK;
 }
@@ -116,7 +117,7 @@ mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **
     *out = NULL;
     if (!a) {
         mo_lora_drop(lora);
-        return mo_fail(err, MO_ENOMEM, "no memory for an adapter");
+        return mo_fail(err, MO_ENOMEM, "out of memory for an adapter");
     }
     a->engine = engine;
     a->lora = *lora;
@@ -182,8 +183,7 @@ mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *us
     for (int i = 0; i < count; i++) {
         const mo_adapter_use *u = &uses[i];
         if (!u->adapter || (engine && u->adapter->engine != engine)) {
-            return mo_fail(err, MO_EINVAL,
-                           "an adapter belongs to the model that it was opened for, and to no other");
+            return mo_fail(err, MO_EINVAL, "an adapter can only be used with the model it was opened for");
         }
         if (!isfinite(u->scale)) {
             return mo_fail(err, MO_EINVAL, "the scale of the adapter %s must be a finite number, not %g",
@@ -198,7 +198,7 @@ mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *us
             continue;
         }
         if (out->count == MO_ADAPTERS_USED) {
-            return mo_fail(err, MO_EINVAL, "a session has at most %d adapters whose scale is not 0",
+            return mo_fail(err, MO_EINVAL, "a session can have at most %d adapters with a scale other than 0",
                            MO_ADAPTERS_USED);
         }
         uint32_t bits;

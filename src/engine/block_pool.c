@@ -90,8 +90,8 @@ static mo_status take_ram(void *owner, int kind, int64_t bytes, uint64_t *addres
     *address = (uint64_t)(uintptr_t)memory;
     return memory ? MO_OK
                   : mo_fail(err, MO_ENOMEM,
-                            "the state of sessions needs %.1f MiB, which cannot be had; choose a smaller "
-                            "`context` or a smaller `kv` format",
+                            "the state of sessions needs %.1f MiB, which are not "
+                            "available; choose a smaller `context` or `kv` format",
                             (double)bytes / (1 << 20));
 }
 
@@ -326,7 +326,7 @@ static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool plann
     piece *e = bytes < INT64_MAX ? find_piece(p, count, homes, chunks) : NULL;
     if (!e) {
         return mo_fail(err, MO_ENOMEM,
-                       "no memory for the lists of a session's state; choose a smaller `context`");
+                       "out of memory for the lists of a session's state; choose a smaller `context`");
     }
     const mo_status status = take_piece(p, of_kind, kept, e, err);
     if (status != MO_OK) {

@@ -12,7 +12,7 @@ static mo_status enter(mo_blocks *b, mo_error *err)
 {
     mo_block_need *needs = calloc((size_t)b->layers + 1, sizeof *needs);
     if (!needs) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tables of a session's state");
     }
     for (int i = 0; i < b->layers; i++) {
         needs[i] = (mo_block_need){.bytes = b->layer[i].bytes, .count = b->layer[i].length};
@@ -34,7 +34,7 @@ mo_status mo_blocks_init(mo_blocks *b, mo_block_pool *pool, mo_block_holder who,
     b->numbers = malloc(sizeof *b->numbers * ((size_t)entries + 1));
     if (!b->layer || !b->numbers) {
         mo_blocks_drop(b);
-        return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tables of a session's state");
     }
     memset(b->numbers, 0xFF, sizeof *b->numbers * ((size_t)entries + 1)); /* -1 everywhere */
     int32_t *numbers = b->numbers;
@@ -64,7 +64,7 @@ mo_status mo_blocks_init_alone(mo_blocks *b, const mo_blocks *like, mo_error *er
     free(needs);
     *b = (mo_blocks){0};
     if (!pool) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a copy of the session's state");
     }
     const mo_status status = mo_blocks_init(b, pool, MO_HOLDS, like->layer, like->layers, err);
     mo_block_pool_close(pool, true); /* the tables refer to it */
@@ -163,10 +163,9 @@ void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length)
 
 static mo_status none_free(mo_error *err)
 {
-    return mo_fail(
-        err, MO_ENOMEM,
-        "no memory is free for more positions: other sessions and kept snapshots hold all of it; close "
-        "snapshots, or choose larger `kept_bytes` or `positions`");
+    return mo_fail(err, MO_ENOMEM,
+                   "out of memory for more tokens: other sessions and cached snapshots use "
+                   "all of it; close snapshots, or increase `kept_bytes` or `positions`");
 }
 
 mo_status mo_blocks_match(mo_blocks *to, const mo_blocks *from, int64_t length, mo_error *err)

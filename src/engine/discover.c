@@ -61,11 +61,11 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
     mo_tiers *tiers = engine->tiers;
     *read = 0;
     if (state->length != 0 || count < 1) {
-        return mo_fail(err, MO_EINVAL, "discovery needs tokens and a session that holds none yet");
+        return mo_fail(err, MO_EINVAL, "discovery requires tokens and an empty session");
     }
     if (engine->remote_layers) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "experts are not discovered ahead where a model's layers are divided among ranks");
+                       "discovery is not supported when a model's layers are divided among ranks");
     }
     if (!tiers || !tiers->store) {
         return MO_OK;
@@ -73,7 +73,7 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
     choices c = {.experts = mo_store_experts(tiers->store)->experts};
     c.count = calloc((size_t)engine->spec->layer_count * (size_t)c.experts + 1, sizeof *c.count);
     if (!c.count) {
-        return mo_fail(err, MO_ENOMEM, "no memory for discovery; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for discovery; free some and try again");
     }
     const mo_slice slice = {.state = state,
                             .tokens = tokens,

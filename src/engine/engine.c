@@ -38,7 +38,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     *out = NULL;
     mo_engine *e = calloc(1, sizeof *e);
     if (!e) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the engine");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the engine");
     }
     e->spec = mo_checkpoint_spec(model);
     e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
@@ -58,7 +58,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     e->rope_count = collect_ropes(e->spec, e->ropes, 8);
     if (e->rope_count < 0) {
         free(e);
-        return mo_fail(err, MO_EUNSUPPORTED, "the model has more than 8 kinds of rotary positions");
+        return mo_fail(err, MO_EUNSUPPORTED, "the model has more than 8 RoPE configurations");
     }
     const mo_status status = mo_workspace_init(&e->space, e->spec, e->kernels, e->batch, e->context,
                                                mo_pool_threads(e->pool), e->rope_count, err);
@@ -131,7 +131,7 @@ void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why)
     } else if (accelerator) {
         mo_log(
             MO_LOG_WARN, "device",
-            "%s; the CPU takes over, more slowly, and what was on the device is made again from the tokens",
+            "%s; the CPU takes over, more slowly, and the state on the device is recomputed from the tokens",
             why->detail);
         atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
     }

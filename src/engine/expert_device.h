@@ -11,7 +11,7 @@ struct mo_forward;
 typedef struct mo_expert_device {
     void *owner; /* first argument of both */
 
-    /* forward->in, w->first and w->by_expert say what the layer wants: it begins with the experts that are there and marks them in
+    /* forward->in, w->picks.first and w->picks.token_of say what the layer wants: it begins with the experts that are there and marks them in
      * taken [experts], which are false. Returns at once. */
     mo_status (*begin)(void *owner, struct mo_forward *forward, bool *taken, mo_error *err);
     /* Waits until their outputs are rows of w->down. After every begin that succeeded. */

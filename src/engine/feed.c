@@ -57,7 +57,7 @@ static void end_well(feeding *all, mo_session *s)
 {
     mo_error err;
     if (s->feed.sampler && s->pick.token < 0) {
-        end_feed(all, s, mo_fail(&err, MO_EINVAL, "mask and bias allow no token at all"), &err);
+        end_feed(all, s, mo_fail(&err, MO_EINVAL, "mask and bias allow no token"), &err);
     } else {
         end_feed(all, s, MO_OK, NULL);
     }
@@ -68,29 +68,28 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     const mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
     if (f->count < 1 || f->count > s->state.context) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the text has %lld tokens and this session %lld positions; choose a larger `context` or "
-            "shorten it",
-            (long long)f->count, (long long)s->state.context);
+        return mo_fail(err, MO_EINVAL,
+                       "the text has %lld tokens, but this session holds "
+                       "%lld; increase `context` or shorten the text",
+                       (long long)f->count, (long long)s->state.context);
     }
     if (f->sampler && mo_sampler_vocab(f->sampler) != vocab) {
-        return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, the model has %lld",
+        return mo_fail(err, MO_EINVAL, "the sampler was opened for %lld tokens, but the model has %lld",
                        (long long)mo_sampler_vocab(f->sampler), (long long)vocab);
     }
     if (f->unfinished && f->sampler) {
-        return mo_fail(err, MO_EINVAL, "a sampler picks what follows a sequence, and this one is unfinished");
+        return mo_fail(err, MO_EINVAL, "sampling requires a finished sequence; this one is unfinished");
     }
     if (f->routes && s->engine->remote_layers) {
-        return mo_fail(err, MO_EUNSUPPORTED,
-                       "the experts of tokens are not told where a model's layers are divided among ranks");
+        return mo_fail(
+            err, MO_EUNSUPPORTED,
+            "the experts of tokens are not reported when a model's layers are divided among ranks");
     }
     if (f->top < 0 || f->top > MO_TOP_MAX || (f->top && !f->logprobs) || (f->logprobs && !f->sampler)) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "log probabilities are those of a picked token and of 0 to %d others: logprobs needs a "
-            "sampler, top needs logprobs",
-            MO_TOP_MAX);
+        return mo_fail(err, MO_EINVAL,
+                       "the number of top log probabilities must be 0 to %d: "
+                       "logprobs requires a sampler, top requires logprobs",
+                       MO_TOP_MAX);
     }
     return MO_OK;
 }
@@ -166,7 +165,7 @@ static mo_status want_rows(mo_session *s, int64_t rows, mo_error *err)
         float *more = realloc(s->rows, sizeof(float) * (size_t)(rows * s->engine->spec->vocab));
         if (!more) {
             return mo_fail(err, MO_ENOMEM,
-                           "no memory for the logits of %lld positions; choose a smaller `batch`",
+                           "out of memory for the logits of %lld tokens; choose a smaller `batch`",
                            (long long)rows);
         }
         s->rows = more;
@@ -360,7 +359,7 @@ static mo_status want_slices(mo_session *s, int count, mo_error *err)
     if (count > FEEDS_FEW && count > s->slice_limit) {
         mo_slice *more = realloc(s->slices, sizeof *more * (size_t)count);
         if (!more) {
-            return mo_fail(err, MO_ENOMEM, "no memory to feed %d sessions at once", count);
+            return mo_fail(err, MO_ENOMEM, "out of memory while feeding %d sessions at once", count);
         }
         s->slices = more;
         s->slice_limit = count;
@@ -416,7 +415,7 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
         }
         if (feed_at(feeds, i)->size != feeds->size ||
             feeds->size < offsetof(mo_feed, session) + sizeof(void *) || !own.session) {
-            return mo_fail(err, MO_EINVAL, "feeds of one call have the same size, and a session each");
+            return mo_fail(err, MO_EINVAL, "feeds of one call must have the same size and a session each");
         }
         for (int j = 0; j < i; j++) {
             const mo_session *a = feed_at(feeds, i)->session, *b = feed_at(feeds, j)->session;

@@ -27,37 +27,22 @@ static void ask_expert(const mo_expert *b)
     }
 }
 
-/* A counting sort of the assignments: rows of one expert are neighbours, in the order of the tokens. */
 static void sort_by_expert(mo_forward *forward)
 {
     const mo_moe *moe = &forward->layer->moe;
-    mo_workspace *w = forward->w;
-    const int64_t assignments = forward->tokens * moe->used;
-    int32_t *first = w->first;
-    memset(first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
-    for (int64_t i = 0; i < assignments; i++) {
-        ask_expert(&moe->expert[w->ids[i]]);
-        first[w->ids[i] + 1]++;
+    mo_picks *p = &forward->w->picks;
+    mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
+    for (int64_t i = 0; i < mo_picks_rows(p); i++) {
+        ask_expert(&moe->expert[p->ids[i]]);
     }
-    for (int e = 0; e < moe->experts; e++) {
-        forward->engine->counters.experts_run += first[e + 1] > 0;
-        first[e + 1] += first[e];
-    }
-    for (int64_t i = 0; i < assignments; i++) {
-        w->row_of[i] = first[w->ids[i]]++;
-        w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
-    }
-    for (int e = moe->experts; e > 0; e--) { /* back to the beginnings */
-        first[e] = first[e - 1];
-    }
-    first[0] = 0;
-    forward->engine->counters.expert_picks += (uint64_t)assignments;
+    forward->engine->counters.experts_run += (uint64_t)mo_picks_sort(p);
+    forward->engine->counters.expert_picks += (uint64_t)mo_picks_rows(p);
 }
 
 /* Picks of the expert, for the profile. */
 static void tally(const mo_forward *forward, mo_tally_layer *counts, int expert, mo_found found)
 {
-    const int32_t picks = forward->w->first[expert + 1] - forward->w->first[expert];
+    const int32_t picks = forward->w->picks.count[expert];
     if (counts && picks > 0) {
         mo_tally_add(&counts->hits[mo_forward_phase(forward)][found][expert], (uint64_t)picks);
     }
@@ -112,9 +97,9 @@ static mo_merge merge_of(const mo_forward *forward)
                   .out_scale = l->out_scale};
     if (l->routed) {
         m.used = l->moe.used;
-        m.weights = w->weights;
-        m.ids = w->ids; /* negative: left out because it was not in RAM (--skip-missing) */
-        m.row_of = w->row_of;
+        m.weights = w->picks.weights;
+        m.ids = w->picks.ids; /* negative: left out because it was not in RAM (--skip-missing) */
+        m.row_of = w->picks.row_of;
         m.down = w->down;
         m.moe_norm = l->post_ffn_norm_moe;
         m.shared = mo_linear_present(&l->moe.shared.up) ? w->side_down : NULL;
@@ -195,7 +180,7 @@ static bool goes_on(const mo_forward *forward, int64_t count, const mo_linear *g
            mo_linear_present(gate) && mo_linear_present(up) && up->w.rows % 32 == 0;
 }
 
-void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count)
+void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
@@ -205,38 +190,36 @@ void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t cou
                                     .y = w->up + row * moe->width,
                                     .activation = moe->activation,
                                     .hidden = mo_acts_from(&forward->hidden, row)};
-        mo_jobs_add_gated(&w->ffn_in, &b->gate, &forward->in, w->by_expert + row, count,
-                          w->gate + row * moe->width, &gated);
+        mo_jobs_add_gated(&w->ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width,
+                          &gated);
         return;
     }
-    mo_jobs_add(&w->ffn_in, &b->gate, &forward->in, w->by_expert + row, count, w->gate + row * moe->width,
-                moe->width);
-    mo_jobs_add(&w->ffn_in, &b->up, &forward->in, w->by_expert + row, count, w->up + row * moe->width,
-                moe->width);
+    mo_jobs_add(&w->ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width, moe->width);
+    mo_jobs_add(&w->ffn_in, &b->up, &forward->in, tokens, count, w->up + row * moe->width, moe->width);
     for (int64_t i = 0; i < count; i++) {
         w->rows[forward->row_count++] = (int32_t)(row + i);
     }
 }
 
-void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count)
+void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count)
 {
     mo_workspace *w = forward->w;
     mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
-                    w->identity + row, w->by_expert + row, count, w->down + row * forward->spec->width,
+                    w->identity + row, tokens, count, w->down + row * forward->spec->width,
                     forward->spec->width);
 }
 
 /* The rows of an expert that sort_by_expert() has laid together. */
 static void add_in(mo_forward *forward, int expert)
 {
-    const int32_t *first = forward->w->first;
-    mo_forward_add_in(forward, expert, first[expert], first[expert + 1] - first[expert]);
+    const mo_picks *p = &forward->w->picks;
+    mo_forward_add_in(forward, expert, p->token_of + p->first[expert], p->first[expert], p->count[expert]);
 }
 
 static void add_down(mo_forward *forward, int expert)
 {
-    const int32_t *first = forward->w->first;
-    mo_forward_add_down(forward, expert, first[expert], first[expert + 1] - first[expert]);
+    const mo_picks *p = &forward->w->picks;
+    mo_forward_add_down(forward, expert, p->token_of + p->first[expert], p->first[expert], p->count[expert]);
 }
 
 static void add_side(mo_forward *forward)
@@ -364,7 +347,7 @@ static int list_needs(mo_forward *forward)
     mo_workspace *w = forward->w;
     int count = 0;
     for (int e = 0; e < moe->experts; e++) {
-        const int32_t picks = w->first[e + 1] - w->first[e];
+        const int32_t picks = w->picks.count[e];
         if (picks > 0 && is_ours(forward, e)) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
@@ -510,7 +493,7 @@ static mo_status feed_stored(mo_forward *forward, mo_error *err)
 static void feed_beside(mo_forward *forward)
 {
     for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
-        forward->w->ids[i] = -1; /* the merge passes over them */
+        forward->w->picks.ids[i] = -1; /* the merge passes over them */
     }
     mo_forward_begin_round(forward);
     add_side(forward);
@@ -525,10 +508,10 @@ static void feed_resident(mo_forward *forward)
     watch.began = watch.landed = tick(&watch); /* nothing is read */
     mo_forward_begin_round(forward);
     mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
-    const int32_t *chosen = forward->w->first;
+    const int32_t *chosen = forward->w->picks.count;
     for (int e = 0; l->routed && e < l->moe.experts; e++) {
         /* What describes the others has long left the caches: it is not looked at. */
-        if (chosen[e + 1] > chosen[e] && is_ours(forward, e)) {
+        if (chosen[e] > 0 && is_ours(forward, e)) {
             add_in(forward, e);
             add_down(forward, e);
             tally(forward, counts, e, MO_FOUND_HOT);
@@ -557,7 +540,7 @@ static mo_status feed_divided(mo_forward *forward, mo_error *err)
 {
     const mo_remote_experts *others = forward->engine->remote_experts;
     mo_error theirs = {0};
-    const mo_remote_rows rows = {forward->w->first, forward->w->by_expert, forward->w->down};
+    const mo_remote_rows rows = {forward->w->picks.first, forward->w->picks.token_of, forward->w->down};
     mo_forward_guess_remote(forward); /* their disks look ahead while they compute */
     mo_status status = others->begin(others->owner, forward, &rows, err);
     if (status != MO_OK) {
@@ -579,11 +562,11 @@ static mo_status feed_divided(mo_forward *forward, mo_error *err)
 /* Experts that are wanted, but for those that a device has. */
 static mo_status feed_rest(mo_forward *forward, const bool *taken, mo_error *err)
 {
-    const int32_t *first = forward->w->first;
+    const int32_t *count = forward->w->picks.count;
     mo_status status = MO_OK;
     bool any = false;
     for (int e = 0; e < forward->layer->moe.experts; e++) {
-        any |= first[e + 1] > first[e] && !taken[e];
+        any |= count[e] > 0 && !taken[e];
     }
     forward->taken = taken;
     if (any) {
@@ -615,7 +598,7 @@ static mo_status feed_beside_device(mo_forward *forward, mo_error *err)
     }
     if (there != MO_OK) {
         forward->engine->expert_device = NULL;
-        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts from here on", lost.detail);
+        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts from now on", lost.detail);
     }
     return status;
 }
@@ -623,7 +606,7 @@ static mo_status feed_beside_device(mo_forward *forward, mo_error *err)
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
-    forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->first[moe->experts], moe->width);
+    forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->picks.first[moe->experts], moe->width);
     const bool expert_device =
         forward->engine->expert_device && forward->w->adapting.count == 0; /* which has no adapters */
     return expert_device ? feed_beside_device(forward, err) : feed_here(forward, err);

@@ -112,7 +112,7 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count);
  * up, activation, down, merge into the stream. Fails only when an expert cannot be read. */
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
 
-/* The routed experts alone, for who has forward->in, w->first and w->by_expert and sets experts_only: their outputs are rows of w->down. */
+/* The routed experts alone, for who has forward->in and w->picks and sets experts_only: their outputs are rows of w->down. */
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err);
 
 /* The step's first token of a slice. */
@@ -135,15 +135,15 @@ static inline bool mo_forward_listens(const mo_forward *forward)
     return any;
 }
 
-/* Tells slices that listen which experts w->ids holds for the layer. */
+/* Tells slices that listen which experts w->picks.ids holds for the layer. */
 void mo_forward_tell_routes(const mo_forward *forward);
 
 /* Rounds of that computation, for whoever decides which experts the CPU computes: rows `row` and up of gate, up, hidden
- * and down belong to the expert's tokens, named by w->by_expert. The matrices must be in RAM. After the last round
+ * and down belong to the expert's tokens, which `tokens` names. The matrices must be in RAM. After the last round
  * every token's outputs are merged. */
 void mo_forward_begin_round(mo_forward *forward);
-void mo_forward_add_in(mo_forward *forward, int expert, int64_t row, int64_t count);
-void mo_forward_add_down(mo_forward *forward, int expert, int64_t row, int64_t count);
+void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count);
+void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count);
 void mo_forward_run_round(mo_forward *forward, bool last);
 
 /* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is now; where that comes

@@ -64,12 +64,12 @@ static void shorten(mo_prefetch_state *f, int distance, double share)
 {
     if (distance == 1) {
         f->on = false;
-        mo_log(MO_LOG_INFO, "store",
-               "prediction is off: only %.0f %% of the experts to be read ahead were needed", 100.0 * share);
+        mo_log(MO_LOG_INFO, "store", "prefetch is off: only %.0f %% of the predicted experts were needed",
+               100.0 * share);
     } else {
         f->distance = f->most = distance - 1;
         mo_log(MO_LOG_INFO, "store",
-               "prediction looks %d layers ahead no more: only %.0f %% of the experts were needed", distance,
+               "prefetch no longer looks %d layers ahead: only %.0f %% of the experts were needed", distance,
                100.0 * share);
     }
 }
@@ -224,8 +224,8 @@ static mo_need *need_of(mo_forward *forward, int count, int32_t expert)
 static void keep_best(mo_forward *forward, int count, int64_t t)
 {
     const int used = forward->layer->moe.used;
-    const int32_t *ids = forward->w->ids + t * used;
-    const float *weights = forward->w->weights + t * used;
+    const int32_t *ids = forward->w->picks.ids + t * used;
+    const float *weights = forward->w->picks.weights + t * used;
     int best = 0;
     for (int r = 0; r < used; r++) {
         if (!need_of(forward, count, ids[r])->skipped) {
@@ -240,8 +240,8 @@ static void keep_best(mo_forward *forward, int count, int64_t t)
 static void shift_weight(mo_forward *forward, int count, int64_t t)
 {
     const int used = forward->layer->moe.used;
-    int32_t *ids = forward->w->ids + t * used;
-    float *weights = forward->w->weights + t * used;
+    int32_t *ids = forward->w->picks.ids + t * used;
+    float *weights = forward->w->picks.weights + t * used;
     float all = 0.0f, kept = 0.0f;
     for (int r = 0; r < used; r++) {
         all += weights[r];

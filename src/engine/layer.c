@@ -49,30 +49,29 @@ mo_status mo_forward_not_finite(const mo_forward *forward, int layer, mo_error *
     double scale;
     const char *adapter = largest_adapter(forward, &scale);
     if (layer >= 0) {
-        snprintf(what, sizeof what, "layer %d gives numbers that are", layer);
+        snprintf(what, sizeof what, "the output of layer %d is", layer);
     }
     return adapter
                ? mo_fail(err, MO_EUNSUPPORTED,
-                         "%s not finite with the adapter %s at a scale of %g; choose a smaller one, and if "
-                         "numbers are not finite without adapters either, the model file is damaged",
+                         "%s not finite with the adapter %s at a scale of %g; use a smaller "
+                         "scale; if this also happens without adapters, the model file is damaged",
                          what, adapter, scale)
                : mo_fail(err, MO_EFORMAT,
-                         "%s not finite; the model file is damaged or not meant for this architecture", what);
+                         "%s not finite; the model file is damaged or made for another architecture", what);
 }
 
 mo_status mo_forward_no_codes(const mo_forward *forward, int layer, mo_error *err)
 {
     double scale;
     const char *adapter = largest_adapter(forward, &scale);
-    return adapter
-               ? mo_fail(err, MO_EUNSUPPORTED,
-                         "layer %d has keys or values too large for this cache format with the adapter %s "
-                         "at a scale of %g; choose a smaller one, or run again with `kv` f32",
-                         layer, adapter, scale)
-               : mo_fail(err, MO_EUNSUPPORTED,
-                         "layer %d has keys or values too large for this cache format; run again with "
-                         "`kv` f32",
-                         layer);
+    return adapter ? mo_fail(err, MO_EUNSUPPORTED,
+                             "layer %d: keys or values exceed the range of this KV cache format with the "
+                             "adapter %s at a scale of %g; use a smaller scale, or run again with `kv` f32",
+                             layer, adapter, scale)
+                   : mo_fail(err, MO_EUNSUPPORTED,
+                             "layer %d: keys or values exceed the range of "
+                             "this KV cache format; run again with `kv` f32",
+                             layer);
 }
 
 static void enter_layer(mo_forward *forward, int index)
@@ -94,11 +93,11 @@ void mo_forward_tell_routes(const mo_forward *forward)
     for (int64_t t = 0; forward->layer->routed && t < forward->tokens; t++) {
         const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
         for (int r = 0; tally && s->touch && r < used; r++) {
-            mo_touch_mark(s->touch, tally, forward->w->ids[t * used + r]);
+            mo_touch_mark(s->touch, tally, forward->w->picks.ids[t * used + r]);
         }
         if (s->routes) {
             s->routes(s->user, forward->index, forward->w->position[t] - s->state->length,
-                      forward->w->ids + t * used, forward->w->weights + t * used, used);
+                      forward->w->picks.ids + t * used, forward->w->picks.weights + t * used, used);
         }
     }
 }

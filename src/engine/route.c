@@ -64,7 +64,7 @@ static void choose(void *ctx, int64_t begin, int64_t end, int thread)
                                 .groups_used = r->groups_used};
     for (int64_t t = begin; t < end; t++) {
         mo_route(forward->k, &routing, forward->w->scores + t * moe->experts, r->select_bias,
-                 forward->w->ids + t * moe->used, forward->w->weights + t * moe->used);
+                 forward->w->picks.ids + t * moe->used, forward->w->picks.weights + t * moe->used);
     }
 }
 

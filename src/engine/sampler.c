@@ -93,7 +93,7 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
     }
     if (!s || !s->logits || !s->counts || !s->kept || !s->tokens || !s->ranked || !s->bias) {
         mo_sampler_close(s);
-        return mo_fail(err, MO_ENOMEM, "no memory for a sampler over %lld tokens", (long long)vocab);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a sampler over %lld tokens", (long long)vocab);
     }
     if (o.bias_count) {
         memcpy(s->bias, o.bias, sizeof *s->bias * o.bias_count);

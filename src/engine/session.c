@@ -51,15 +51,14 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
 {
     *out = NULL;
     if (context < 1 || context > engine->context) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "a session of this model has at most %lld positions, not %lld; open the model with a larger "
-            "`context`",
-            (long long)engine->context, (long long)context);
+        return mo_fail(err, MO_EINVAL,
+                       "a session of this model can have at most %lld tokens, "
+                       "not %lld; open the model with a larger `context`",
+                       (long long)engine->context, (long long)context);
     }
     mo_session *s = calloc(1, sizeof *s);
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a session");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a session");
     }
     s->engine = engine;
     mo_block_pool *pool = NULL;
@@ -85,7 +84,7 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
     s->logits = aligned_alloc(4096, logits_bytes);
     if (!s->tokens || !s->logits) {
         mo_session_close(s);
-        return mo_fail(err, MO_ENOMEM, "no memory for a session");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a session");
     }
     if (s->state.gpu_session) {
         s->state.accelerator->adopt_logits(&s->state, s->logits, logits_bytes);

@@ -57,7 +57,7 @@ static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
     return accelerator && state->losses == atomic_load(&engine->losses)
                ? accelerator->settle(state, err)
                : mo_fail(err, MO_EDEVICE,
-                         "the device was lost, and the session's state with it; feed it again");
+                         "the device and the session's state on it are lost; feed the session again");
 }
 
 mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
@@ -70,7 +70,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     *out = NULL;
     mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, row != NULL);
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a snapshot of %lld positions",
+        return mo_fail(err, MO_ENOMEM, "out of memory for a snapshot of %lld tokens",
                        (long long)state->length);
     }
     mo_status status = settle(state, engine, err);
@@ -114,14 +114,14 @@ mo_status mo_snapshot_copy(const mo_engine *engine, mo_blocks *to, const mo_bloc
 {
     const mo_accelerator *accelerator = atomic_load(&((mo_engine *)engine)->accelerator);
     return accelerator ? accelerator->copy(accelerator->owner, to, from, length, to_device, err)
-                       : mo_fail(err, MO_EDEVICE, "the device was lost, and with it what was kept there");
+                       : mo_fail(err, MO_EDEVICE, "the device and the data stored there are lost");
 }
 
 mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err)
 {
     return !s->on_device || s->losses == atomic_load(&s->engine->losses)
                ? MO_OK
-               : mo_fail(err, MO_EDEVICE, "a device was lost, and with it what was kept there");
+               : mo_fail(err, MO_EDEVICE, "a device and the data stored there are lost");
 }
 
 /* What the ranks behind this one hold of the snapshot; at most until they are lost. */
@@ -163,7 +163,7 @@ static mo_status save_blocks(const mo_snapshot *s, const mo_blocks *blocks, cons
                 free(*bytes);
             }
         } else {
-            status = mo_fail(err, MO_ENOMEM, "no memory for a copy of the session's state (%.1f MiB)",
+            status = mo_fail(err, MO_ENOMEM, "out of memory for a copy of the session's state (%.1f MiB)",
                              (double)*size / (1 << 20));
         }
         mo_state_drop(&view);
@@ -253,7 +253,7 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
     const mo_state_mark mark = {all, all, all};
     if (length < all && length < mo_state_least(state, mark)) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "of this saved state of %lld positions the model can restore %lld at least, not %lld",
+                       "this saved state of %lld tokens can be restored to at least %lld tokens, not %lld",
                        (long long)all, (long long)mo_state_least(state, mark), (long long)length);
     }
     mo_engine *engine = session->engine;
@@ -326,44 +326,41 @@ static mo_status check_restore(const mo_session *session, const mo_snapshot *s, 
     const mo_model_spec *spec = session->engine->spec;
     if (s->fingerprint != session->engine->fingerprint || s->vocab != spec->vocab ||
         s->layers != mo_spec_layers(spec)) {
-        return mo_fail(err, MO_EINVAL, "the saved state belongs to another model; begin a new session");
+        return mo_fail(err, MO_EINVAL, "the saved state belongs to another model; start a new session");
     }
     if (s->kv != session->state.kv) {
         return mo_fail(err, MO_EINVAL,
                        "the saved state has another KV cache format (`kv`) than this session; open the "
-                       "session alike, or begin a new one");
+                       "session with the same format, or start a new one");
     }
     if (s->precision != session->engine->precision && s->mark.length > 0) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state was computed with `prompt_precision` %s, and this model has %s; open the model "
-            "alike, or start anew",
-            s->precision == MO_PRECISION_BF16 ? "bf16" : "exact",
-            s->precision == MO_PRECISION_BF16 ? "exact" : "bf16");
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state was computed with `prompt_precision` %s, but this model "
+                       "has %s; open the model with the same setting, or start a new session",
+                       s->precision == MO_PRECISION_BF16 ? "bf16" : "exact",
+                       s->precision == MO_PRECISION_BF16 ? "exact" : "bf16");
     }
     if (s->adapters != session->adapters.identity && s->mark.length > 0) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state was computed %s; give the session the same adapters and scales, or start "
-            "anew",
-            !s->adapters                  ? "without adapters, and this session has some"
-            : !session->adapters.identity ? "with adapters that this session does not have"
-                                          : "with other adapters than this session has");
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state was computed %s; give the session "
+                       "the same adapters and scales, or start a new session",
+                       !s->adapters                  ? "without adapters, but this session has some"
+                       : !session->adapters.identity ? "with adapters that this session does not have"
+                                                     : "with other adapters than those of this session");
     }
     if (length < 0 || length > s->mark.length || (length == 0 && s->mark.length > 0)) {
-        return mo_fail(err, MO_EINVAL, "a snapshot of %lld positions cannot be restored to %lld",
+        return mo_fail(err, MO_EINVAL, "a snapshot of %lld tokens cannot be restored to %lld",
                        (long long)s->mark.length, (long long)length);
     }
     if (s->engine && length < s->least) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "of this snapshot of %lld positions the model can restore %lld at least, not %lld",
+                       "this snapshot of %lld tokens can be restored to at least %lld tokens, not %lld",
                        (long long)s->mark.length, (long long)s->least, (long long)length);
     }
     if (length > session->state.context) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
-            (long long)length, (long long)session->state.context);
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state has %lld tokens, but this session holds %lld; increase `context`",
+                       (long long)length, (long long)session->state.context);
     }
     return MO_OK;
 }

@@ -48,7 +48,7 @@ static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_b
     const size_t all = sizeof h + tokens + state_bytes + logits;
     uint8_t *at = malloc(all);
     if (!at) {
-        return mo_fail(err, MO_ENOMEM, "no memory to write a saved state of %zu bytes", all);
+        return mo_fail(err, MO_ENOMEM, "out of memory while writing a saved state of %zu bytes", all);
     }
     memcpy(at + sizeof h, s->tokens, tokens);
     memcpy(at + sizeof h + tokens, state, state_bytes);
@@ -82,8 +82,8 @@ static mo_status refuse_numerics(int64_t version, mo_error *err)
 {
     return mo_fail(
         err, MO_EFORMAT,
-        "the saved state was computed by version %lld of the numerics, this library has version %d; "
-        "begin a new session and feed its tokens again",
+        "the saved state was computed by version %lld of the numerics, but this library has version %d; "
+        "start a new session and feed its tokens again",
         (long long)version, MO_NUMERICS);
 }
 
@@ -96,7 +96,7 @@ static mo_status refuse_magic(const uint8_t *bytes, size_t size, mo_error *err)
                ? refuse_numerics(1, err)
                : mo_fail(err, MO_EFORMAT,
                          "the saved state has format %c, which this library does not read (it reads %c); "
-                         "begin a new session and feed its tokens again",
+                         "start a new session and feed its tokens again",
                          bytes[MAGIC_BYTES], snapshot_magic[MAGIC_BYTES]);
 }
 
@@ -121,7 +121,7 @@ static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size,
     if (!sane || rest != 4 * (uint64_t)h->length + h->state_bytes + (logits ? 4 * (uint64_t)h->vocab : 0) ||
         h->check != check_of(h, bytes + sizeof *h, rest) ||
         !tokens_in_range(bytes + sizeof *h, h->length, h->vocab)) {
-        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or cut short; begin a new session");
+        return mo_fail(err, MO_EFORMAT, "the saved state is damaged or truncated; start a new session");
     }
     return MO_OK;
 }
@@ -135,7 +135,7 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
         return refuse_magic(bytes, size, err);
     }
     if (size < sizeof h) {
-        return mo_fail(err, MO_EFORMAT, "the saved state is cut short; begin a new session");
+        return mo_fail(err, MO_EFORMAT, "the saved state is truncated; start a new session");
     }
     memcpy(&h, bytes, sizeof h);
     if (h.numerics != MO_NUMERICS) {
@@ -150,7 +150,7 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     if (!s || !state) {
         mo_snapshot_close(s);
         free(state);
-        return mo_fail(err, MO_ENOMEM, "no memory to read a saved state of %zu bytes", size);
+        return mo_fail(err, MO_ENOMEM, "out of memory while reading a saved state of %zu bytes", size);
     }
     const uint8_t *tokens = bytes + sizeof h, *saved = tokens + sizeof(int32_t) * (size_t)h.length;
     s->kv = (mo_kv_type)h.kv;

@@ -18,7 +18,7 @@ static int64_t blocks_of(int64_t positions)
 
 static mo_status no_memory(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for a part of a session's state");
+    return mo_fail(err, MO_ENOMEM, "out of memory for a part of a session's state");
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------ */

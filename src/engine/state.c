@@ -153,12 +153,12 @@ mo_status mo_state_pool(const mo_model_spec *spec, const mo_state_size *size, bo
     const bool listed = share_of(spec, size, &s);
     *out = listed ? mo_block_pool_open(s.needs, spec->layer_count, source, planned ? &s.share : NULL) : NULL;
     free_shares(&s);
-    return *out ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the lists of the sessions' state");
+    return *out ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the lists of the sessions' state");
 }
 
 static mo_status no_tables(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for the tables of a session's state");
+    return mo_fail(err, MO_ENOMEM, "out of memory for the tables of a session's state");
 }
 
 mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holder who, int64_t length,
@@ -587,16 +587,15 @@ mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int6
     const bool part = length < all && saves_all(s, all);
     const int64_t taken = part ? length : all;
     if (taken < 0 || taken > s->context) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the saved state has %lld positions, this session holds %lld; choose a larger `context`",
-            (long long)taken, (long long)s->context);
+        return mo_fail(err, MO_EINVAL,
+                       "the saved state has %lld tokens, but this session holds %lld; increase `context`",
+                       (long long)taken, (long long)s->context);
     }
     if (saved_bytes(s, all) != (int64_t)bytes) {
         return mo_fail(err, MO_EINVAL,
-                       "the saved state has %zu bytes where this model and `kv` format need others; it "
-                       "belongs to another "
-                       "model or format, so start anew",
+                       "the saved state has %zu bytes, which does not "
+                       "match this model and `kv` format; it belongs to "
+                       "another model or format, so start a new session",
                        bytes);
     }
     mo_state_reset(s);

@@ -25,11 +25,10 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
                            (long long)forward->engine->batch);
         }
         if (s->state->length + s->count > s->state->context) {
-            return mo_fail(
-                err, MO_EINVAL,
-                "the text has more than the %lld tokens this session holds; choose a larger `context` "
-                "or shorten it",
-                (long long)s->state->context);
+            return mo_fail(err, MO_EINVAL,
+                           "the text has more than the %lld tokens this session "
+                           "holds; increase `context` or shorten the text",
+                           (long long)s->state->context);
         }
         for (int64_t j = 0; j < s->count; j++, t++) {
             if (forward->spec->first_layer == 0 &&
@@ -195,7 +194,7 @@ static mo_status run_here(mo_forward *forward, bool *all, mo_error *err)
         const mo_state *s = forward->slices[i].state;
         if (s->gpu_session && (!accelerator || s->losses != atomic_load(&forward->engine->losses))) {
             forward->stale = true;
-            return mo_fail(err, MO_EDEVICE, "the device that had the session's state is lost");
+            return mo_fail(err, MO_EDEVICE, "the device with the session's state is lost");
         }
     }
     if (accelerator) {

@@ -154,15 +154,16 @@ static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t widt
 {
     const int64_t rows = batch * e->used;
     w->scores = cut(c, batch * e->experts, sizeof(float));
-    w->ids = cut(c, rows, sizeof(int32_t));
-    w->weights = cut(c, rows, sizeof(float));
-    w->by_expert = cut(c, rows, sizeof(int32_t));
-    w->row_of = cut(c, rows, sizeof(int32_t));
+    w->picks.ids = cut(c, rows, sizeof(int32_t));
+    w->picks.weights = cut(c, rows, sizeof(float));
+    w->picks.token_of = cut(c, rows, sizeof(int32_t));
+    w->picks.row_of = cut(c, rows, sizeof(int32_t));
     w->identity = cut(c, rows, sizeof(int32_t));
     for (int64_t i = 0; w->identity && i < rows; i++) {
         w->identity[i] = (int32_t)i;
     }
-    w->first = cut(c, e->experts + 1, sizeof(int32_t));
+    w->picks.first = cut(c, e->experts + 1, sizeof(int32_t));
+    w->picks.count = cut(c, e->experts, sizeof(int32_t));
     w->rows = cut(c, rows, sizeof(int32_t));
     w->needs = cut(c, e->experts, sizeof(mo_need));
     w->guess_in = cut_acts(c, 1, width);
@@ -285,7 +286,7 @@ mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t
     void *memory = bytes ? mo_host_alloc_huge(bytes) : NULL;
     if (bytes && !memory) {
         return mo_fail(err, MO_ENOMEM,
-                       "working memory of %.1f MiB for adapters cannot be had; choose a smaller `batch`",
+                       "working memory of %.1f MiB for adapters is not available; choose a smaller `batch`",
                        (double)bytes / (1 << 20));
     }
     if (w->low_memory) {
@@ -317,7 +318,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
     w->memory = mo_host_alloc_huge(w->bytes);
     if (!w->memory) {
         return mo_fail(err, MO_ENOMEM,
-                       "working memory of %.1f MiB cannot be had; choose a smaller `batch` or `context`",
+                       "working memory of %.1f MiB is not available; choose a smaller `batch` or `context`",
                        (double)w->bytes / (1 << 20));
     }
     cutter c = {.base = w->memory};

@@ -5,6 +5,7 @@
 #include "engine/flow.h"
 #include "engine/jobs.h"
 #include "engine/state.h"
+#include "experts/picks.h"
 #include "model/parts.h"
 #include "numeric/acts.h"
 #include "store/store.h"
@@ -66,12 +67,8 @@ typedef struct mo_workspace {
     int64_t alone;           /* and the last mark that was given */
 
     float *scores;       /* [batch][experts] */
-    int32_t *ids;        /* [batch][used] in router order */
-    float *weights;      /* [batch][used] */
-    int32_t *by_expert;  /* [batch * used] tokens, expert by expert */
-    int32_t *row_of;     /* [batch][used] the row of each assignment in gate, up, down */
+    mo_picks picks;      /* of the layer; its rows are those of gate, up and down */
     int32_t *identity;   /* [batch * used] 0, 1, 2, ...: picks that take an expert's rows as they are */
-    int32_t *first;      /* [experts + 1] first row of each expert */
     int32_t *rows;       /* [batch * used] those of a round, in any order */
     mo_need *needs;      /* [experts] */
     void *guess_in;      /* acts [1][D]: what the next layer's router would read */

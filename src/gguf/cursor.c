@@ -8,13 +8,13 @@
 
 mo_status mo_cursor_damaged(mo_cursor *c, const char *what)
 {
-    return mo_fail(c->err, MO_EFORMAT, "%s: %s %s; the file is damaged, fetch it again", c->source->name,
+    return mo_fail(c->err, MO_EFORMAT, "%s: %s %s; the file is damaged, download it again", c->source->name,
                    c->where, what);
 }
 
 mo_status mo_cursor_no_memory(mo_cursor *c)
 {
-    return mo_fail(c->err, MO_ENOMEM, "%s: no memory for the header; free some and try again",
+    return mo_fail(c->err, MO_ENOMEM, "%s: out of memory for the header; free some and try again",
                    c->source->name);
 }
 

@@ -32,11 +32,11 @@ static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
         {"lmgg", "a GGML file of an older format; convert the original model to GGUF"},
         {"fmgg", "a GGML file of an older format; convert the original model to GGUF"},
         {"tjgg", "a GGML file of an older format; convert the original model to GGUF"},
-        {"FUGG", "a GGUF file for big-endian machines; fetch or convert the little-endian one"},
-        {"vers", "probably a Git LFS pointer and not the model; fetch the model itself (git lfs pull)"},
-        {"<!DO", "a web page and not a model; check the download address"},
-        {"<!do", "a web page and not a model; check the download address"},
-        {"<htm", "a web page and not a model; check the download address"},
+        {"FUGG", "a GGUF file for big-endian machines; download or convert the little-endian one"},
+        {"vers", "probably a Git LFS pointer, not the model; download the model itself (git lfs pull)"},
+        {"<!DO", "a web page, not a model; check the URL"},
+        {"<!do", "a web page, not a model; check the URL"},
+        {"<htm", "a web page, not a model; check the URL"},
         {"PK\3\4", "a zip archive; unpack it or convert the model to GGUF"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -46,7 +46,7 @@ static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
     }
     return mo_fail(
         c->err, MO_EFORMAT,
-        "%s is not a GGUF file: it begins with the bytes %02x %02x %02x %02x; give a model in GGUF",
+        "%s is not a GGUF file: it starts with the bytes %02x %02x %02x %02x; give a model in GGUF format",
         c->source->name, magic[0], magic[1], magic[2], magic[3]);
 }
 
@@ -54,13 +54,12 @@ static mo_status read_version(mo_cursor *c, mo_gguf_header *h)
 {
     uint8_t magic[4];
     if (c->source->bytes == 0) {
-        return mo_fail(c->err, MO_EFORMAT, "%s is empty; fetch it again", c->source->name);
+        return mo_fail(c->err, MO_EFORMAT, "%s is empty; download it again", c->source->name);
     }
     if (c->source->bytes < 0 || c->source->bytes > FILE_LIMIT) {
-        return mo_fail(c->err, MO_EUNSUPPORTED, "%s is larger than a PiB, which no model is",
-                       c->source->name);
+        return mo_fail(c->err, MO_EUNSUPPORTED, "%s is larger than 1 PiB", c->source->name);
     }
-    snprintf(c->where, sizeof c->where, "the beginning of the file");
+    snprintf(c->where, sizeof c->where, "the start of the file");
     mo_status s = mo_cursor_read(c, magic, sizeof magic);
     if (s == MO_OK && memcmp(magic, "GGUF", 4) != 0) {
         return not_gguf(c, magic);
@@ -75,22 +74,21 @@ static mo_status read_version(mo_cursor *c, mo_gguf_header *h)
         return MO_OK;
     }
     if (h->version == 1) {
-        return mo_fail(
-            c->err, MO_EUNSUPPORTED,
-            "%s is GGUF version 1, which nothing writes any more; convert the original model again",
-            c->source->name);
+        return mo_fail(c->err, MO_EUNSUPPORTED,
+                       "%s is GGUF version 1, which is obsolete; convert the original model again",
+                       c->source->name);
     }
     if (h->version != 0 && (h->version & 0xffff) == 0) {
         return mo_fail(c->err, MO_EUNSUPPORTED,
-                       "%s is a GGUF file for big-endian machines; fetch or convert the little-endian one",
+                       "%s is a GGUF file for big-endian machines; download or convert the little-endian one",
                        c->source->name);
     }
     if (h->version > 3 && h->version < 256) {
         return mo_fail(c->err, MO_EUNSUPPORTED,
-                       "%s is GGUF version %u and this program knows 2 and 3; look for a newer Moraine",
+                       "%s is GGUF version %u, but this program supports 2 and 3; look for a newer Moraine",
                        c->source->name, h->version);
     }
-    return mo_cursor_damaged(c, "names an impossible version");
+    return mo_cursor_damaged(c, "has an invalid version");
 }
 
 /* ---- Keys and values ---- */
@@ -135,7 +133,7 @@ static mo_status check_flags(mo_cursor *c, const mo_gguf_entry *e)
 {
     for (uint64_t i = 0; i < e->count; i++) {
         if (c->bytes[e->at + i] > 1) {
-            return mo_cursor_damaged(c, "has a flag that is neither 0 nor 1");
+            return mo_cursor_damaged(c, "has a boolean that is neither 0 nor 1");
         }
     }
     return MO_OK;
@@ -154,7 +152,7 @@ static mo_status read_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
     if (type == ARRAY) {
         return mo_fail(
             c->err, MO_EUNSUPPORTED,
-            "%s: %s is an array of arrays, which models do not use; the file is damaged or not a model",
+            "%s: %s is an array of arrays, which is not supported; the file is damaged or not a model",
             c->source->name, c->where);
     }
     if (!known_type(type)) {
@@ -224,11 +222,10 @@ static mo_status sort_entries(mo_cursor *c, mo_gguf_header *h)
     qsort(h->by_key, (size_t)h->entry_count, sizeof(void *), by_key);
     for (int64_t i = 1; i < h->entry_count; i++) {
         if (strcmp(h->by_key[i - 1]->key, h->by_key[i]->key) == 0) {
-            return mo_fail(
-                c->err, MO_EFORMAT,
-                "%s: key %.200s occurs twice; the file is damaged or was written wrongly, so fetch or "
-                "convert it again",
-                c->source->name, h->by_key[i]->key);
+            return mo_fail(c->err, MO_EFORMAT,
+                           "%s: key %.200s occurs twice; the file is damaged or malformed, download or "
+                           "convert it again",
+                           c->source->name, h->by_key[i]->key);
         }
     }
     return MO_OK;
@@ -277,8 +274,8 @@ static mo_status unknown_format(mo_cursor *c, const mo_gguf_tensor *t, uint32_t 
         uint32_t type;
         const char *name;
     } others[] = {
-        {4, "Q4_2, which is retired"},
-        {5, "Q4_3, which is retired"},
+        {4, "Q4_2, which is obsolete"},
+        {5, "Q4_3, which is obsolete"},
         {9, "Q8_1"},
         {15, "Q8_K"},
         {24, "I8"},
@@ -306,11 +303,11 @@ static mo_status unknown_format(mo_cursor *c, const mo_gguf_tensor *t, uint32_t 
         }
     }
     if (!*name && type > 132 && type < 256) {
-        snprintf(name, sizeof name, " (of a fork of llama.cpp)");
+        snprintf(name, sizeof name, " (from a fork of llama.cpp)");
     }
     return mo_fail(c->err, MO_EUNSUPPORTED,
-                   "%s: tensor %s has type %u%s, which Moraine does not compute with; fetch another "
-                   "quantization of the model or requantize it, to Q4_K for instance",
+                   "%s: tensor %s has type %u%s, which Moraine does not support; download "
+                   "another quantization of the model or requantize it, for example to Q4_K",
                    c->source->name, t->name, type, name);
 }
 
@@ -323,19 +320,19 @@ static mo_status measure(mo_cursor *c, mo_gguf_tensor *t)
             return mo_cursor_damaged(c, "has a dimension below 1");
         }
         if (__builtin_mul_overflow(t->values, t->size[d], &t->values)) {
-            return mo_cursor_damaged(c, "has impossible dimensions");
+            return mo_cursor_damaged(c, "has invalid dimensions");
         }
     }
     if (t->size[0] % t->format->block_values != 0) {
-        return mo_fail(
-            c->err, MO_EFORMAT,
-            "%s: tensor %s has rows of %lld values, no multiple of the %d of a %s block; the file is "
-            "damaged or was written wrongly, so fetch or requantize it again",
-            c->source->name, t->name, (long long)t->size[0], t->format->block_values, t->format->name);
+        return mo_fail(c->err, MO_EFORMAT,
+                       "%s: tensor %s has rows of %lld values, not a multiple of the %d of a %s "
+                       "block; the file is damaged or malformed, download or requantize it again",
+                       c->source->name, t->name, (long long)t->size[0], t->format->block_values,
+                       t->format->name);
     }
     if (__builtin_mul_overflow(t->values / t->format->block_values, (int64_t)t->format->block_bytes,
                                &t->bytes)) {
-        return mo_cursor_damaged(c, "has impossible dimensions");
+        return mo_cursor_damaged(c, "has invalid dimensions");
     }
     return MO_OK;
 }
@@ -375,7 +372,7 @@ static mo_status read_tensor(mo_cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
         return unknown_format(c, t, type);
     }
     if (offset > INT64_MAX) {
-        return mo_cursor_damaged(c, "is at an impossible offset");
+        return mo_cursor_damaged(c, "is at an invalid offset");
     }
     t->offset = (int64_t)offset; /* from the beginning of the data, until place_tensors() */
     return measure(c, t);
@@ -429,11 +426,10 @@ static mo_status check_overlap(mo_cursor *c, const mo_gguf_header *h)
     mo_status s = MO_OK;
     for (int64_t i = 1; i < h->tensor_count && s == MO_OK; i++) {
         if (sorted[i - 1]->offset + sorted[i - 1]->bytes > sorted[i]->offset) {
-            s = mo_fail(
-                c->err, MO_EFORMAT,
-                "%s: tensors %s and %s overlap; the file is damaged or was written wrongly, so fetch or "
-                "convert it again",
-                c->source->name, sorted[i - 1]->name, sorted[i]->name);
+            s = mo_fail(c->err, MO_EFORMAT,
+                        "%s: tensors %s and %s overlap; the file is damaged or malformed, download or "
+                        "convert it again",
+                        c->source->name, sorted[i - 1]->name, sorted[i]->name);
         }
     }
     free(sorted);
@@ -458,7 +454,7 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
         }
         if (__builtin_add_overflow(t->offset, h->data_start, &t->offset) ||
             __builtin_add_overflow(t->offset, t->bytes, &end)) {
-            return mo_cursor_damaged(c, "is at an impossible offset");
+            return mo_cursor_damaged(c, "is at an invalid offset");
         }
         if (layout_known && (__builtin_add_overflow(layout_end, t->bytes, &layout_end) ||
                              __builtin_add_overflow(layout_end, mask, &layout_end))) {
@@ -475,7 +471,7 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
     }
     snprintf(c->where, sizeof c->where, "tensor %s", last->name);
     if (!layout_known || last->offset + last->bytes > layout_end) {
-        return mo_cursor_damaged(c, "is outside the file and where no layout would put it");
+        return mo_cursor_damaged(c, "is outside the file, at an offset that no layout has");
     }
     return mo_fail(
         c->err, MO_EFORMAT,
@@ -495,11 +491,10 @@ static mo_status read_count(mo_cursor *c, const char *what, uint64_t least, int6
         return s;
     }
     if (n > COUNT_LIMIT || n > (uint64_t)c->source->bytes / least) {
-        return mo_fail(
-            c->err, MO_EFORMAT,
-            "%s claims to have %llu %s, more than a file of %lld bytes can hold or a model needs; it "
-            "is damaged or cut short, fetch it again",
-            c->source->name, (unsigned long long)n, what, (long long)c->source->bytes);
+        return mo_fail(c->err, MO_EFORMAT,
+                       "%s claims to have %llu %s, more than a file of %lld bytes can hold "
+                       "or a model needs; it is damaged or truncated, download it again",
+                       c->source->name, (unsigned long long)n, what, (long long)c->source->bytes);
     }
     *out = (int64_t)n;
     return MO_OK;
@@ -517,7 +512,7 @@ static mo_status find_alignment(mo_cursor *c, mo_gguf_header *h)
         }
         if (e->is_array || !mo_value_integer(&value, &n) || n < 8 || n > ALIGN_LIMIT || (n & (n - 1))) {
             snprintf(c->where, sizeof c->where, "general.alignment");
-            return mo_cursor_damaged(c, "is no power of two between 8 and 1048576");
+            return mo_cursor_damaged(c, "is not a power of two between 8 and 1048576");
         }
         h->alignment = (uint32_t)n;
     }

@@ -24,8 +24,9 @@ static mo_status part_integer(const mo_gguf_part *part, const char *key, int64_t
         mo_gguf_header_value(&part->header, e, 0, &v);
     }
     if (e->is_array || !mo_value_integer(&v, out)) {
-        return mo_fail(err, MO_EFORMAT, "%s: key %s is no integer; the file is damaged, fetch it again",
-                       part->path, key);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: key %s is not an integer; the file is damaged, download it again", part->path,
+                       key);
     }
     return MO_OK;
 }
@@ -55,7 +56,7 @@ static mo_status open_part(mo_gguf_part *part, const char *path, mo_error *err)
     part->path = strdup(path);
     if (!part->path) {
         mo_input_close(input);
-        mo_fail(err, MO_ENOMEM, "%s: no memory for its name", path);
+        mo_fail(err, MO_ENOMEM, "%s: out of memory for its name", path);
         return MO_ENOMEM;
     }
     const mo_gguf_source source = {path, (int64_t)mo_input_bytes(input), input_read, input};
@@ -71,11 +72,10 @@ static mo_status split_prefix(const char *path, int no, int count, char *prefix,
     int tail_length = snprintf(tail, sizeof tail, "-%05d-of-%05d.gguf", no + 1, count);
     size_t length = strlen(path);
     if (length <= (size_t)tail_length || strcmp(path + length - tail_length, tail) != 0) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s is part %d of a model split into %d files but its name does not end in %s, so the others "
-            "cannot be found; give the parts back the names they were published with",
-            path, no + 1, count, tail);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s is part %d of a model split into %d files, but its name does not end in "
+                       "%s, so the others cannot be found; restore the original names of the parts",
+                       path, no + 1, count, tail);
     }
     length -= (size_t)tail_length;
     if (length >= size) {
@@ -98,11 +98,10 @@ static mo_status check_part(const mo_gguf_part *part, int no, int count, mo_erro
         return s;
     }
     if (its_no != no || its_count != count) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s says that it is part %lld of %lld where part %d of %d belongs; the parts are mixed up, "
-            "fetch this one again",
-            part->path, (long long)its_no + 1, (long long)its_count, no + 1, count);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s is part %lld of %lld, but part %d of %d was expected; "
+                       "the parts are mixed up, download this one again",
+                       part->path, (long long)its_no + 1, (long long)its_count, no + 1, count);
     }
     return MO_OK;
 }
@@ -117,7 +116,7 @@ static mo_status open_others(mo_gguf *g, int count, mo_error *err)
         return s;
     }
     if (!parts) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for %d parts", g->parts[0].path, count);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for %d parts", g->parts[0].path, count);
     }
     memset(parts + 1, 0, (size_t)(count - 1) * sizeof *parts);
     g->parts = parts;
@@ -128,8 +127,8 @@ static mo_status open_others(mo_gguf *g, int count, mo_error *err)
             s = open_part(&parts[i], path, err);
             if (s == MO_ENOENT) {
                 return mo_fail(err, s,
-                               "%s: part %d of %d of the model is missing; fetch it to the same folder", path,
-                               i + 1, count);
+                               "%s: part %d of %d of the model is missing; download it to the same directory",
+                               path, i + 1, count);
             }
         }
         if (s == MO_OK) {
@@ -158,10 +157,10 @@ static mo_status read_split(const mo_gguf_part *first, int *count, mo_error *err
         return MO_OK;
     }
     if (n < 0 || n > MO_GGUF_MAX_PARTS || no < 0 || no >= n) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s says that it is part %lld of %lld, which cannot be; the file is damaged, fetch it again",
-            first->path, (long long)no, (long long)n);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s claims to be part %lld of %lld, which is not possible; the file is damaged, "
+                       "download it again",
+                       first->path, (long long)no, (long long)n);
     }
     if (no != 0) {
         char prefix[4096], path[4096 + 32];
@@ -191,8 +190,8 @@ static mo_status check_total(const mo_gguf *g, mo_error *err)
     mo_status s = part_integer(&g->parts[0], "split.tensors.count", g->tensor_count, &total, err);
     if (s == MO_OK && g->part_count > 1 && total != g->tensor_count) {
         s = mo_fail(err, MO_EFORMAT,
-                    "%s: the model should have %lld tensors and its %d parts hold %lld; the parts belong to "
-                    "different models or are damaged, fetch them again",
+                    "%s: the model should have %lld tensors, but its %d parts have %lld; the "
+                    "parts belong to different models or are damaged, download them again",
                     g->parts[0].path, (long long)total, g->part_count, (long long)g->tensor_count);
     }
     return s;
@@ -207,7 +206,7 @@ static mo_status gather(mo_gguf *g, mo_error *err)
     g->tensors = calloc((size_t)g->tensor_count + 1, sizeof *g->tensors);
     g->by_name = calloc((size_t)g->tensor_count + 1, sizeof(void *));
     if (!g->tensors || !g->by_name) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for %lld tensors; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for %lld tensors; free some and try again",
                        g->parts[0].path, (long long)g->tensor_count);
     }
     mo_gguf_tensor *to = g->tensors;
@@ -227,11 +226,10 @@ static mo_status gather(mo_gguf *g, mo_error *err)
     for (int64_t i = 1; i < g->tensor_count; i++) {
         const mo_gguf_tensor *t = g->by_name[i];
         if (strcmp(g->by_name[i - 1]->name, t->name) == 0) {
-            return mo_fail(
-                err, MO_EFORMAT,
-                "%s: tensor %s occurs twice; the file is damaged or was written wrongly, so fetch or "
-                "convert it again",
-                g->parts[t->part].path, t->name);
+            return mo_fail(err, MO_EFORMAT,
+                           "%s: tensor %s occurs twice; the file is damaged "
+                           "or malformed, download or convert it again",
+                           g->parts[t->part].path, t->name);
         }
     }
     return check_total(g, err);
@@ -248,7 +246,7 @@ static mo_gguf *create(mo_error *err)
     }
     if (!g || !g->parts) {
         free(g);
-        mo_fail(err, MO_ENOMEM, "no memory for opening a model; free some and try again");
+        mo_fail(err, MO_ENOMEM, "out of memory while opening a model; free some and try again");
         return NULL;
     }
     return g;
@@ -309,7 +307,7 @@ mo_status mo_gguf_open_memory(const uint8_t *bytes, size_t size, const char *nam
     const mo_gguf_source source = {name, (int64_t)size, memory_read, &m};
     g->parts[0].path = strdup(name);
     if (!g->parts[0].path) {
-        mo_fail(err, MO_ENOMEM, "%s: no memory for its name", name);
+        mo_fail(err, MO_ENOMEM, "%s: out of memory for its name", name);
         return finish(g, MO_ENOMEM, out);
     }
     mo_status s = mo_gguf_header_parse(&source, &g->parts[0].header, err);

@@ -129,7 +129,7 @@ static mo_status count_of(sums *s, const char *suffix, int64_t limit, int64_t *o
         status = mo_gguf_i64_of(s->g, key, i, &n, s->err);
         if (status == MO_OK && (n < 0 || n > limit)) {
             status = mo_fail(s->err, MO_EFORMAT,
-                             "%s: key %s is %lld, outside 0 to %lld; the file is damaged, fetch it again",
+                             "%s: key %s is %lld, outside 0 to %lld; the file is damaged, download it again",
                              mo_gguf_part_path(s->g, 0), key, (long long)n, (long long)limit);
         }
         if (status != MO_OK) {
@@ -168,8 +168,8 @@ static mo_status read_metadata(sums *s)
     }
     if (nextn > blocks || used > experts) {
         return mo_fail(s->err, MO_EFORMAT,
-                       "%s: the metadata ask for %lld of %lld experts and %lld of %lld layers for predicting "
-                       "further tokens; the file is damaged, fetch it again",
+                       "%s: the metadata specify %lld of %lld experts and %lld of %lld layers "
+                       "for multi-token prediction; the file is damaged, download it again",
                        mo_gguf_part_path(s->g, 0), (long long)used, (long long)experts, (long long)nextn,
                        (long long)blocks);
     }
@@ -184,7 +184,7 @@ static mo_status read_metadata(sums *s)
 
 static mo_status no_memory(sums *s)
 {
-    return mo_fail(s->err, MO_ENOMEM, "no memory for summarizing a model; free some and try again");
+    return mo_fail(s->err, MO_ENOMEM, "out of memory while summarizing a model; free some and try again");
 }
 
 static layer_experts *layer_at(sums *s, int layer)
@@ -214,11 +214,10 @@ static mo_status add_experts(sums *s, const mo_gguf_tensor *t, int layer)
         return MO_ENOMEM;
     }
     if (in_tensor < 1 || in_tensor != s->out->experts) {
-        return mo_fail(
-            s->err, MO_EFORMAT,
-            "%s: tensor %s has slices for %lld experts and the metadata say %d; the file is damaged or "
-            "was written wrongly, so fetch or convert it again",
-            mo_gguf_part_path(s->g, t->part), t->name, (long long)in_tensor, s->out->experts);
+        return mo_fail(s->err, MO_EFORMAT,
+                       "%s: tensor %s has slices for %lld experts, but the metadata specify "
+                       "%d; the file is damaged or malformed, download or convert it again",
+                       mo_gguf_part_path(s->g, t->part), t->name, (long long)in_tensor, s->out->experts);
     }
     l->bytes += t->bytes;
     l->min += t->bytes / in_tensor;
@@ -232,11 +231,10 @@ static mo_status add_expert(sums *s, const mo_gguf_tensor *t, int layer)
     p = strchr(p, '.') + 1;
     const int expert = read_number(&p);
     if (expert >= s->out->experts) {
-        return mo_fail(
-            s->err, MO_EFORMAT,
-            "%s: tensor %s belongs to an expert above the %d of the metadata; the file is damaged or was "
-            "written wrongly, so fetch or convert it again",
-            mo_gguf_part_path(s->g, t->part), t->name, s->out->experts);
+        return mo_fail(s->err, MO_EFORMAT,
+                       "%s: tensor %s belongs to an expert beyond the %d of the metadata; "
+                       "the file is damaged or malformed, download or convert it again",
+                       mo_gguf_part_path(s->g, t->part), t->name, s->out->experts);
     }
     if (s->lone_count == s->lone_capacity) {
         int64_t capacity = s->lone_capacity ? s->lone_capacity * 2 : 256;
@@ -281,11 +279,10 @@ static mo_status gather_lone(sums *s)
             count++;
         }
         if (count != s->out->experts) {
-            return mo_fail(
-                s->err, MO_EFORMAT,
-                "%s: layer %d has %lld experts and the metadata say %d; the file is damaged or was "
-                "written wrongly, so fetch or convert it again",
-                mo_gguf_part_path(s->g, 0), layer, (long long)count, s->out->experts);
+            return mo_fail(s->err, MO_EFORMAT,
+                           "%s: layer %d has %lld experts, but the metadata specify %d; "
+                           "the file is damaged or malformed, download or convert it again",
+                           mo_gguf_part_path(s->g, 0), layer, (long long)count, s->out->experts);
         }
         layer_experts *l = layer_at(s, layer);
         if (!l) {

@@ -95,18 +95,17 @@ bool mo_gguf_entry_value(const mo_gguf *g, const mo_gguf_entry *e, uint64_t inde
 static mo_status absent(const mo_gguf *g, const char *key, mo_error *err)
 {
     return mo_fail(err, MO_ENOENT,
-                   "%s: key %s is missing; the converter left it out, so fetch or convert the model again",
+                   "%s: key %s is missing; the converter omitted it; download or convert the model again",
                    g->parts[0].path, key);
 }
 
 static mo_status unfit(const mo_gguf *g, const mo_gguf_entry *e, const char *wanted, mo_error *err)
 {
-    return mo_fail(
-        err, MO_EFORMAT,
-        "%s: key %.200s is %s%s where %s is needed; the file was written wrongly, so fetch or convert "
-        "it again",
-        g->parts[0].path, e->key, e->is_array ? "an array of " : "of type ", mo_value_type_text(e->type),
-        wanted);
+    return mo_fail(err, MO_EFORMAT,
+                   "%s: key %.200s is %s%s, but %s is expected; the "
+                   "file is malformed, download or convert it again",
+                   g->parts[0].path, e->key, e->is_array ? "an array of " : "of type ",
+                   mo_value_type_text(e->type), wanted);
 }
 
 /* The value of a key that is no array. *entry is NULL and the status MO_OK when the key is absent. */
@@ -130,7 +129,7 @@ mo_status mo_gguf_i64_or(const mo_gguf *g, const char *key, int64_t otherwise, i
     int64_t n = otherwise;
     mo_status s = scalar(g, key, "an integer", &e, &v, err);
     if (s == MO_OK && e && !mo_value_integer(&v, &n)) {
-        s = unfit(g, e, "an integer of 63 bits", err);
+        s = unfit(g, e, "an integer of at most 63 bits", err);
     }
     if (s == MO_OK) {
         *out = n;
@@ -144,7 +143,7 @@ mo_status mo_gguf_u32_or(const mo_gguf *g, const char *key, uint32_t otherwise, 
     mo_status s = mo_gguf_i64_or(g, key, otherwise, &n, err);
     if (s == MO_OK && (n < 0 || n > UINT32_MAX)) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: key %s is %lld, outside 0 to 4294967295; the file is damaged, fetch it again",
+                       "%s: key %s is %lld, outside 0 to 4294967295; the file is damaged, download it again",
                        g->parts[0].path, key, (long long)n);
     }
     if (s == MO_OK) {
@@ -176,9 +175,9 @@ mo_status mo_gguf_bool_or(const mo_gguf *g, const char *key, bool otherwise, boo
     const mo_gguf_entry *e;
     mo_value v = {0};
     bool b = otherwise;
-    mo_status s = scalar(g, key, "a flag", &e, &v, err);
+    mo_status s = scalar(g, key, "a boolean", &e, &v, err);
     if (s == MO_OK && e && !value_flag(&v, &b)) {
-        s = unfit(g, e, "a flag", err);
+        s = unfit(g, e, "a boolean", err);
     }
     if (s == MO_OK) {
         *out = b;
@@ -215,11 +214,11 @@ static mo_status value_of(const mo_gguf *g, const char *key, uint64_t index, con
         return absent(g, key, err);
     }
     if (!mo_gguf_entry_value(g, *entry, (*entry)->is_array ? index : 0, value)) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s: key %s has %llu values and number %llu is needed; the file was written wrongly, so "
-            "fetch or convert it again",
-            g->parts[0].path, key, (unsigned long long)(*entry)->count, (unsigned long long)index + 1);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: key %s has %llu values, but number %llu is needed; "
+                       "the file is malformed, download or convert it again",
+                       g->parts[0].path, key, (unsigned long long)(*entry)->count,
+                       (unsigned long long)index + 1);
     }
     return MO_OK;
 }
@@ -234,7 +233,7 @@ mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int6
         return s;
     }
     if (!value_flag(&v, &flag)) { /* patterns of layers are arrays of flags in some files */
-        return unfit(g, e, "an integer of 63 bits", err);
+        return unfit(g, e, "an integer of at most 63 bits", err);
     }
     *out = flag;
     return MO_OK;
@@ -269,7 +268,7 @@ mo_status mo_gguf_arch_key(const mo_gguf *g, const char *suffix, char *key, size
     int used = snprintf(key, size, "%s.%s", arch, suffix);
     if (used < 0 || (size_t)used >= size) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: the name of the architecture is absurdly long; fetch the file again",
+                       "%s: the name of the architecture is too long; download the file again",
                        g->parts[0].path);
     }
     return MO_OK;

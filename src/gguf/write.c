@@ -39,7 +39,7 @@ static bool healthy(const mo_gguf_writer *w)
 
 static void no_memory(mo_gguf_writer *w)
 {
-    mo_fail(&w->error, MO_ENOMEM, "no memory for the header of a model file; free some and try again");
+    mo_fail(&w->error, MO_ENOMEM, "out of memory for the header of a model file; free some and try again");
 }
 
 static bool append(buffer *b, const void *bytes, size_t n)
@@ -100,7 +100,7 @@ mo_gguf_writer *mo_gguf_writer_create(uint32_t alignment)
     }
     w->alignment = alignment ? alignment : 32;
     if (w->alignment < 8 || w->alignment > (1u << 20) || (w->alignment & (w->alignment - 1))) {
-        mo_fail(&w->error, MO_EINVAL, "an alignment of %u is no power of two between 8 and 1048576",
+        mo_fail(&w->error, MO_EINVAL, "an alignment of %u is not a power of two between 8 and 1048576",
                 alignment);
     }
     if (alignment) {
@@ -257,7 +257,7 @@ static bool measure(mo_gguf_writer *w, mo_gguf_tensor *t, const char *name)
     }
     if (t->size[0] % t->format->block_values != 0) {
         mo_fail(&w->error, MO_EINVAL,
-                "tensor %s: rows of %lld values are no multiple of the %d of a %s block", name,
+                "tensor %s: rows of %lld values are not a multiple of the %d of a %s block", name,
                 (long long)t->size[0], t->format->block_values, t->format->name);
         return false;
     }
@@ -312,7 +312,7 @@ static void check_unique(mo_gguf_writer *w, const char **names, int64_t count, c
     qsort(names, (size_t)count, sizeof *names, by_text);
     for (int64_t i = 1; i < count; i++) {
         if (strcmp(names[i - 1], names[i]) == 0) {
-            mo_fail(&w->error, MO_EINVAL, "%s %.200s was put twice", what, names[i]);
+            mo_fail(&w->error, MO_EINVAL, "%s %.200s was added twice", what, names[i]);
             return;
         }
     }
@@ -381,7 +381,7 @@ static void lay_out(mo_gguf_writer *w)
 mo_status mo_gguf_writer_layout(mo_gguf_writer *w, mo_error *err)
 {
     if (!w) {
-        return mo_fail(err, MO_ENOMEM, "no memory for writing a model file; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while writing a model file; free some and try again");
     }
     if (healthy(w)) {
         check_names(w);

@@ -14,7 +14,7 @@ static mo_status check_experts(const mo_lora *lora, mo_error *err)
         if (lora->pairs[i].alone) {
             return mo_fail(
                 err, MO_EUNSUPPORTED,
-                "%s has a pair for each expert by itself, which devices cannot compute with; convert the "
+                "%s has a separate pair for each expert, which devices do not support; convert the "
                 "model and the adapter to stacked experts, or open the model with `device` none",
                 lora->path);
         }

@@ -88,17 +88,13 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
-    const int64_t rows = forward->tokens * moe->used;
-    int32_t *picks = o->picks, *left = o->left;
-    int32_t next = 0;
+    mo_picks *p = &w->picks;
+    int32_t *left = o->left;
     o->count = o->portions = 0;
-    memset(picks, 0, sizeof o->picks);
-    for (int64_t i = 0; i < rows; i++) {
-        picks[w->ids[i]]++;
-    }
-    memcpy(left, picks, sizeof o->left);
+    mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
+    mo_picks_count(p);
     for (int e = 0; e < moe->experts; e++) {
-        left[e] = mo_gpu_remote_is(gpu->core.spec, e) ? 0 : left[e];
+        left[e] = mo_gpu_remote_is(gpu->core.spec, e) ? 0 : p->count[e];
     }
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
@@ -108,20 +104,16 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     }
     list_rest(gpu, moe->experts, left, o);
     list_shared(moe->experts, o);
-    list_remote(gpu, moe->experts, picks, o);
+    list_remote(gpu, moe->experts, p->count, o);
     for (int i = 0; i < o->count; i++) {
-        const int e = o->expert[i];
-        w->needs[i] = (mo_need){.expert = e, .picks = (uint32_t)picks[e]};
-        w->first[e] = next;
-        next += picks[e];
+        w->needs[i] = (mo_need){.expert = o->expert[i], .picks = (uint32_t)p->count[o->expert[i]]};
     }
-    for (int64_t i = 0; i < rows; i++) {
-        const int32_t row = w->first[w->ids[i]]++;
-        gpu->scratch.pinned.row_of[i] = row;
-        gpu->scratch.pinned.picks[row] = w->by_expert[row] = (int32_t)(i / moe->used);
-    }
-    for (int i = 0; i < o->count; i++) { /* first: the end of each; back to the beginnings */
-        w->first[o->expert[i]] -= picks[o->expert[i]];
+    mo_picks sorted = *p; /* the device's arrays: row_of of the workspace is shared by pieces */
+    sorted.row_of = gpu->scratch.pinned.row_of;
+    sorted.token_of = gpu->scratch.pinned.picks;
+    mo_picks_sort_in(&sorted, o->expert, o->count);
+    if (o->cpu_first < o->count) { /* the CPU and other ranks read the workspace's */
+        memcpy(p->token_of, sorted.token_of, sizeof *p->token_of * (size_t)mo_picks_rows(p));
     }
 }
 
@@ -135,7 +127,7 @@ static void put_group(mo_gpu *gpu, const mo_forward *forward, int i, const mo_da
         gpu->scratch.pinned.groups[j * gpu->scratch.group_limit + i] =
             (mo_dgroup){.data = part[j],
                         .expert = n->expert,
-                        .first = forward->w->first[n->expert],
+                        .first = forward->w->picks.first[n->expert],
                         .count = (int32_t)n->picks};
     }
 }
@@ -207,7 +199,8 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
                          int count, mo_error *err)
 {
     const mo_need *needs = forward->w->needs;
-    mo_gpu_span span = {.group = first, .groups = count, .first_row = forward->w->first[needs[first].expert]};
+    mo_gpu_span span = {
+        .group = first, .groups = count, .first_row = forward->w->picks.first[needs[first].expert]};
     for (int i = first; i < first + count; i++) {
         span.rows += needs[i].picks;
         span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
@@ -563,7 +556,7 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
         mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.ids,
                         mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, layer), bytes, err);
     if (status == MO_OK && mo_forward_listens(forward)) {
-        status = mo_gpu_link_get(&gpu->link, gpu->link.main, forward->w->weights,
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, forward->w->picks.weights,
                                  mo_gpu_choice(&gpu->scratch, gpu->scratch.weights, forward->tokens, layer),
                                  bytes, err);
     }
@@ -575,7 +568,7 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
         status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK) {
-        memcpy(forward->w->ids, gpu->scratch.pinned.ids, bytes);
+        memcpy(forward->w->picks.ids, gpu->scratch.pinned.ids, bytes);
         mo_forward_tell_routes(forward);
     }
     return status;
@@ -624,12 +617,12 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const int64_t rows = forward->tokens * forward->layer->moe.used;
     mo_gpu_remote *remote = &gpu->lanes.remote;
-    const int64_t first = rows - mo_gpu_remote_count(remote, forward, forward->w->ids, 0);
+    const int64_t first = rows - mo_gpu_remote_count(remote, forward, forward->w->picks.ids, 0);
     mo_error theirs = {0};
-    mo_gpu_remote_count(remote, forward, forward->w->ids, (int32_t)first);
+    mo_gpu_remote_count(remote, forward, forward->w->picks.ids, (int32_t)first);
+    const mo_remote_rows asked = {remote->first, forward->w->picks.token_of, pinned->shared_rows};
     mo_status status = o->remote_first < o->count
-                           ? mo_gpu_remote_ask(remote, forward, pinned->shared_in, forward->w->by_expert,
-                                               pinned->shared_rows, err)
+                           ? mo_gpu_remote_ask(remote, forward, pinned->shared_in, &asked, err)
                            : MO_OK;
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
@@ -754,7 +747,7 @@ static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *
             forward->index = i;
             forward->layer = &gpu->core.spec->layers[i];
             const int64_t rows = forward->tokens * forward->layer->moe.used;
-            memcpy(forward->w->ids, ids, sizeof(int32_t) * (size_t)rows);
+            memcpy(forward->w->picks.ids, ids, sizeof(int32_t) * (size_t)rows);
             mo_forward_tell_routes(forward);
             ids += rows;
         }

@@ -75,7 +75,7 @@ mo_status mo_gpu_clock_open(int layers, mo_gpu_clock **out, mo_error *err)
     if (!c || !c->laps || !c->parts || !c->sums) {
         mo_gpu_clock_close(c);
         *out = NULL;
-        return mo_fail(err, MO_ENOMEM, "no memory for the clocks of %d layers; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "out of memory for the clocks of %d layers; free some and try again",
                        layers);
     }
     for (int i = 0; i < layers; i++) {

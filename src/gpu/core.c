@@ -132,8 +132,9 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     }
     float *packed = p->core ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
     if (p->core && !packed) {
-        p->status =
-            p->status ? p->status : mo_fail(p->err, MO_ENOMEM, "no memory to send the model to the device");
+        p->status = p->status
+                        ? p->status
+                        : mo_fail(p->err, MO_ENOMEM, "out of memory while sending the model to the device");
         return 0;
     }
     for (int e = 0; packed && e < moe->experts; e++) {
@@ -373,7 +374,7 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_la
     }
     core->layers = calloc((size_t)core->spec->layer_count + 1, sizeof *core->layers);
     if (!core->layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory to send the model to the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory while sending the model to the device");
     }
     mo_status status = MO_OK;
     if (core->bytes > 0) { /* experts that are alone may have nothing beside their matrices */

@@ -5,21 +5,24 @@
 _Static_assert((int)MO_APART_TOKENS == (int)GPU_SMALL,
                "every pick of a small step may be a product of its own");
 
-static void add_part(mo_forward *forward, const mo_need *n, bool apart, bool down)
+static void add_part(const mo_gpu_lanes *lanes, mo_forward *forward, const mo_need *n, bool apart, bool down)
 {
-    void (*const add)(mo_forward *, int, int64_t, int64_t) = down ? mo_forward_add_down : mo_forward_add_in;
+    void (*const add)(mo_forward *, int, const int32_t *, int64_t, int64_t) =
+        down ? mo_forward_add_down : mo_forward_add_in;
+    const mo_picks *p = &forward->w->picks;
     if (!apart) {
-        add(forward, n->expert, forward->w->first[n->expert], n->picks);
+        add(forward, n->expert, p->token_of + p->first[n->expert], p->first[n->expert], n->picks);
         return;
     }
-    for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
-        if (forward->w->ids[i] == n->expert) {
-            add(forward, n->expert, i, 1);
+    for (int64_t i = 0; i < mo_picks_rows(p); i++) {
+        if (p->ids[i] == n->expert) {
+            add(forward, n->expert, lanes->apart_tokens + i, i, 1);
         }
     }
 }
 
-static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, int *left)
+static bool add_ready(const mo_gpu_lanes *lanes, mo_forward *forward, int count, bool stored, bool apart,
+                      int *left)
 {
     mo_workspace *w = forward->w;
     bool some = false;
@@ -27,11 +30,11 @@ static bool add_ready(mo_forward *forward, int count, bool stored, bool apart, i
     for (int i = 0; i < count; i++) {
         mo_need *n = &w->needs[i];
         if ((!stored || n->in) && !n->in_done) {
-            add_part(forward, n, apart, false);
+            add_part(lanes, forward, n, apart, false);
             n->in_done = some = true;
         }
         if (n->in_done && (!stored || n->down) && !n->down_done) {
-            add_part(forward, n, apart, true);
+            add_part(lanes, forward, n, apart, true);
             n->down_done = some = true;
         }
         *left += !n->down_done;
@@ -95,7 +98,7 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
             break;
         }
         mo_forward_begin_round(forward);
-        const bool some = add_ready(forward, s->count, s->stored, s->apart, &left);
+        const bool some = add_ready(lanes, forward, s->count, s->stored, s->apart, &left);
         wait = !some && left > 0;
         any |= some;
         if (some) {

@@ -122,9 +122,9 @@ static mo_status give_up(mo_gpu_hot *h, const mo_exchange *x, bool in_place, int
         return status;
     }
     const bool kept = !in_place || put_back(h, x, number, &second);
-    return mo_fail_prefix(err, status, "layer %d: expert %d cannot take the place of expert %d, %s", x->layer,
-                          x->add, x->evict,
-                          kept ? "which stays" : "which could not come back either; the CPU computes both");
+    return mo_fail_prefix(err, status, "layer %d: expert %d cannot replace expert %d, %s", x->layer, x->add,
+                          x->evict,
+                          kept ? "which stays" : "which could not be restored either; the CPU computes both");
 }
 
 /* The new expert goes to a spare slot, or else in the old one's place; then the old one comes back if the copy fails. */

@@ -43,12 +43,12 @@ static void list(mo_gpu_expert_device *a, const mo_forward *f, bool *taken)
 {
     const mo_gpu_layer *l = &a->core.layers[f->index];
     const mo_gpu_pinned *p = &a->scratch.pinned;
-    const int32_t *first = f->w->first;
+    const mo_picks *picks = &f->w->picks;
     wanted *w = &a->wanted;
     w->count = 0;
     w->rows = w->most = 0;
     for (int e = 0; e < f->layer->moe.experts; e++) {
-        const int32_t rows = first[e + 1] - first[e];
+        const int32_t rows = picks->count[e];
         const mo_daddr at = rows > 0 ? mo_vram_find(a->experts.vram, f->index, e) : 0;
         if (!at) {
             continue;
@@ -58,7 +58,7 @@ static void list(mo_gpu_expert_device *a, const mo_forward *f, bool *taken)
             p->groups[j * a->scratch.group_limit + w->count] =
                 (mo_dgroup){.data = part[j], .expert = e, .first = (int32_t)w->rows, .count = rows};
         }
-        memcpy(p->picks + w->rows, f->w->by_expert + first[e], sizeof(int32_t) * (size_t)rows);
+        memcpy(p->picks + w->rows, picks->token_of + picks->first[e], sizeof(int32_t) * (size_t)rows);
         w->expert[w->count++] = e;
         w->rows += rows;
         w->most = rows > w->most ? rows : w->most;
@@ -129,12 +129,12 @@ static mo_status end(void *owner, mo_forward *f, mo_error *err)
     mo_gpu_expert_device *a = with_layer(owner, f->index);
     const int64_t width = f->spec->width;
     const float *from = a->scratch.pinned.shared_rows;
-    const int32_t *first = f->w->first;
+    const mo_picks *picks = &f->w->picks;
     const mo_status status = a->wanted.count ? mo_dstream_wait(a->link.main, err) : MO_OK;
     for (int i = 0; i < a->wanted.count && status == MO_OK; i++) {
         const int e = a->wanted.expert[i];
-        const int64_t floats = (first[e + 1] - first[e]) * width;
-        memcpy(f->w->down + first[e] * width, from, sizeof(float) * (size_t)floats);
+        const int64_t floats = picks->count[e] * width;
+        memcpy(f->w->down + picks->first[e] * width, from, sizeof(float) * (size_t)floats);
         from += floats;
     }
     return status;
@@ -164,7 +164,7 @@ static mo_status open_slots(mo_gpu_expert_device *a, const mo_gpu_options *o, mo
 {
     mo_vram_layer *shapes = mo_gpu_experts_shapes(&a->experts, o->placement.model);
     mo_status status =
-        shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+        shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     if (status == MO_OK) {
         status = mo_gpu_experts_open_slots(&a->experts, &a->memory, shapes,
                                            o->placement.plan->device.class_slots, o->policy, err);
@@ -200,7 +200,7 @@ mo_status mo_gpu_expert_device_open(const mo_checkpoint *model, const mo_gpu_opt
     *out = NULL;
     mo_gpu_expert_device *a = calloc(1, sizeof *a);
     if (!a) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
     }
     describe(a, model, options);
     const mo_status status = open_objects(a, options, err);

@@ -19,7 +19,7 @@ static mo_status open_stages(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t b
     x->stage_bytes = expert_bytes;
     x->staging_bytes = bytes;
     mo_daddr at = 0;
-    mo_status status = mo_gpu_memory_alloc(memory, bytes, "a place for experts on their way", &at, err);
+    mo_status status = mo_gpu_memory_alloc(memory, bytes, "staging for experts", &at, err);
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
         mo_gpu_stage *s = &x->stages[i];
         s->memory = at + (mo_daddr)(i * expert_bytes);

@@ -42,14 +42,10 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
 /* The policy is told what was chosen before anybody asks them who has to go. */
 static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
-    const mo_moe *moe = &forward->layer->moe;
-    uint32_t picks[MO_EXPERTS_MAX] = {0};
-    for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
-        picks[forward->w->ids[i]]++;
-    }
-    for (int e = 0; e < moe->experts; e++) {
-        if (picks[e] && mo_spec_has_expert(forward->spec, e)) {
-            mo_vram_touch(lanes->experts->vram, s->layer, e, s->number, picks[e]);
+    const int32_t *count = forward->w->picks.count;
+    for (int e = 0; e < forward->layer->moe.experts; e++) {
+        if (count[e] && mo_spec_has_expert(forward->spec, e)) {
+            mo_vram_touch(lanes->experts->vram, s->layer, e, s->number, (uint32_t)count[e]);
         }
     }
 }

@@ -88,7 +88,7 @@ static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_erro
     f->done += bytes;
     if (status == MO_OK && asked->progress &&
         !asked->progress(asked->user, f->done < f->all ? f->done : f->all, f->all)) {
-        status = mo_fail(err, MO_ECANCELLED, "sending the model to the device was stopped");
+        status = mo_fail(err, MO_ECANCELLED, "sending the model to the device was cancelled");
     }
     return status;
 }

@@ -131,8 +131,9 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
         const int64_t rows = forward->tokens * l->moe.used;
         forward->index = i;
         forward->layer = l;
-        memcpy(forward->w->ids, gpu->scratch.pinned.all_ids + i * stride, sizeof(int32_t) * (size_t)rows);
-        memcpy(forward->w->weights, gpu->scratch.pinned.all_weights + i * stride,
+        memcpy(forward->w->picks.ids, gpu->scratch.pinned.all_ids + i * stride,
+               sizeof(int32_t) * (size_t)rows);
+        memcpy(forward->w->picks.weights, gpu->scratch.pinned.all_weights + i * stride,
                sizeof(float) * (size_t)rows);
         mo_forward_tell_routes(forward);
         if (gpu->lanes.served[i] == gpu->number) {
@@ -143,7 +144,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
             mo_tally_call(counts, mo_forward_phase(forward));
         }
         for (int64_t j = 0; counts && j < rows; j++) {
-            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[j]], 1);
+            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->picks.ids[j]], 1);
         }
         forward->engine->counters.expert_picks += (uint64_t)rows;
         forward->engine->counters.experts_run += (uint64_t)rows;

@@ -70,7 +70,7 @@ static mo_status open_slots(mo_gpu *gpu, const mo_checkpoint *model, const mo_gp
     const bool hot = o->hot && o->hot->file;
     mo_vram_layer *shapes = mo_gpu_experts_shapes(&gpu->experts, o->placement.model);
     mo_status status =
-        shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+        shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     if (status == MO_OK && hot) {
         status = mo_gpu_hot_choose(&gpu->hot, model, o->hot, plan, shapes, err);
     }
@@ -200,7 +200,7 @@ static mo_status list_kinds(mo_gpu *gpu, mo_error *err)
     for (int i = 0; gpu->kinds && gpu->kv_in_ram.layers && i < layers; i++) {
         gpu->kinds[i] = gpu->kv_in_ram.layers[i];
     }
-    return gpu->kinds ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of layers");
+    return gpu->kinds ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a list of layers");
 }
 
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err)
@@ -208,7 +208,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
     *out = NULL;
     mo_gpu *gpu = calloc(1, sizeof *gpu);
     if (!gpu) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
     }
     gpu->accelerator = (mo_accelerator){
         .owner = gpu,
@@ -251,7 +251,7 @@ mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_opt
 {
     mo_gpu *last = mo_gpu_with_layer(head, head->core.spec->layer_count), *gpu = NULL;
     if (options->first != last->core.end || head->parts == MO_BLOCK_KINDS || head->kv_in_ram.layers) {
-        return mo_fail(err, MO_EINVAL, "a device cannot go on with layer %d", options->first);
+        return mo_fail(err, MO_EINVAL, "a device cannot start at layer %d", options->first);
     }
     const mo_status status = mo_gpu_open(model, options, &gpu, err);
     if (status != MO_OK || !gpu) {

@@ -71,8 +71,8 @@ static mo_status take_across(mo_gpu *gpu, const mo_gpu_block *b, int64_t tokens,
     gpu->link.failed++;
     gpu->reaches = false;
     mo_log(MO_LOG_WARN, "device",
-           "%s; what crosses from layer %d to layer %d goes through RAM from now on, some microseconds more "
-           "for a token",
+           "%s; data from layer %d to layer %d now goes through "
+           "RAM, which costs a few microseconds per token",
            refused.detail, gpu->core.first - 1, gpu->core.first);
     return take_by_hand(gpu, b, tokens, err);
 }

@@ -13,8 +13,7 @@ static mo_status prepare_moves(mo_gpu_hot *h, const mo_hot_capacity *capacity, m
     h->move_count = capacity->moves;
     h->stage_bytes = capacity->stage_bytes;
     if (status == MO_OK && h->stage_bytes > 0) {
-        status = mo_gpu_memory_alloc(h->memory, h->stage_bytes, "experts on their way to the hot cache",
-                                     &h->stages, err);
+        status = mo_gpu_memory_alloc(h->memory, h->stage_bytes, "staging for the hot cache", &h->stages, err);
     }
     for (int i = 0; i < h->move_count && status == MO_OK; i++) {
         h->moves[i].stage = h->stages ? h->stages + (mo_daddr)(i * (h->stage_bytes / h->move_count)) : 0;

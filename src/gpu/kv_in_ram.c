@@ -18,7 +18,7 @@ mo_status mo_gpu_kv_in_ram_open(mo_gpu_kv_in_ram *kv_in_ram, mo_device *device, 
     }
     kv_in_ram->layers = calloc((size_t)spec->layer_count + 1, sizeof *kv_in_ram->layers);
     if (!kv_in_ram->layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a list of layers");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a list of layers");
     }
     for (int i = spec->layer_count - 1; i >= 0 && count > 0; i--) {
         kv_in_ram->layers[i] = mo_state_layer_bytes(spec, size, i) > 0;
@@ -26,11 +26,10 @@ mo_status mo_gpu_kv_in_ram_open(mo_gpu_kv_in_ram *kv_in_ram, mo_device *device, 
         kv_in_ram_count += kv_in_ram->layers[i];
         bytes += kv_in_ram->layers[i] ? mo_state_layer_bytes(spec, size, i) : 0;
     }
-    mo_log(
-        MO_LOG_INFO, "device",
-        "keys and values of %d of %d layers, %.1f MiB, do not fit into device memory: they are in RAM, and "
-        "every token reads those of its sequence over the link",
-        kv_in_ram_count, spec->layer_count, (double)bytes / (1 << 20));
+    mo_log(MO_LOG_INFO, "device",
+           "the KV cache of %d of %d layers, %.1f MiB, does not fit into device "
+           "memory: it stays in RAM, and every token reads it over the link",
+           kv_in_ram_count, spec->layer_count, (double)bytes / (1 << 20));
     return MO_OK;
 }
 
@@ -64,21 +63,20 @@ static mo_status make_area(const mo_gpu_kv_in_ram *kv_in_ram, mo_gpu_kv_in_ram_a
     }
     a->memory = mo_host_alloc_huge((size_t)a->bytes);
     a->seen = (mo_daddr)(uintptr_t)a->memory;
-    return a->memory ? MO_OK : mo_fail(err, MO_ENOMEM, "there is no more RAM");
+    return a->memory ? MO_OK : mo_fail(err, MO_ENOMEM, "out of RAM");
 }
 
 mo_status mo_gpu_kv_in_ram_take(mo_gpu_kv_in_ram *kv_in_ram, int64_t bytes, mo_daddr *out, mo_error *err)
 {
     mo_gpu_kv_in_ram_area *areas = realloc(kv_in_ram->areas, (size_t)(kv_in_ram->count + 1) * sizeof *areas);
     if (!areas) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a list of pinned memory");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a list of pinned memory");
     }
     kv_in_ram->areas = areas;
     mo_gpu_kv_in_ram_area made = {.bytes = bytes};
     const mo_status status = make_area(kv_in_ram, &made, err);
     if (status != MO_OK) {
-        return mo_fail_prefix(err, status,
-                              "%.1f MiB of RAM for keys and values that the device has no space for",
+        return mo_fail_prefix(err, status, "%.1f MiB of RAM for the KV cache that does not fit on the device",
                               (double)bytes / (1 << 20));
     }
     areas[kv_in_ram->count++] = made;

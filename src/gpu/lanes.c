@@ -15,10 +15,10 @@ mo_status mo_gpu_lanes_open(mo_gpu_lanes *lanes, double cpu_bytes_s, double link
     lanes->cpu_rate = mo_lane_rate_of(cpu_bytes_s > 0 ? cpu_bytes_s : CPU_BYTES_S);
     lanes->fetch_rate = mo_lane_rate_of(link_bytes_s > 0 ? link_bytes_s : LINK_BYTES_S);
     lanes->served = calloc((size_t)layers + 1, sizeof *lanes->served);
-    lanes->remote_tokens =
-        calloc((size_t)(GPU_SMALL * lanes->core->extent.used) + 1, sizeof *lanes->remote_tokens);
-    if (!lanes->served || !lanes->remote_tokens) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+    lanes->apart_tokens =
+        calloc((size_t)(GPU_SMALL * lanes->core->extent.used) + 1, sizeof *lanes->apart_tokens);
+    if (!lanes->served || !lanes->apart_tokens) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
     }
     mo_status status = mo_gpu_clock_open(layers, &lanes->clock, err);
     for (int i = 0; i < 3 && status == MO_OK; i++) {
@@ -34,5 +34,5 @@ void mo_gpu_lanes_close(mo_gpu_lanes *lanes)
     mo_event_destroy(lanes->lane_done);
     mo_gpu_clock_close(lanes->clock);
     free(lanes->served);
-    free(lanes->remote_tokens);
+    free(lanes->apart_tokens);
 }

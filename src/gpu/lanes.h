@@ -20,6 +20,9 @@ typedef struct mo_transfer {
     bool whole, failed;
 } mo_transfer;
 
+/* Who computes an expert of a small step. What crosses the link is the CPU's until it has arrived. */
+enum { GPU_BY_CPU, GPU_BY_DEVICE, GPU_BY_RANK };
+
 typedef struct mo_gpu_lanes {
     mo_gpu_link *link;
     const mo_gpu_core *core;
@@ -37,9 +40,11 @@ typedef struct mo_gpu_lanes {
     bool serial;         /* one after the other, for comparison */
     double round_trip_s; /* as probed, for reports; 0: not known */
     mo_gpu_clock *clock;
-    mo_gpu_remote remote;   /* experts of the layer at hand that other ranks have, also of a batch; */
-    int32_t *remote_tokens; /* [GPU_SMALL * used] whose rows of a small step are */
-    uint64_t waited_ns;     /* of the CPU's lane: for the disk, and for copies */
+    mo_gpu_remote remote;        /* experts of the layer at hand that other ranks have, also of a batch; */
+    int32_t *apart_tokens;       /* [GPU_SMALL * used] whose rows are that the CPU computes apart */
+    uint8_t who[MO_EXPERTS_MAX]; /* computes each chosen expert of the layer that is served */
+    int64_t remote_rows;         /* of it, that other ranks compute */
+    uint64_t waited_ns;          /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 

@@ -20,7 +20,7 @@ static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_location 
 {
     p->small = malloc(sizeof *p->small * ((size_t)p->count + 1));
     if (!p->small) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the layers that are streamed to the device");
     }
     for (int i = 0; i < p->count; i++) {
         mo_streamed_layer *l = &p->layers[i];
@@ -40,7 +40,7 @@ static mo_status open_buffers(mo_gpu_layer_buffer *p, const mo_plan_device *d,
 {
     p->layers = calloc((size_t)d->streamed, sizeof *p->layers);
     if (!p->layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the layers that are streamed to the device");
     }
     p->buffers = d->layer_buffers;
     p->slots = p->interleaved ? d->layer_buffers - 1 : d->layer_buffers;
@@ -76,7 +76,7 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *p, const mo_placement *p
     p->number = malloc(sizeof *p->number * ((size_t)p->total + 1));
     p->cpu.layers = calloc((size_t)p->total + 1, sizeof *p->cpu.layers);
     if (!p->number || !p->cpu.layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that are streamed to the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the layers that are streamed to the device");
     }
     for (int i = 0; i < p->total; i++) {
         p->number[i] = -1;
@@ -87,8 +87,8 @@ mo_status mo_gpu_layer_buffer_open(mo_gpu_layer_buffer *p, const mo_placement *p
         return MO_OK;
     }
     mo_log(MO_LOG_INFO, "device",
-           "%d of %d layers do not fit into %.1f MiB of device memory: for every token %d cross the link "
-           "and the CPU computes %d",
+           "%d of %d layers do not fit into %.1f MiB of device memory: for "
+           "every token %d are streamed over the link and the CPU computes %d",
            d->streamed, p->total, (double)d->ceiling / (1 << 20), d->streamed - d->by_cpu, d->by_cpu);
     return open_buffers(p, d, placement->layers, memory, err);
 }
@@ -169,7 +169,7 @@ mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
     }
     bool *stays = calloc((size_t)layers, sizeof *stays);
     if (!stays) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the layers that stay on the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the layers that stay on the device");
     }
     for (int i = 0; i < layers; i++) {
         stays[i] = p->number[i] < 0;

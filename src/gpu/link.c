@@ -49,8 +49,8 @@ void mo_gpu_link_adopt(mo_gpu_link *link, int number, uint8_t *memory, size_t by
         const size_t piece = bytes - at < out->piece ? bytes - at : out->piece;
         if (mo_device_adopt(link->device, memory + at, piece, &err) != MO_OK) {
             mo_log(MO_LOG_WARN, "device",
-                   "%.1f of %.1f GiB of %s in RAM could be pinned (%s); the rest reaches the device several "
-                   "times slower, so the CPU computes more of it where it can",
+                   "%.1f of %.1f GiB of %s in RAM could be pinned (%s); the rest "
+                   "is copied several times slower, so the CPU computes more of it",
                    (double)at / (1 << 30), (double)bytes / (1 << 30), what, err.detail);
             break;
         }
@@ -149,7 +149,7 @@ bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_sta
         mo_fail_prefix(err, *status, "a copy to or from the device failed twice");
         return false;
     }
-    mo_log(MO_LOG_WARN, "device", "a copy failed (%s); it is tried once more", err ? err->detail : "");
+    mo_log(MO_LOG_WARN, "device", "a copy failed (%s); retrying once", err ? err->detail : "");
     const mo_status waited = mo_dstream_wait(stream, err);
     *status = waited == MO_OK ? *status : waited;
     return waited == MO_OK;

@@ -93,14 +93,14 @@ static bool take_over(mo_gpu *head, mo_gpu *gpu, const mo_error *why)
     leave(gpu);
     const mo_status status = renew_blocks(head, gpu->part, &err);
     if (status != MO_OK) {
-        mo_log(MO_LOG_WARN, "device", "what sessions had on a lost device finds no place: %s", err.detail);
+        mo_log(MO_LOG_WARN, "device", "out of memory for the state that sessions had on a lost device: %s",
+               err.detail);
         return false;
     }
-    mo_log(
-        MO_LOG_WARN, "device",
-        "%s; the CPU computes layers %d to %d in its stead, more slowly, the other devices keep theirs, and "
-        "what sessions hold is made again from the tokens",
-        why->detail, gpu->core.first, gpu->core.end - 1);
+    mo_log(MO_LOG_WARN, "device",
+           "%s; the CPU computes layers %d to %d instead, more slowly; the other "
+           "devices keep theirs, and the session state is recomputed from the tokens",
+           why->detail, gpu->core.first, gpu->core.end - 1);
     return true;
 }
 

@@ -19,8 +19,8 @@ mo_status mo_gpu_marks_open(mo_gpu_marks *m, mo_device *device, int layers, mo_e
     m->events = calloc(count + 1, sizeof(mo_event *));
     m->set = calloc((size_t)layers + 1, sizeof *m->set);
     if (!m->events || !m->set) {
-        status =
-            mo_fail(err, MO_ENOMEM, "no memory for the times of %d layers; free some and try again", layers);
+        status = mo_fail(err, MO_ENOMEM, "out of memory for the times of %d layers; free some and try again",
+                         layers);
     }
     for (size_t i = 0; i < count && status == MO_OK; i++) {
         status = mo_event_create(device, &m->events[i], err);

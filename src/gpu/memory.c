@@ -25,11 +25,11 @@ mo_status mo_gpu_memory_alloc(mo_gpu_memory *m, int64_t bytes, const char *what,
     mo_status status;
     pthread_mutex_lock(&m->lock);
     if (m->used + aligned(bytes) > m->limit) {
-        status = mo_fail(
-            err, MO_ENOMEM,
-            "%s needs %.1f MiB of device memory and %.1f of %.1f MiB are in use; raise `vram_bytes`, "
-            "choose a smaller `context` or `batch`, or run with `device` none",
-            what, (double)bytes / (1 << 20), (double)m->used / (1 << 20), (double)m->limit / (1 << 20));
+        status = mo_fail(err, MO_ENOMEM,
+                         "%s needs %.1f MiB of device memory, but %.1f of %.1f MiB are in use; "
+                         "raise `vram_bytes`, reduce `context` or `batch`, or run with `device` none",
+                         what, (double)bytes / (1 << 20), (double)m->used / (1 << 20),
+                         (double)m->limit / (1 << 20));
     } else {
         status = mo_device_alloc(m->device, (size_t)bytes, out, err);
     }

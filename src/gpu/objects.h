@@ -36,8 +36,7 @@ typedef struct mo_gpu_order {
     int cpu_first;      /* the experts from here on are the CPU's; remote_first: none are */
     int remote_first;   /* those from here on are other ranks'; count: none are */
     bool by_cpu[MO_EXPERTS_MAX];
-    int32_t picks[MO_EXPERTS_MAX],
-        left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
+    int32_t left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
 } mo_gpu_order;
 
 typedef struct mo_gpu {

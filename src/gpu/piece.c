@@ -64,9 +64,10 @@ void mo_gpu_piece_cut(mo_gpu_piece *p, const mo_forward *step, int number, int c
     p->space.state_of += begin;
     p->space.slice_of = p->own.slice_of;
     p->space.adapting.slice_of = p->own.slice_of;
-    p->space.ids = p->own.ids;
-    p->space.by_expert = p->own.by_expert;
-    p->space.first = p->own.first;
+    p->space.picks.ids = p->own.ids;
+    p->space.picks.token_of = p->own.token_of;
+    p->space.picks.first = p->own.first;
+    p->space.picks.count = p->own.count;
     p->space.needs = p->own.needs;
     cut_slices(p, step, begin, end);
 }
@@ -81,14 +82,16 @@ static int64_t lay(mo_gpu_piece_space *p, const mo_extent *e, int64_t batch, uin
 {
     const int64_t rows = batch * (e->used > 0 ? e->used : 1), experts = e->experts + 1;
     const int64_t slice_of = 0, ids = rounded(batch * (int64_t)sizeof *p->slice_of);
-    const int64_t by_expert = ids + rounded(rows * (int64_t)sizeof *p->ids);
-    const int64_t first = by_expert + rounded(rows * (int64_t)sizeof *p->by_expert);
-    const int64_t needs = first + rounded(experts * (int64_t)sizeof *p->first);
+    const int64_t token_of = ids + rounded(rows * (int64_t)sizeof *p->ids);
+    const int64_t first = token_of + rounded(rows * (int64_t)sizeof *p->token_of);
+    const int64_t count = first + rounded(experts * (int64_t)sizeof *p->first);
+    const int64_t needs = count + rounded(experts * (int64_t)sizeof *p->count);
     if (memory) {
         p->slice_of = (int32_t *)(void *)(memory + slice_of);
         p->ids = (int32_t *)(void *)(memory + ids);
-        p->by_expert = (int32_t *)(void *)(memory + by_expert);
+        p->token_of = (int32_t *)(void *)(memory + token_of);
         p->first = (int32_t *)(void *)(memory + first);
+        p->count = (int32_t *)(void *)(memory + count);
         p->needs = (mo_need *)(void *)(memory + needs);
     }
     return needs + rounded(experts * (int64_t)sizeof *p->needs);

@@ -13,10 +13,10 @@ struct mo_gpu;
 
 /* What the engine's workspace has once, and every device needs for itself. */
 typedef struct mo_gpu_piece_space {
-    int32_t *slice_of;        /* [batch] */
-    int32_t *ids, *by_expert; /* [batch * used] */
-    int32_t *first;           /* [experts + 1] */
-    mo_need *needs;           /* [experts] */
+    int32_t *slice_of;       /* [batch] */
+    int32_t *ids, *token_of; /* [batch * used] */
+    int32_t *first, *count;  /* [experts + 1] */
+    mo_need *needs;          /* [experts] */
 } mo_gpu_piece_space;
 
 /* A device's part of a piece that it computes now. */

@@ -8,7 +8,7 @@
 static mo_status make_piece(mo_gpu *gpu, int64_t batch, mo_error *err)
 {
     gpu->piece = mo_gpu_piece_open(gpu->core.spec, batch);
-    return gpu->piece ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for pieces of prompts");
+    return gpu->piece ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for pieces of prompts");
 }
 
 /* ---- A device's way through the pieces ---- */
@@ -97,7 +97,7 @@ static mo_status start(mo_gpu *gpu, mo_error *err)
     const int failed = pthread_create(&gpu->piece_thread, NULL, work, gpu);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     gpu->has_thread = !failed;
-    return failed ? mo_fail(err, MO_ENOMEM, "a thread for a device cannot be had") : MO_OK;
+    return failed ? mo_fail(err, MO_ENOMEM, "cannot start a thread for a device") : MO_OK;
 }
 
 void mo_gpu_pieces_init(mo_gpu *head)

@@ -82,7 +82,7 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *
     if (lanes->postfetch.debug) {
         mo_log(MO_LOG_INFO, "postfetch", "layer %d: expert %d, %s, %lld bytes to stage %d%s", layer,
                t->expert, t->whole ? "whole" : "down", (long long)bytes, t->stage,
-               t->failed ? ": failed, the CPU's" : "");
+               t->failed ? ": failed, computed by the CPU" : "");
     }
     return status;
 }

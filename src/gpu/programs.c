@@ -230,7 +230,7 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
         }
         status = build_set(g, set, &p, err);
     } else {
-        status = mo_fail(err, MO_ENOMEM, "no memory for the device's programs");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for the device's programs");
     }
     free(ops);
     if (status != MO_OK) {
@@ -291,7 +291,7 @@ static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, 
     if (complete > 0 && status != MO_EDEVICE) {
         set->made = shape->made;
         mo_log(MO_LOG_WARN, "device",
-               "%d layers need the host no more, but go on asking it, which costs time: %s", complete,
+               "%d layers no longer need the host but still wait for it, which costs time: %s", complete,
                refused.detail);
         return MO_OK;
     }
@@ -333,7 +333,7 @@ mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err)
 {
     g->batch_ops_limit = GPU_OPS;
     g->batch_ops = malloc(sizeof *g->batch_ops * (size_t)g->batch_ops_limit);
-    return g->batch_ops ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the device's part of the model");
+    return g->batch_ops ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
 }
 
 void mo_gpu_programs_forget_adapters(mo_gpu_programs *g)

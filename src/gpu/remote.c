@@ -19,18 +19,14 @@ int32_t mo_gpu_remote_count(mo_gpu_remote *remote, const mo_forward *forward, co
 }
 
 mo_status mo_gpu_remote_ask(mo_gpu_remote *remote, mo_forward *forward, const float *in,
-                            const int32_t *tokens, float *out, mo_error *err)
+                            const mo_remote_rows *rows, mo_error *err)
 {
     const mo_remote_experts *others = forward->engine->remote_experts;
-    const mo_remote_rows rows = {remote->first, tokens, out};
-    if (remote->first[forward->layer->moe.experts] == remote->first[0]) {
-        return MO_OK;
-    }
     memcpy(forward->in.x, in, sizeof(float) * (size_t)(forward->tokens * forward->spec->width));
     for (int64_t t = 0; t < forward->tokens; t++) {
         mo_forward_quantize(forward->k, &forward->in, t);
     }
-    const mo_status status = others->begin(others->owner, forward, &rows, err);
+    const mo_status status = others->begin(others->owner, forward, rows, err);
     remote->asked = status == MO_OK;
     if (forward->side_task.fn) { /* the device is at work already */
         forward->side_task.fn(forward->side_task.ctx);

@@ -8,101 +8,45 @@
 
 /* ---- What the device chose -------------------------------------------------------------------- */
 
-/* Rows that are not the CPU's: of an expert that is on the device; FAR - n: row n of w->down, from another rank. */
-enum { HOT = -1, REMOTE = -2 };
-
-/* Rows of other ranks' experts are behind those of the CPU; in w->down, which is free where the CPU's are apart. */
-static void list_remote(mo_gpu_lanes *lanes, mo_forward *forward, int32_t base)
-{
-    const mo_moe *moe = &forward->layer->moe;
-    mo_workspace *w = forward->w;
-    int32_t next[MO_EXPERTS_MAX];
-    if (!forward->engine->remote_experts || mo_gpu_remote_count(&lanes->remote, forward, w->ids, base) == 0) {
-        return;
-    }
-    memcpy(next, lanes->remote.first, sizeof *next * (size_t)moe->experts);
-    for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
-        if (w->row_of[i] == REMOTE) {
-            const int32_t row = next[w->ids[i]]++;
-            lanes->remote_tokens[row] = (int32_t)(i / moe->used);
-            w->row_of[i] = REMOTE - row;
-        }
-    }
-}
-
-/* The rows have come: each to its place in the reply. */
-static mo_status take_remote(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
-{
-    const int64_t n = lanes->core->spec->width;
-    const bool asked = lanes->remote.asked;
-    const mo_workspace *w = forward->w;
-    const mo_status status = mo_gpu_remote_take(&lanes->remote, forward, err);
-    for (int64_t i = 0; asked && status == MO_OK && i < forward->tokens * forward->layer->moe.used; i++) {
-        if (w->row_of[i] <= REMOTE) {
-            memcpy(lanes->scratch->pinned.rows + i * n, w->down + (int64_t)(REMOTE - w->row_of[i]) * n,
-                   sizeof(float) * (size_t)n);
-        }
-    }
-    return status;
-}
-
-/* ids to the workspace; the experts that are not on the device become needs, each with a row for every token that
- * chose it: side by side, or apart, in the order of tokens and ranks. */
+/* ids to the workspace, sorted; the experts that are neither on the device nor with another rank become needs. apart: rows of the
+ * CPU are where the device looks for them, in the order of tokens and ranks. */
 static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool apart)
 {
     const mo_moe *moe = &forward->layer->moe;
-    mo_workspace *w = forward->w;
-    const int64_t rows = forward->tokens * moe->used;
-    int32_t next = 0;
+    mo_picks *p = &forward->w->picks;
     int count = 0;
-    memcpy(w->ids, lanes->scratch->pinned.ids, sizeof(int32_t) * (size_t)rows);
-    memset(w->first, 0, sizeof(int32_t) * (size_t)(moe->experts + 1));
-    for (int64_t i = 0; i < rows; i++) {
-        w->first[w->ids[i]]++;
-    }
+    mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
+    const int64_t rows = mo_picks_rows(p);
+    memcpy(p->ids, lanes->scratch->pinned.ids, sizeof *p->ids * (size_t)rows);
+    forward->engine->counters.experts_run += (uint64_t)mo_picks_sort(p);
+    forward->engine->counters.expert_picks += (uint64_t)rows;
+    lanes->remote_rows = 0;
     for (int e = 0; e < moe->experts; e++) {
-        const uint32_t picks = (uint32_t)w->first[e];
+        const uint32_t picks = (uint32_t)p->count[e];
+        lanes->who[e] = GPU_BY_CPU;
         if (picks == 0) {
             continue;
         }
-        forward->engine->counters.experts_run++;
         if (mo_gpu_remote_is(forward->spec, e)) {
-            w->first[e] = 0;
+            lanes->who[e] = GPU_BY_RANK;
+            lanes->remote_rows += picks;
             continue;
         }
         lanes->experts->asked++;
         if (mo_vram_find(lanes->experts->vram, layer, e)) {
+            lanes->who[e] = GPU_BY_DEVICE;
             lanes->experts->hits++;
             mo_vram_pin(lanes->experts->vram, layer, e);
             if (lanes->experts->store) {
                 mo_store_touch(lanes->experts->store, layer, e, picks);
             }
-            w->first[e] = -1;
         } else {
-            w->needs[count++] = (mo_need){.expert = e, .picks = picks};
-            w->first[e] = next;
-            next += (int32_t)picks;
+            forward->w->needs[count++] = (mo_need){.expert = e, .picks = picks};
         }
     }
-    forward->engine->counters.expert_picks += (uint64_t)rows;
-    for (int64_t i = 0; i < rows; i++) {
-        const int32_t e = w->ids[i];
-        if (w->first[e] < 0) {
-            w->row_of[i] = HOT;
-        } else if (mo_gpu_remote_is(forward->spec, e)) {
-            w->row_of[i] = REMOTE; /* - its row, see list_remote() */
-        } else if (apart) {        /* its row is its rank: the result needs no copy */
-            w->row_of[i] = w->first[e] = (int32_t)i;
-            w->by_expert[i] = (int32_t)(i / moe->used);
-        } else {
-            w->row_of[i] = w->first[e]++;
-            w->by_expert[w->row_of[i]] = (int32_t)(i / moe->used);
-        }
+    for (int64_t i = 0; apart && i < rows; i++) {
+        lanes->apart_tokens[i] = (int32_t)(i / moe->used);
     }
-    for (int i = 0; !apart && i < count; i++) { /* back to the beginnings */
-        w->first[w->needs[i].expert] -= (int32_t)w->needs[i].picks;
-    }
-    list_remote(lanes, forward, apart ? 0 : next);
     return count;
 }
 
@@ -111,15 +55,14 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
 {
     const mo_moe *moe = &forward->layer->moe;
     for (int e = 0; e < moe->experts; e++) {
-        if (forward->w->first[e] < 0) {
+        if (lanes->who[e] == GPU_BY_DEVICE) {
             mo_vram_unpin(lanes->experts->vram, layer, e);
-            forward->w->first[e] = 0;
         }
     }
 }
 
 /* After the reply: the device need not wait for it. */
-static void tally(const mo_forward *forward, int layer, int count)
+static void tally(const mo_gpu_lanes *lanes, const mo_forward *forward, int layer, int count)
 {
     mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
     const mo_moe *moe = &forward->layer->moe;
@@ -131,9 +74,10 @@ static void tally(const mo_forward *forward, int layer, int count)
         mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_COLD][forward->w->needs[i].expert],
                      forward->w->needs[i].picks);
     }
-    for (int64_t i = 0; i < forward->tokens * moe->used; i++) {
-        if (forward->w->row_of[i] == HOT) {
-            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->ids[i]], 1);
+    for (int e = 0; e < moe->experts; e++) {
+        if (lanes->who[e] == GPU_BY_DEVICE) {
+            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e],
+                         (uint64_t)forward->w->picks.count[e]);
         }
     }
 }
@@ -176,9 +120,9 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         mo_store_want(store, layer, forward->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
-    if (status == MO_OK && forward->engine->remote_experts) {
-        status = mo_gpu_remote_ask(&lanes->remote, forward, lanes->scratch->pinned.in, lanes->remote_tokens,
-                                   forward->w->down, err);
+    if (status == MO_OK && lanes->remote_rows > 0) {
+        const mo_remote_rows rows = {forward->w->picks.first, forward->w->picks.token_of, forward->w->down};
+        status = mo_gpu_remote_ask(&lanes->remote, forward, lanes->scratch->pinned.in, &rows, err);
     }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
     if (status == MO_OK && out->count > 0 && postfetch_mode) {
@@ -211,6 +155,7 @@ typedef struct reply_rows {
     const mo_gpu_lanes *lanes;
     const mo_forward *forward;
     const mo_dreply *reply;
+    bool apart; /* the CPU's are there already */
 } reply_rows;
 
 enum { ROWS_AT_ONCE = 2 };
@@ -223,8 +168,8 @@ static void put_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const int64_t n = r->lanes->core->spec->width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t at = r->reply->row[i];
-        if (w->row_of[at] >= 0) {
-            memcpy(r->lanes->scratch->pinned.rows + at * n, w->down + w->row_of[at] * n,
+        if (!r->apart || r->lanes->who[w->picks.ids[at]] == GPU_BY_RANK) {
+            memcpy(r->lanes->scratch->pinned.rows + at * n, w->down + w->picks.row_of[at] * n,
                    sizeof(float) * (size_t)n);
         }
     }
@@ -238,15 +183,14 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, s->layer);
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
-        const int32_t row = forward->w->row_of[i];
-        if (row == HOT || fetched[forward->w->ids[i]]) {
-            continue;
+        const int32_t e = forward->w->picks.ids[i];
+        if (lanes->who[e] != GPU_BY_DEVICE && !fetched[e]) {
+            reply->row[count++] = (int32_t)i;
         }
-        reply->row[count++] = (int32_t)i;
     }
     reply->count = count;
-    if (!s->apart) {
-        reply_rows put = {.lanes = lanes, .forward = forward, .reply = reply};
+    if (!s->apart || lanes->remote_rows > 0) {
+        reply_rows put = {.lanes = lanes, .forward = forward, .reply = reply, .apart = s->apart};
         mo_pool_run(forward->engine->pool, count, ROWS_AT_ONCE, put_rows, &put);
     }
     __atomic_store_n(&reply->flag, lanes->scratch->sequence, __ATOMIC_RELEASE);
@@ -424,7 +368,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
     const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
     mo_error theirs = {0};
-    const mo_status came = take_remote(lanes, forward, &theirs);
+    const mo_status came = mo_gpu_remote_take(&lanes->remote, forward, &theirs);
     if (status == MO_OK && came != MO_OK) {
         *err = theirs;
         status = came;
@@ -441,7 +385,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
             crossed += fetched[w->needs[i].expert];
         }
         mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
-        tally(forward, s->layer, s->count);
+        tally(lanes, forward, s->layer, s->count);
         /* A round that waited for the side_task says nothing about products. */
         const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
         if (!s->sent && products) {

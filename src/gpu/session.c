@@ -205,7 +205,7 @@ mo_status mo_gpu_session_open(void *owner, mo_state *state, mo_error *err)
             free(s[i].host);
         }
         free(s);
-        return mo_fail(err, MO_ENOMEM, "no memory for a session on the device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a session on the device");
     }
     state->gpu_session = s;
     state->accelerator = &gpu->accelerator;

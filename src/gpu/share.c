@@ -101,12 +101,13 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     mo_forward_begin_round(forward);
     for (int i = o->cpu_first; i < o->remote_first; i++) {
         const mo_need *n = &forward->w->needs[i];
-        const int64_t row = forward->w->first[n->expert];
+        const int64_t row = forward->w->picks.first[n->expert];
+        const int32_t *tokens = forward->w->picks.token_of + row;
         if (ready && !ready[i]) {
             continue;
         }
-        mo_forward_add_in(forward, n->expert, row, n->picks);
-        mo_forward_add_down(forward, n->expert, row, n->picks);
+        mo_forward_add_in(forward, n->expert, tokens, row, n->picks);
+        mo_forward_add_down(forward, n->expert, tokens, row, n->picks);
         sum += (double)gpu->core.layers[layer].expert_bytes * mo_lane_rows_cost((int32_t)n->picks);
         count++;
     }
@@ -159,8 +160,8 @@ mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *er
 
 mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
 {
-    const int64_t first = forward->w->first[o->expert[o->cpu_first]];
-    const int64_t end = o->remote_first < o->count ? forward->w->first[o->expert[o->remote_first]]
+    const int64_t first = forward->w->picks.first[o->expert[o->cpu_first]];
+    const int64_t end = o->remote_first < o->count ? forward->w->picks.first[o->expert[o->remote_first]]
                                                    : forward->tokens * forward->layer->moe.used;
     return mo_gpu_share_put(gpu, first, end, err);
 }

@@ -55,7 +55,7 @@ mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, i
     if (!listed || !s->order) {
         free(listed);
         return mo_fail(err, MO_ENOMEM,
-                       "no memory for the order in which experts are read; free some and try again");
+                       "out of memory for the read order of experts; free some and try again");
     }
     list(s, requests, count, listed);
     free(listed);

@@ -12,7 +12,7 @@ void mo_gpu_worklist_add(const mo_forward *forward, uint8_t *list, int expert, m
     mo_dwork *head = (mo_dwork *)(void *)list;
     mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
     for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
-        if (forward->w->ids[i] == expert) {
+        if (forward->w->picks.ids[i] == expert) {
             items[head->count++] = (mo_dwork_item){.base = base,
                                                    .expert = expert,
                                                    .token = (int32_t)(i / forward->layer->moe.used),

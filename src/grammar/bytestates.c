@@ -16,9 +16,10 @@ typedef struct builder {
 static uint32_t failed(builder *b, mo_status status)
 {
     if (b->status == MO_OK) {
-        b->status = mo_fail(b->err, status, "%s",
-                            status == MO_ENOMEM ? "no memory for a grammar"
-                                                : "the classes of the grammar are too large together");
+        b->status =
+            mo_fail(b->err, status, "%s",
+                    status == MO_ENOMEM ? "out of memory for a grammar"
+                                        : "the character classes of the grammar are too large in total");
     }
     return 0;
 }

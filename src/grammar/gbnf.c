@@ -119,7 +119,7 @@ static mo_status read_count(parser *p, int32_t *out)
         p->t.at++;
     }
     if (p->t.at == begin) {
-        return mo_gbnf_wrong(&p->t, "a number of repetitions is expected here");
+        return mo_gbnf_wrong(&p->t, "expected a number of repetitions");
     }
     *out = n < INT32_MAX ? (int32_t)n : INT32_MAX - 1;
     return MO_OK;
@@ -145,12 +145,12 @@ static mo_status read_bounds(parser *p, int32_t *min, int32_t *max)
         }
     }
     if (status == MO_OK && mo_gbnf_peek(&p->t) != '}') {
-        return mo_gbnf_wrong(&p->t, "} is expected here");
+        return mo_gbnf_wrong(&p->t, "expected }");
     }
     p->t.at++;
     if (status == MO_OK && *max != MO_REPEAT_NO_MAX && *max < *min) {
-        return mo_gbnf_wrong_at(&p->t, begin, "at most %d repetitions are fewer than at least %d", *max,
-                                *min);
+        return mo_gbnf_wrong_at(&p->t, begin, "the maximum of %d repetitions is below the minimum of %d",
+                                *max, *min);
     }
     return status;
 }
@@ -176,7 +176,7 @@ static mo_status read_repeats(parser *p, mo_syntax **item)
         default: return MO_OK;
         }
         if (status == MO_OK && count == 8) {
-            return mo_gbnf_wrong(&p->t, "more than 8 repetitions of repetitions");
+            return mo_gbnf_wrong(&p->t, "more than 8 nested repetitions");
         }
         status = status == MO_OK ? mo_gbnf_node(&p->t, MO_SYNTAX_REPEAT, &repeat) : status;
         if (status == MO_OK) {
@@ -210,14 +210,13 @@ static mo_status read_group(parser *p, mo_syntax **out)
 {
     const size_t begin = p->t.at++;
     if (++p->depth > MO_SYNTAX_DEPTH) {
-        return mo_gbnf_wrong_at(&p->t, begin, "more than %d parentheses are open", MO_SYNTAX_DEPTH);
+        return mo_gbnf_wrong_at(&p->t, begin, "more than %d open parentheses", MO_SYNTAX_DEPTH);
     }
     mo_gbnf_blanks(&p->t, true);
     const mo_status status = read_choice(p, true, out);
     if (status == MO_OK && mo_gbnf_peek(&p->t) != ')') {
-        return mo_gbnf_peek(&p->t) < 0
-                   ? mo_gbnf_wrong_at(&p->t, begin, "the parenthesis that opens here is not closed")
-                   : mo_gbnf_wrong(&p->t, "no part of a rule can begin with this character");
+        return mo_gbnf_peek(&p->t) < 0 ? mo_gbnf_wrong_at(&p->t, begin, "this parenthesis is not closed")
+                                       : mo_gbnf_wrong(&p->t, "unexpected character in a rule");
     }
     p->t.at++;
     p->depth--;
@@ -299,25 +298,25 @@ static mo_status read_rule(parser *p)
     uint32_t number;
     mo_syntax *body = NULL;
     if (name.length == 0) {
-        return mo_gbnf_wrong(&p->t, "the name of a rule is expected here");
+        return mo_gbnf_wrong(&p->t, "expected the name of a rule");
     }
     mo_status status = rule_number(p, name, begin, &number);
     if (status != MO_OK) {
         return status;
     }
     if (p->t.g->rules[number].body) {
-        return mo_gbnf_wrong_at(&p->t, begin, "there is a rule %.*s already", shown(name), name.data);
+        return mo_gbnf_wrong_at(&p->t, begin, "rule %.*s is already defined", shown(name), name.data);
     }
     mo_gbnf_blanks(&p->t, false);
     if (p->t.length - p->t.at < 3 || memcmp(p->t.text + p->t.at, "::=", 3) != 0) {
-        return mo_gbnf_wrong(&p->t, "::= is expected after the name %.*s", shown(name), name.data);
+        return mo_gbnf_wrong(&p->t, "expected ::= after the name %.*s", shown(name), name.data);
     }
     p->t.at += 3;
     mo_gbnf_blanks(&p->t, true);
     status = read_choice(p, false, &body);
     if (status == MO_OK && p->t.at < p->t.length && mo_gbnf_peek(&p->t) != '\n' &&
         mo_gbnf_peek(&p->t) != '\r') {
-        return mo_gbnf_wrong(&p->t, "no part of a rule can begin with this character");
+        return mo_gbnf_wrong(&p->t, "unexpected character in a rule");
     }
     if (status == MO_OK) {
         p->t.g->rules[number].body = body;
@@ -331,7 +330,7 @@ static mo_status find_root(parser *p, const char *root)
 {
     p->t.g->root = mo_lookup_get(&p->names, (const uint8_t *)root, strlen(root));
     if (p->t.g->root == MO_LOOKUP_NONE) {
-        return mo_gbnf_wrong(&p->t, "there is no rule %s, with which a grammar begins", root);
+        return mo_gbnf_wrong(&p->t, "the start rule %s is not defined", root);
     }
     return MO_OK;
 }
@@ -375,8 +374,7 @@ mo_status mo_gbnf_parse(const char *text, size_t length, const char *root, const
     *out = (mo_syntax_grammar){0};
     parser p = {.t = {(const uint8_t *)text, length, 0, tokens, out, err}};
     if (length > MO_GBNF_BYTES) {
-        return mo_fail(err, MO_EINVAL, "the grammar has %zu bytes; at most %d are possible", length,
-                       MO_GBNF_BYTES);
+        return mo_fail(err, MO_EINVAL, "the grammar has %zu bytes; the limit is %d", length, MO_GBNF_BYTES);
     }
     out->arena = mo_arena_create(0);
     if (!out->arena || !mo_lookup_init(&p.names, 64)) {
@@ -395,8 +393,8 @@ mo_status mo_gbnf_parse(const char *text, size_t length, const char *root, const
     for (uint32_t i = 0; i < out->rule_count && status == MO_OK; i++) {
         const mo_syntax_rule *r = &out->rules[i];
         if (!r->body) {
-            status = mo_fail(err, MO_EINVAL, "line %d, column %d: there is no rule %.*s", r->line, r->column,
-                             shown(r->name), r->name.data);
+            status = mo_fail(err, MO_EINVAL, "line %d, column %d: rule %.*s is not defined", r->line,
+                             r->column, shown(r->name), r->name.data);
         }
     }
     if (status == MO_OK) {

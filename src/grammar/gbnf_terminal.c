@@ -17,7 +17,7 @@ static mo_status read_hex(mo_gbnf_text *t, int digits, uint32_t *out)
                           : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                                  : -1;
         if (value < 0) {
-            return mo_gbnf_wrong(t, "%d hexadecimal digits are expected here", digits);
+            return mo_gbnf_wrong(t, "expected %d hexadecimal digits", digits);
         }
         *out = *out << 4 | (uint32_t)value;
         t->at++;
@@ -34,7 +34,7 @@ static mo_status read_character(mo_gbnf_text *t, uint32_t *out)
     if (c != '\\') {
         const size_t n = mo_utf8_length(t->text + t->at, t->length - t->at);
         if (n == 0) {
-            return mo_gbnf_wrong(t, "the grammar is not UTF-8 here");
+            return mo_gbnf_wrong(t, "the grammar is not valid UTF-8");
         }
         *out = mo_utf8_decode(t->text + t->at, n);
         t->at += n;
@@ -59,10 +59,10 @@ static mo_status read_character(mo_gbnf_text *t, uint32_t *out)
     default:
         return mo_gbnf_wrong_at(
             t, begin,
-            "there is no such escape; \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xHH \\uHHHH \\UHHHHHHHH are");
+            "unknown escape; known are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xHH \\uHHHH \\UHHHHHHHH");
     }
     if (status == MO_OK && (*out > MO_CODE_POINT_MAX || (*out >= 0xD800 && *out <= 0xDFFF))) {
-        return mo_gbnf_wrong_at(t, begin, "U+%04X is no character", *out);
+        return mo_gbnf_wrong_at(t, begin, "U+%04X is not a character", *out);
     }
     return status;
 }
@@ -90,7 +90,7 @@ static mo_status read_literal(mo_gbnf_text *t, mo_syntax **out)
         end += t->text[end] == '\\' ? 2 : 1;
     }
     if (end >= t->length || t->text[end] != '"') {
-        return mo_gbnf_wrong_at(t, begin, "the literal that begins here has no end");
+        return mo_gbnf_wrong_at(t, begin, "unterminated literal");
     }
     mo_status status = mo_gbnf_node(t, MO_SYNTAX_LITERAL, out);
     /* No escape is shorter than what it means. */
@@ -117,7 +117,8 @@ static mo_status set_node(mo_gbnf_text *t, size_t at, mo_charset *set, mo_syntax
     const uint32_t number = mo_syntax_set(t->g, set);
     if (number == UINT32_MAX) {
         return t->g->set_count == MO_SYNTAX_SETS
-                   ? mo_gbnf_wrong_at(t, at, "the grammar has more than %d different classes", MO_SYNTAX_SETS)
+                   ? mo_gbnf_wrong_at(t, at, "the grammar has more than %d different character classes",
+                                      MO_SYNTAX_SETS)
                    : mo_gbnf_no_memory(t);
     }
     const mo_status status = mo_gbnf_node(t, MO_SYNTAX_SET, out);
@@ -138,7 +139,7 @@ static mo_status read_class(mo_gbnf_text *t, mo_syntax **out)
         uint32_t low = 0, high;
         const size_t at = t->at;
         if (t->at >= t->length) {
-            status = mo_gbnf_wrong_at(t, begin, "the class that begins here has no end");
+            status = mo_gbnf_wrong_at(t, begin, "unterminated character class");
             break;
         }
         status = read_character(t, &low);
@@ -148,7 +149,7 @@ static mo_status read_class(mo_gbnf_text *t, mo_syntax **out)
             status = read_character(t, &high);
         }
         if (status == MO_OK && high < low) {
-            status = mo_gbnf_wrong_at(t, at, "this range ends before it begins");
+            status = mo_gbnf_wrong_at(t, at, "the range ends before it starts");
         }
         if (status == MO_OK && !mo_charset_add(&set, low, high)) {
             status = mo_gbnf_no_memory(t);
@@ -184,7 +185,7 @@ static mo_status read_id(mo_gbnf_text *t, int32_t *out)
         t->at++;
     }
     if (t->at == begin) {
-        return mo_gbnf_wrong(t, "the number of a token is expected here");
+        return mo_gbnf_wrong(t, "expected a token number");
     }
     if (id >= (t->tokens ? t->tokens->count : 0)) {
         return mo_gbnf_wrong_at(t, begin, "there is no token %lld; the vocabulary has %d", (long long)id,
@@ -227,7 +228,7 @@ static mo_status read_numbers(mo_gbnf_text *t, mo_token_match *m)
         t->at++;
         while (status == MO_OK && mo_gbnf_peek(t) == '-') {
             if (m->count == 64) {
-                return mo_gbnf_wrong(t, "at most 64 tokens can be excepted");
+                return mo_gbnf_wrong(t, "at most 64 tokens can be excluded");
             }
             t->at++;
             status = read_id(t, &id);
@@ -238,7 +239,7 @@ static mo_status read_numbers(mo_gbnf_text *t, mo_token_match *m)
         status = status == MO_OK ? token_id(t, m, id) : status;
     }
     if (status == MO_OK && (t->length - t->at < 2 || t->text[t->at] != ']' || t->text[t->at + 1] != '>')) {
-        return mo_gbnf_wrong(t, "]> is expected here");
+        return mo_gbnf_wrong(t, "expected ]>");
     }
     t->at += 2;
     return status;
@@ -252,11 +253,11 @@ static mo_status read_token_text(mo_gbnf_text *t, size_t begin, mo_token_match *
         t->at++;
     }
     if (mo_gbnf_peek(t) != '>') {
-        return mo_gbnf_wrong_at(t, begin, "the token that begins here has no end");
+        return mo_gbnf_wrong_at(t, begin, "unterminated token");
     }
     t->at++;
     if (t->at - first >= sizeof text) {
-        return mo_gbnf_wrong_at(t, begin, "no token has so long a text");
+        return mo_gbnf_wrong_at(t, begin, "the text of the token is too long");
     }
     memcpy(text, t->text + first, t->at - first);
     text[t->at - first] = '\0';
@@ -278,7 +279,7 @@ static mo_status read_token(mo_gbnf_text *t, mo_syntax **out)
         m->choice = MO_TOKEN_BUT;
         t->at++;
         if (mo_gbnf_peek(t) != '<') {
-            return mo_gbnf_wrong(t, "a token in < and > is expected after !");
+            return mo_gbnf_wrong(t, "expected a token in < and > after !");
         }
     }
     const size_t begin = t->at++;

@@ -51,7 +51,7 @@ void mo_gbnf_say_wrong(const mo_gbnf_text *t, size_t at, const char *fmt, ...)
 
 void mo_gbnf_say_no_memory(const mo_gbnf_text *t)
 {
-    mo_fail(t->err, MO_ENOMEM, "no memory for a grammar");
+    mo_fail(t->err, MO_ENOMEM, "out of memory for a grammar");
 }
 
 /* ---- Nodes ---- */
@@ -59,7 +59,7 @@ void mo_gbnf_say_no_memory(const mo_gbnf_text *t)
 mo_status mo_gbnf_node(mo_gbnf_text *t, mo_syntax_kind kind, mo_syntax **out)
 {
     if (++t->g->nodes > MO_SYNTAX_NODES) {
-        return mo_gbnf_wrong(t, "the grammar has more than %d parts, which is too large", MO_SYNTAX_NODES);
+        return mo_gbnf_wrong(t, "the grammar is too large: more than %d parts", MO_SYNTAX_NODES);
     }
     *out = mo_arena_alloc(t->g->arena, sizeof **out);
     if (!*out) {

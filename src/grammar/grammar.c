@@ -68,7 +68,7 @@ mo_status mo_grammar_make(mo_lexicon *lexicon, const char *gbnf, size_t length,
     mo_grammar *g = calloc(1, sizeof *g);
     if (!g) {
         free(unenforced);
-        return mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     g->lexicon = lexicon;
     g->unenforced = unenforced;
@@ -138,12 +138,10 @@ static void renew(mo_grammar *g)
 
 static mo_status failure(mo_machine *m, mo_error *err)
 {
-    return m->failed == MO_ENOMEM
-               ? mo_fail(err, MO_ENOMEM, "no memory for a constraint")
-               : mo_fail(
-                     err, MO_ENOSPC,
-                     "the grammar, or the schema, can be read in too many ways here; write it so that fewer "
-                     "alternatives begin alike");
+    return m->failed == MO_ENOMEM ? mo_fail(err, MO_ENOMEM, "out of memory for a constraint")
+                                  : mo_fail(err, MO_ENOSPC,
+                                            "the grammar or schema is too ambiguous here; "
+                                            "rewrite it so that fewer alternatives start alike");
 }
 
 /* ---- Constraints ---- */
@@ -155,7 +153,7 @@ static mo_status open_at(mo_grammar *g, uint32_t state, mo_constraint **out, mo_
     if (!c || !bits) {
         free(c);
         free(bits);
-        mo_fail(err, MO_ENOMEM, "no memory for a constraint");
+        mo_fail(err, MO_ENOMEM, "out of memory for a constraint");
         return MO_ENOMEM;
     }
     c->grammar = g;

@@ -90,7 +90,7 @@ mo_status mo_lexicon_open(const mo_tokenizer *tokenizer, int64_t vocab, mo_lexic
     *out = NULL;
     mo_lexicon *l = calloc(1, sizeof *l);
     if (!l) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a vocabulary");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a vocabulary");
     }
     l->tokenizer = tokenizer;
     l->size = vocab > mo_tokenizer_size(tokenizer) ? vocab : mo_tokenizer_size(tokenizer);
@@ -120,7 +120,8 @@ mo_status mo_lexicon_fill(mo_lexicon *l, mo_error *err)
         l->filled = l->ends && l->specials && l->all && make_trie(l);
         if (!l->filled) {
             empty(l);
-            status = mo_fail(err, MO_ENOMEM, "no memory for a vocabulary of %lld tokens", (long long)l->size);
+            status =
+                mo_fail(err, MO_ENOMEM, "out of memory for a vocabulary of %lld tokens", (long long)l->size);
         }
     }
     pthread_mutex_unlock(&l->lock);

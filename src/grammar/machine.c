@@ -55,7 +55,7 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
     if (!m || !mo_stacks_init(&m->stacks) || !new_cells(m, CELLS) ||
         !(m->table = calloc(TABLE, sizeof *m->table))) {
         mo_machine_close(m);
-        return mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     m->program = program;
     m->table_mask = TABLE - 1;
@@ -64,7 +64,7 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
     m->state_space = m->states ? 64 : 0;
     if (!m->states) {
         mo_machine_close(m);
-        return mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     begin(m);
     finish(m); /* without items: MO_STATE_DEAD */
@@ -75,8 +75,8 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
         const mo_status status = m->failed;
         mo_machine_close(m);
         return mo_fail(err, status, "%s",
-                       status == MO_ENOMEM ? "no memory for a grammar"
-                                           : "the grammar, or the schema, can begin in too many ways");
+                       status == MO_ENOMEM ? "out of memory for a grammar"
+                                           : "the grammar or schema can start in too many ways");
     }
     *out = m;
     return MO_OK;

@@ -45,7 +45,7 @@ mo_status mo_masks_open(mo_lexicon *lexicon, const mo_program *program, mo_masks
     }
     if (!c || !c->kept || !c->runs || !c->sizes) {
         mo_masks_close(c);
-        return mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     for (size_t i = 0; i < sets; i++) {
         c->sizes[i] = mo_charset_size(&program->syntax.sets[i]);

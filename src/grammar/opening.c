@@ -21,7 +21,7 @@ static mo_status sort_out(const mo_tokenizer *t, const char *const *strings, siz
 {
     *out = (ends){0};
     if (count > STRINGS) {
-        return mo_fail(err, MO_EINVAL, "at most %d triggers are possible", STRINGS);
+        return mo_fail(err, MO_EINVAL, "at most %d triggers are allowed", STRINGS);
     }
     for (size_t i = 0; i < count; i++) {
         if (!strings[i] || !strings[i][0]) {
@@ -46,7 +46,7 @@ static mo_status write_free(mo_writer *w, const ends *e, const char *name, const
         mo_writer_print(&others, "-%d", e->tokens[i]);
     }
     mo_writer_print(&others, "]> %s%s%s", name, next ? " | " : "", next ? next : "");
-    mo_status status = others.failed ? mo_fail(err, MO_ENOMEM, "no memory for a grammar")
+    mo_status status = others.failed ? mo_fail(err, MO_ENOMEM, "out of memory for a grammar")
                                      : mo_until_write(w, e->texts, e->text_count, name, others.text, err);
     free(others.text);
     return status;
@@ -141,7 +141,7 @@ mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo
         mo_writer_print(w, MO_OPENING_ROOT " ::= %s\n", inner);
     }
     if (status == MO_OK && w->failed) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     return status;
 }

@@ -29,8 +29,8 @@ static uint32_t failed(compiler *c, mo_status status)
 {
     if (c->status == MO_OK) {
         c->status = mo_fail(c->err, status, "%s",
-                            status == MO_ENOMEM ? "no memory for a grammar"
-                                                : "the grammar is too large when it is compiled");
+                            status == MO_ENOMEM ? "out of memory for a grammar"
+                                                : "the compiled grammar is too large");
     }
     return 0;
 }

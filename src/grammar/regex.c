@@ -8,7 +8,7 @@
 
 enum { DEPTH = 40 };
 
-static const char no_memory[] = "memory is out";
+static const char no_memory[] = "out of memory";
 
 typedef struct regex {
     const uint8_t *p;
@@ -103,7 +103,7 @@ static bool read_escape(regex *r, mo_charset *set, bool in_class, uint32_t *c, b
     case 'x': return read_hex(r, 2, c);
     case 'u':
         if (*r->p == '{') {
-            return cannot(r, "\\u{...} cannot be expressed");
+            return cannot(r, "\\u{...} is not supported");
         }
         return read_hex(r, 4, c);
     case 'b':
@@ -111,16 +111,16 @@ static bool read_escape(regex *r, mo_charset *set, bool in_class, uint32_t *c, b
             *c = '\b';
             return true;
         }
-        return cannot(r, "borders of words cannot be expressed");
+        return cannot(r, "word boundaries are not supported");
     default:
         if ((e >= '1' && e <= '9') || e == 'k') {
-            return cannot(r, "references to groups cannot be expressed");
+            return cannot(r, "backreferences are not supported");
         }
         if ((e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z')) {
-            return cannot(r, "this escape cannot be expressed");
+            return cannot(r, "this escape is not supported");
         }
         if (e >= 0x80) {
-            return wrong(r, "a backslash stands before a letter");
+            return wrong(r, "unknown escape: a backslash before a letter");
         }
         *c = e;
         return true;
@@ -131,7 +131,7 @@ static bool read_plain(regex *r, uint32_t *c)
 {
     const size_t n = mo_utf8_length(r->p, strlen((const char *)r->p));
     if (n == 0) {
-        return wrong(r, "it is not UTF-8");
+        return wrong(r, "it is not valid UTF-8");
     }
     *c = mo_utf8_decode(r->p, n);
     r->p += n;
@@ -146,7 +146,7 @@ static bool read_class(regex *r, mo_charset *set)
         uint32_t low = 0, high;
         bool named = false, ok;
         if (*r->p == '\0') {
-            return wrong(r, "a class has no end");
+            return wrong(r, "unterminated character class");
         }
         if (*r->p == '\\') {
             r->p++;
@@ -181,7 +181,7 @@ static bool read_class(regex *r, mo_charset *set)
             }
         }
         if (high < low) {
-            return wrong(r, "a range ends before it begins");
+            return wrong(r, "a range ends before it starts");
         }
         if (!add(r, set, low, high)) {
             return false;
@@ -265,7 +265,7 @@ static bool read_quantifier(regex *r)
     case '{':
         r->p++;
         if (!read_count(r, &min)) {
-            return wrong(r, "a number of repetitions is expected after {");
+            return wrong(r, "expected a number of repetitions after {");
         }
         mo_writer_print(r->out, "{%ld", min);
         if (*r->p == ',') {
@@ -273,13 +273,13 @@ static bool read_quantifier(regex *r)
             mo_writer_print(r->out, ",");
             if (read_count(r, &max)) {
                 if (max < min) {
-                    return wrong(r, "a repetition ends before it begins");
+                    return wrong(r, "the maximum of a repetition is below its minimum");
                 }
                 mo_writer_print(r->out, "%ld", max);
             }
         }
         if (*r->p++ != '}') {
-            return wrong(r, "} is expected after a number of repetitions");
+            return wrong(r, "expected } after a number of repetitions");
         }
         mo_writer_print(r->out, "}");
         break;
@@ -292,7 +292,7 @@ static bool read_quantifier(regex *r)
 static bool read_group(regex *r)
 {
     if (++r->depth > DEPTH) {
-        return wrong(r, "too many parentheses are open");
+        return wrong(r, "too many open parentheses");
     }
     if (r->p[0] == '?') {
         if (r->p[1] == ':') {
@@ -303,7 +303,7 @@ static bool read_group(regex *r)
             }
             r->p += *r->p == '>';
         } else {
-            return cannot(r, "looking ahead or behind cannot be expressed");
+            return cannot(r, "lookahead and lookbehind are not supported");
         }
     }
     mo_writer_print(r->out, "(");
@@ -339,7 +339,7 @@ static bool read_atom(regex *r)
     } else if (first == '*' || first == '+' || first == '?') {
         return wrong(r, "there is nothing to repeat");
     } else if (first == '^' || first == '$') {
-        return cannot(r, "^ and $ can stand at the ends alone");
+        return cannot(r, "^ and $ are supported only at the ends");
     } else {
         if (first == '\\') {
             r->p++;
@@ -407,7 +407,7 @@ bool mo_regex_write(const char *pattern, const char *any, mo_writer *out, const 
     regex r = {.p = (const uint8_t *)pattern, .out = out, .any = any};
     bool ok = read_alternatives(&r, true);
     if (ok && *r.p == ')') {
-        ok = wrong(&r, "a parenthesis is closed that is not open");
+        ok = wrong(&r, "unmatched closing parenthesis");
     }
     *why = r.why == no_memory ? NULL : r.why;
     *malformed = r.malformed;

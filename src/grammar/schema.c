@@ -23,8 +23,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
     const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
     json_error_t e;
     if (length > MO_SCHEMA_BYTES) {
-        return mo_fail(err, MO_EINVAL, "the schema has %zu bytes; at most %d are possible", length,
-                       MO_SCHEMA_BYTES);
+        return mo_fail(err, MO_EINVAL, "the schema has %zu bytes; the limit is %d", length, MO_SCHEMA_BYTES);
     }
     const mo_status status = check_depth(json, length, err);
     if (status != MO_OK) {
@@ -38,7 +37,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
         return MO_OK;
     }
     if (json_error_code(&e) == json_error_out_of_memory) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a schema");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a schema");
     }
     return mo_fail(err, MO_EINVAL, "the schema is not JSON: line %d, column %d: %s", e.line, e.column,
                    e.text);
@@ -83,7 +82,7 @@ mo_status mo_schema_write(const char *json, size_t length, const char *prefix, b
     json_decref(s.made);
     json_decref(s.root);
     if (status == MO_OK && !s.notes.text && !(s.notes.text = calloc(1, 1))) {
-        status = mo_fail(err, MO_ENOMEM, "no memory for a schema");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for a schema");
     }
     if (status != MO_OK) {
         free(s.out.text);

@@ -22,13 +22,13 @@ static mo_status read(mo_schema_rules *s, const json_t *schema, array *a)
         a->rest_key = "additionalItems";
     }
     if (a->first && !json_is_array(a->first)) {
-        return mo_schema_wrong(s, a->first_key, "a list of schemas is expected");
+        return mo_schema_wrong(s, a->first_key, "expected a list of schemas");
     }
     mo_status status = mo_schema_count(s, schema, "minItems", &a->min);
     status = status == MO_OK ? mo_schema_count(s, schema, "maxItems", &a->max) : status;
     a->min = a->min < 0 ? 0 : a->min;
     if (status == MO_OK && a->max >= 0 && a->min > a->max) {
-        status = mo_schema_wrong(s, "minItems", "is more than maxItems");
+        status = mo_schema_wrong(s, "minItems", "is greater than maxItems");
     }
     return status;
 }
@@ -73,7 +73,7 @@ static mo_status write_others(mo_schema_rules *s, const array *a, int64_t count,
     int64_t max = a->max >= 0 ? a->max - count : -1;
     if (json_is_false(a->rest) || (a->first && !a->rest)) { /* none, or none that anybody asked for */
         if (min > 0 && json_is_false(a->rest)) {
-            return mo_schema_wrong(s, "minItems", "is more than the items that are allowed");
+            return mo_schema_wrong(s, "minItems", "is greater than the number of allowed items");
         }
         max = min;
     }

@@ -140,7 +140,7 @@ static void merge_properties(merge *m, const json_t *a, const json_t *b)
 static mo_status merge_choices(merge *m, const char *key, json_t *a, json_t *b)
 {
     if (!json_is_array(a) || !json_is_array(b) || json_array_size(a) * json_array_size(b) > PRODUCT) {
-        return mo_schema_note(m->s, key, "is not enforced beside so many others");
+        return mo_schema_note(m->s, key, "is not enforced: too many constraints are combined");
     }
     json_t *pairs = json_array();
     for (size_t i = 0; i < json_array_size(a); i++) {
@@ -197,7 +197,7 @@ static mo_status merge_key(merge *m, const char *key, json_t *a, json_t *b)
     } else if (strcmp(key, "nullable") == 0) {
         set(m, key, json_boolean(json_is_true(a) && json_is_true(b)));
     } else if (mo_schema_asserts(key)) {
-        return mo_schema_note(m->s, key, "is not enforced beside another one");
+        return mo_schema_note(m->s, key, "is not enforced together with another one");
     }
     return MO_OK;
 }
@@ -240,7 +240,7 @@ mo_status mo_schema_merge(mo_schema_rules *s, json_t *a, json_t *b, json_t **out
             return MO_OK;
         }
         if (!json_is_object(a) || !json_is_object(b)) {
-            return mo_schema_wrong(s, NULL, "a schema is expected: an object, true or false");
+            return mo_schema_wrong(s, NULL, "expected a schema: an object, true or false");
         }
         merge m = {.s = s, .to = json_copy(a)};
         if (!m.to) {
@@ -256,7 +256,7 @@ mo_status mo_schema_merge(mo_schema_rules *s, json_t *a, json_t *b, json_t **out
             return status;
         }
         if (refs == REFS) {
-            return mo_schema_wrong(s, "$ref", "leads back to itself");
+            return mo_schema_wrong(s, "$ref", "refers to itself");
         }
         a = made;
         status = mo_schema_resolve(s, b, &b);

@@ -19,7 +19,7 @@ static mo_status number_of(mo_schema_rules *s, const json_t *schema, const char 
 {
     *out = json_object_get(schema, key);
     if (*out && !json_is_number(*out)) {
-        return mo_schema_wrong(s, key, "a number is expected");
+        return mo_schema_wrong(s, key, "expected a number");
     }
     return MO_OK;
 }
@@ -283,7 +283,7 @@ mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool intege
     }
     const double multiple = multiple_of ? json_number_value(multiple_of) : integer ? 1 : 0;
     if (multiple_of && multiple <= 0) {
-        return mo_schema_wrong(s, "multipleOf", "a number above 0 is expected");
+        return mo_schema_wrong(s, "multipleOf", "expected a number above 0");
     }
     const bool whole = multiple >= 1 && multiple < 1e15 && multiple == floor(multiple);
     if (whole) {

@@ -30,7 +30,7 @@ typedef struct object {
 static mo_status add_member(object *o, const char *name, json_t *schema)
 {
     if (o->count == MEMBERS) {
-        return mo_schema_wrong(o->s, "properties", "more than %d are too many", MEMBERS);
+        return mo_schema_wrong(o->s, "properties", "more than %d are not supported", MEMBERS);
     }
     if (o->count == o->space) {
         const size_t space = 2 * o->space + 8;
@@ -51,7 +51,7 @@ static mo_status read_properties(object *o)
     const char *key;
     mo_status status = MO_OK;
     if (properties && !json_is_object(properties)) {
-        return mo_schema_wrong(o->s, "properties", "an object is expected");
+        return mo_schema_wrong(o->s, "properties", "expected an object");
     }
     json_object_foreach(properties, key, value)
     {
@@ -68,13 +68,13 @@ static mo_status read_required(object *o)
         return MO_OK;
     }
     if (required && !json_is_array(required)) {
-        return mo_schema_wrong(o->s, "required", "a list of names is expected");
+        return mo_schema_wrong(o->s, "required", "expected a list of names");
     }
     for (size_t i = 0; i < json_array_size(required) && status == MO_OK; i++) {
         const char *name = json_string_value(json_array_get(required, i));
         size_t k = 0;
         if (!name) {
-            return mo_schema_wrong(o->s, "required", "a list of names is expected");
+            return mo_schema_wrong(o->s, "required", "expected a list of names");
         }
         while (k < o->count && strcmp(o->members[k].name, name) != 0) {
             k++;
@@ -82,12 +82,12 @@ static mo_status read_required(object *o)
         if (k == o->count) { /* one of the additional ones */
             json_t *extra = json_object_get(o->schema, "additionalProperties");
             if (json_is_false(extra)) {
-                return mo_schema_wrong(o->s, "required", "'%.100s' is required and not allowed", name);
+                return mo_schema_wrong(o->s, "required", "'%.100s' is required but not allowed", name);
             }
             status = add_member(o, name, extra ? extra : json_true());
         }
         if (status == MO_OK && json_is_false(o->members[k].schema)) {
-            return mo_schema_wrong(o->s, "required", "'%.100s' is required and not allowed", name);
+            return mo_schema_wrong(o->s, "required", "'%.100s' is required but not allowed", name);
         }
         if (status == MO_OK && !o->members[k].required) {
             o->members[k].required = true;
@@ -130,7 +130,7 @@ static mo_status key_of_names(object *o, json_t *names, char key[MO_RULE_NAME])
 {
     json_t *schema = json_is_object(names) ? json_copy(names) : json_is_true(names) ? json_object() : NULL;
     if (!schema) {
-        return mo_schema_wrong(o->s, "propertyNames", "a schema for names is expected");
+        return mo_schema_wrong(o->s, "propertyNames", "expected a schema for names");
     }
     if (json_object_set_new(schema, "type", json_string("string")) != 0 ||
         !(schema = mo_schema_keep(o->s, schema))) {
@@ -170,11 +170,10 @@ static mo_status write_extra(object *o)
     char key[MO_RULE_NAME];
     mo_status status = MO_OK;
     if (extra && !json_is_object(extra) && !json_is_boolean(extra)) {
-        return mo_schema_wrong(o->s, "additionalProperties",
-                               "a schema is expected: an object, true or false");
+        return mo_schema_wrong(o->s, "additionalProperties", "expected a schema: an object, true or false");
     }
     if (patterns && !json_is_object(patterns)) {
-        return mo_schema_wrong(o->s, "patternProperties", "an object is expected");
+        return mo_schema_wrong(o->s, "patternProperties", "expected an object");
     }
     o->extra = extra && !json_is_false(extra) ? extra : NULL;
     if (!extra && o->count == 0) {
@@ -193,7 +192,8 @@ static mo_status write_extra(object *o)
     if (names && o->count == 0) {
         status = key_of_names(o, names, key);
     } else {
-        status = names ? mo_schema_note(o->s, "propertyNames", "is not enforced beside properties") : MO_OK;
+        status =
+            names ? mo_schema_note(o->s, "propertyNames", "is not enforced together with properties") : MO_OK;
         const char **taken = calloc(o->count + 1, sizeof *taken);
         if (!taken) {
             return mo_schema_no_memory(o->s);
@@ -314,10 +314,10 @@ static mo_status write_map(object *o, mo_writer *out)
     mo_status status = mo_schema_count(o->s, o->schema, "minProperties", &min);
     status = status == MO_OK ? mo_schema_count(o->s, o->schema, "maxProperties", &max) : status;
     if (status == MO_OK && max >= 0 && min > max) {
-        status = mo_schema_wrong(o->s, "minProperties", "is more than maxProperties");
+        status = mo_schema_wrong(o->s, "minProperties", "is greater than maxProperties");
     }
     if (status == MO_OK && min > 1) {
-        status = mo_schema_note(o->s, "minProperties", "is enforced only as far as names do not repeat");
+        status = mo_schema_note(o->s, "minProperties", "is enforced only if names do not repeat");
     }
     if (status != MO_OK) {
         return status;
@@ -345,10 +345,10 @@ static mo_status check_counts(object *o)
     mo_status status = mo_schema_count(o->s, o->schema, "minProperties", &min);
     status = status == MO_OK ? mo_schema_count(o->s, o->schema, "maxProperties", &max) : status;
     if (status == MO_OK && min > (int64_t)o->required) {
-        status = mo_schema_note(o->s, "minProperties", "is not enforced beside properties");
+        status = mo_schema_note(o->s, "minProperties", "is not enforced together with properties");
     }
     if (status == MO_OK && max >= 0 && (max < (int64_t)o->count || o->extra)) {
-        status = mo_schema_note(o->s, "maxProperties", "is not enforced beside properties");
+        status = mo_schema_note(o->s, "maxProperties", "is not enforced together with properties");
     }
     return status;
 }

@@ -91,10 +91,10 @@ mo_status mo_schema_resolve(mo_schema_rules *s, const json_t *schema, json_t **o
     const char *ref = json_string_value(json_object_get(schema, "$ref"));
     json_t *at = s->root;
     if (!ref) {
-        return mo_schema_wrong(s, "$ref", "a text is expected");
+        return mo_schema_wrong(s, "$ref", "expected a string");
     }
     if (ref[0] != '#' || (ref[1] != '\0' && ref[1] != '/')) {
-        return mo_schema_wrong(s, "$ref", "'%.100s' is outside the schema; only # and #/... can be followed",
+        return mo_schema_wrong(s, "$ref", "'%.100s' is outside the schema; only # and #/... are supported",
                                ref);
     }
     char copy[1024];
@@ -118,7 +118,7 @@ mo_status mo_schema_resolve(mo_schema_rules *s, const json_t *schema, json_t **o
         part = end;
     }
     if (!at) {
-        return mo_schema_wrong(s, "$ref", "'%.100s' leads nowhere", ref);
+        return mo_schema_wrong(s, "$ref", "'%.100s' does not exist", ref);
     }
     s->path_length = 0;
     for (const char *p = ref + 1; *p && s->path_length < MO_SCHEMA_PATH - 1; p++) {

@@ -9,7 +9,7 @@
 
 mo_status mo_schema_no_memory(mo_schema_rules *s)
 {
-    return mo_fail(s->err, MO_ENOMEM, "no memory for a schema");
+    return mo_fail(s->err, MO_ENOMEM, "out of memory for a schema");
 }
 
 /* ---- Paths ---- */
@@ -86,7 +86,7 @@ mo_status mo_schema_count(mo_schema_rules *s, const json_t *schema, const char *
     const double number = json_number_value(value);
     if (!json_is_number(value) || number < 0 || number != (double)(int64_t)(number < 1e15 ? number : 1e15)) {
         if (!json_is_number(value) || number < 1e15) {
-            return mo_schema_wrong(s, key, "a whole number that is not negative is expected");
+            return mo_schema_wrong(s, key, "expected a non-negative integer");
         }
     }
     *out = number < INT32_MAX - 1 ? (int64_t)number : INT32_MAX - 1; /* more is never reached */
@@ -110,11 +110,10 @@ mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_writer *body
         }
         mo_writer_print(&s->out, "\n");
         if (s->out.failed) {
-            status =
-                s->out.length > s->out.limit
-                    ? mo_fail(s->err, MO_EINVAL,
-                              "the schema is too large: it makes more than %zu bytes of rules", s->out.limit)
-                    : mo_schema_no_memory(s);
+            status = s->out.length > s->out.limit
+                         ? mo_fail(s->err, MO_EINVAL, "the schema is too large: its rules exceed %zu bytes",
+                                   s->out.limit)
+                         : mo_schema_no_memory(s);
         }
     }
     free(body->text);

@@ -53,7 +53,7 @@ static mo_status text_of(mo_schema_rules *s, const json_t *schema, const char *k
 {
     const json_t *value = json_object_get(schema, key);
     *out = json_string_value(value);
-    return value && !*out ? mo_schema_wrong(s, key, "a text is expected") : MO_OK;
+    return value && !*out ? mo_schema_wrong(s, key, "expected a string") : MO_OK;
 }
 
 /* *done: the pattern was written. */
@@ -85,8 +85,8 @@ static mo_status note_others(mo_schema_rules *s, const json_t *schema, const cha
         const bool vacuous = i == 0 && json_is_integer(value) && json_integer_value(value) == 0;
         if (value && !vacuous && strcmp(keys[i], chosen) != 0) {
             status = mo_schema_note(s, keys[i],
-                                    strcmp(chosen, "format") ? "is not enforced beside a pattern"
-                                                             : "is not enforced beside a format");
+                                    strcmp(chosen, "format") ? "is not enforced together with a pattern"
+                                                             : "is not enforced together with a format");
         }
     }
     return status;
@@ -103,7 +103,7 @@ mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *
     status = status == MO_OK ? mo_schema_count(s, schema, "minLength", &min) : status;
     status = status == MO_OK ? mo_schema_count(s, schema, "maxLength", &max) : status;
     if (status == MO_OK && max >= 0 && min > max) {
-        status = mo_schema_wrong(s, "minLength", "is more than maxLength");
+        status = mo_schema_wrong(s, "minLength", "is greater than maxLength");
     }
     if (status == MO_OK && pattern) {
         status = write_pattern(s, pattern, out, &done);
@@ -117,7 +117,7 @@ mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *
             mo_writer_print(out, "\"\\\"\" %s \"\\\"\"", text);
             return note_others(s, schema, "format");
         }
-        status = mo_schema_note(s, "format", "is not known and not enforced");
+        status = mo_schema_note(s, "format", "is unknown and not enforced");
     }
     if (status != MO_OK) {
         return status;

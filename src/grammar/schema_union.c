@@ -56,25 +56,25 @@ mo_status mo_schema_type_set(mo_schema_rules *s, const json_t *schema, unsigned 
     const bool listed = json_object_get(schema, "enum") || json_object_get(schema, "const");
     *out = 0;
     if (nullable && !json_is_boolean(nullable)) {
-        return mo_schema_wrong(s, "nullable", "true or false is expected");
+        return mo_schema_wrong(s, "nullable", "expected true or false");
     }
     if (!type) {
         *out = listed ? (unsigned)MO_TYPE_ANY : implied(schema);
     } else if (json_is_string(type)) {
         *out = type_of(json_string_value(type));
         if (*out == 0) {
-            return mo_schema_wrong(s, "type", "there is no type '%.60s'", json_string_value(type));
+            return mo_schema_wrong(s, "type", "unknown type '%.60s'", json_string_value(type));
         }
     } else if (json_is_array(type) && json_array_size(type) > 0) {
         for (size_t i = 0; i < json_array_size(type); i++) {
             const char *name = json_string_value(json_array_get(type, i));
             if (type_of(name) == 0) {
-                return mo_schema_wrong(s, "type", "there is no type '%.60s'", name ? name : "(not a text)");
+                return mo_schema_wrong(s, "type", "unknown type '%.60s'", name ? name : "(not a string)");
             }
             *out |= type_of(name);
         }
     } else {
-        return mo_schema_wrong(s, "type", "the name of a type is expected, or a list of names");
+        return mo_schema_wrong(s, "type", "expected the name of a type or a list of names");
     }
     *out |= json_is_true(nullable) ? MO_TYPE_NULL : 0u;
     return MO_OK;

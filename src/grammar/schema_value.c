@@ -89,7 +89,7 @@ static mo_status note_beside_enum(mo_schema_rules *s, const json_t *schema)
     mo_status status = MO_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && status == MO_OK; i++) {
         if (json_object_get(schema, keys[i])) {
-            status = mo_schema_note(s, keys[i], "is not enforced beside enum or const");
+            status = mo_schema_note(s, keys[i], "is not enforced together with enum or const");
         }
     }
     return status;
@@ -102,10 +102,10 @@ static mo_status write_enum(mo_schema_rules *s, const json_t *schema, unsigned t
     mo_status status = MO_OK;
     bool some = false;
     if (list && (!json_is_array(list) || json_array_size(list) == 0)) {
-        return mo_schema_wrong(s, "enum", "a list of values is expected, at least one");
+        return mo_schema_wrong(s, "enum", "expected a non-empty list of values");
     }
     if (json_array_size(list) > ENUM) {
-        return mo_schema_wrong(s, "enum", "more than %d values are too many", ENUM);
+        return mo_schema_wrong(s, "enum", "more than %d values are not supported", ENUM);
     }
     for (size_t i = 0; i < (list ? json_array_size(list) : 1) && status == MO_OK; i++) {
         const json_t *value = list ? json_array_get(list, i) : constant;
@@ -116,8 +116,7 @@ static mo_status write_enum(mo_schema_rules *s, const json_t *schema, unsigned t
         }
     }
     if (status == MO_OK && !some) {
-        status =
-            mo_schema_wrong(s, list ? "enum" : "const", "no value of it is of the type that is asked for");
+        status = mo_schema_wrong(s, list ? "enum" : "const", "no value has the required type");
     }
     return status == MO_OK ? note_beside_enum(s, schema) : status;
 }
@@ -231,7 +230,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_writer *out)
     json_t *list = json_object_get(schema, "allOf"), *all = without(s, schema, "allOf");
     mo_status status = MO_OK;
     if (!json_is_array(list) || json_array_size(list) == 0) {
-        return mo_schema_wrong(s, "allOf", "a list of schemas is expected, at least one");
+        return mo_schema_wrong(s, "allOf", "expected a non-empty list of schemas");
     }
     if (!all) {
         return mo_schema_no_memory(s);
@@ -258,13 +257,13 @@ static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, 
     const char *separator = "";
     mo_status status = MO_OK;
     if (!json_is_array(list) || json_array_size(list) == 0) {
-        return mo_schema_wrong(s, key, "a list of schemas is expected, at least one");
+        return mo_schema_wrong(s, key, "expected a non-empty list of schemas");
     }
     if (!rest) {
         return mo_schema_no_memory(s);
     }
     if (strcmp(key, "oneOf") == 0 && !mo_schema_disjoint(s, list)) {
-        status = mo_schema_note(s, key, "one of them is enforced, that no other is satisfied too is not");
+        status = mo_schema_note(s, key, "one of them is enforced, but not that only one matches");
     }
     const bool alone = !asserts(rest);
     char path[MO_SCHEMA_PATH];
@@ -305,7 +304,7 @@ static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_writer *out)
         return mo_schema_wrong(s, NULL, "no value satisfies this");
     }
     if (!json_is_object(schema)) {
-        return mo_schema_wrong(s, NULL, "a schema is expected: an object, true or false");
+        return mo_schema_wrong(s, NULL, "expected a schema: an object, true or false");
     }
     if (++s->depth > MO_SCHEMA_DEPTH) {
         return mo_schema_wrong(s, NULL, "schemas are nested too deeply here");
@@ -346,8 +345,7 @@ mo_status mo_schema_rule(mo_schema_rules *s, json_t *schema, char name[MO_RULE_N
         return MO_OK;
     }
     if (++s->visits > MO_SCHEMA_VISITS) {
-        return mo_schema_wrong(s, NULL, "the schema has more than %d parts when it is written out",
-                               MO_SCHEMA_VISITS);
+        return mo_schema_wrong(s, NULL, "the expanded schema has more than %d parts", MO_SCHEMA_VISITS);
     }
     mo_writer body = {0};
     char path[MO_SCHEMA_PATH];

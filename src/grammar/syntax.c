@@ -99,15 +99,14 @@ static mo_status visit_rule(check *c, uint32_t rule)
         return MO_OK;
     }
     if (c->seen[rule] == OPEN) {
-        return mo_fail(
-            c->err, MO_EINVAL,
-            "line %d, column %d: rule %.*s can begin with itself (left recursion); write what comes "
-            "first before it",
-            r->line, r->column, (int)(r->name.length < 100 ? r->name.length : 100), r->name.data);
+        return mo_fail(c->err, MO_EINVAL,
+                       "line %d, column %d: rule %.*s can start with "
+                       "itself (left recursion); put another part before it",
+                       r->line, r->column, (int)(r->name.length < 100 ? r->name.length : 100), r->name.data);
     }
     if (c->levels >= MO_SYNTAX_LEVELS) {
         return mo_fail(c->err, MO_EINVAL,
-                       "line %d, column %d: too many rules begin with one another; write fewer", r->line,
+                       "line %d, column %d: too many rules start with one another; use fewer", r->line,
                        r->column);
     }
     c->seen[rule] = OPEN;
@@ -144,7 +143,7 @@ mo_status mo_syntax_check(mo_syntax_grammar *g, mo_error *err)
     check c = {.g = g, .seen = calloc(g->rule_count ? g->rule_count : 1, 1), .err = err};
     mo_status status = MO_OK;
     if (!c.seen) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     for (uint32_t i = 0; i < g->rule_count && status == MO_OK; i++) {
         status = visit_rule(&c, i);

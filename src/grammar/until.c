@@ -125,11 +125,11 @@ static mo_status check(const char *const *strings, size_t count, size_t *bytes, 
     for (size_t i = 0; i < count; i++) {
         const size_t length = strings[i] ? strlen(strings[i]) : 0;
         if (length == 0) {
-            return mo_fail(err, MO_EINVAL, "string %zu that a text may not have is empty", i + 1);
+            return mo_fail(err, MO_EINVAL, "forbidden string %zu is empty", i + 1);
         }
         *bytes += length;
         if (*bytes > MO_UNTIL_CHARACTERS) {
-            return mo_fail(err, MO_EINVAL, "strings that a text may not have: at most %d bytes are possible",
+            return mo_fail(err, MO_EINVAL, "forbidden strings can have at most %d bytes in total",
                            MO_UNTIL_CHARACTERS);
         }
     }
@@ -152,7 +152,7 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
     a.states = calloc(bytes + 1, sizeof *a.states);
     a.alphabet = calloc(bytes + 1, sizeof *a.alphabet);
     if (!characters || !begins || !lengths || !at || !a.states || !a.alphabet) {
-        mo_fail(err, MO_ENOMEM, "no memory for a grammar");
+        mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
         status = MO_ENOMEM;
     }
     for (size_t i = 0; i < count && status == MO_OK; i++) {
@@ -161,7 +161,7 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
         used += lengths[i];
         longest = lengths[i] > longest ? lengths[i] : longest;
         if (lengths[i] == 0) {
-            status = mo_fail(err, MO_EINVAL, "string %zu that a text may not have is not UTF-8", i + 1);
+            status = mo_fail(err, MO_EINVAL, "forbidden string %zu is not valid UTF-8", i + 1);
         }
     }
     if (status == MO_OK) {
@@ -180,7 +180,7 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
                 write_state(w, &a, s, prefix, others);
             }
         }
-        status = w->failed ? mo_fail(err, MO_ENOMEM, "no memory for a grammar") : MO_OK;
+        status = w->failed ? mo_fail(err, MO_ENOMEM, "out of memory for a grammar") : MO_OK;
     }
     free(characters);
     free(begins);
@@ -198,7 +198,7 @@ mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *pr
     MO_OWN_ERROR(err)
     *gbnf = NULL;
     if (!mo_writer_is_name(prefix)) {
-        return mo_fail(err, MO_EINVAL, "the prefix is no name of a rule: letters, digits, - and _ make one");
+        return mo_fail(err, MO_EINVAL, "the prefix is not a valid rule name; use letters, digits, - and _");
     }
     const mo_status status = mo_until_write(&w, strings, count, prefix, "", err);
     if (status != MO_OK) {

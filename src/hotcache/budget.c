@@ -24,10 +24,11 @@ mo_status mo_hot_budget(int64_t max_mib, uint64_t free_bytes, uint64_t kv_bytes,
                         uint64_t *bytes, mo_error *err)
 {
     if (max_mib < MO_HOT_BUDGET_AUTO) {
-        return mo_fail(err, MO_EINVAL,
-                       "%" PRId64
-                       " MiB is no size for the hot set; give 0 for none, -1 for what is free, or a size",
-                       max_mib);
+        return mo_fail(
+            err, MO_EINVAL,
+            "%" PRId64
+            " MiB is not a valid size of the hot cache; use 0 for none, -1 for all free memory, or a size",
+            max_mib);
     }
     *bytes = max_mib == MO_HOT_BUDGET_AUTO ? mo_hot_budget_auto(free_bytes, kv_bytes, reserve_mib)
                                            : from_mib((uint64_t)max_mib);

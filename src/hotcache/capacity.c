@@ -62,8 +62,7 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
     const int64_t all = all_slot_bytes(layers, count), largest = largest_expert(layers, count);
     *out = (mo_hot_capacity){0};
     if (all == 0 || largest == 0) {
-        return mo_fail(err, MO_EINVAL,
-                       "the model has no routed experts, so there is nothing a hot cache could hold");
+        return mo_fail(err, MO_EINVAL, "the model has no routed experts for a hot cache");
     }
     mo_status status = set_budget(r, left, margin, out, err);
     if (status == MO_OK && r->rate > 0 && out->budget < (uint64_t)all) { /* otherwise all of them are there */
@@ -85,8 +84,8 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
                ? MO_OK
                : mo_fail(err, MO_ENOMEM,
                          "a hot cache of %" PRIu64 " MiB does not fit: the device has %" PRId64
-                         " MiB left beside the rest; give `hot_cache.max_mib` less, or -1 for what is "
-                         "free",
+                         " MiB left; lower `hot_cache.max_mib`, "
+                         "or set it to -1 for all free memory",
                          out->budget >> 20, left >> 20);
 }
 
@@ -98,7 +97,7 @@ mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *mod
     uint64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
     *out = (mo_packing){0};
     if (!sizes) {
-        return mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+        return mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     }
     for (int i = 0; i < count; i++) {
         sizes[i] = (uint64_t)mo_vram_slot_bytes(layers[i].bytes);
@@ -109,12 +108,11 @@ mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *mod
     free(sizes);
     if (status == MO_OK && out->count == 0) {
         mo_packing_free(out);
-        status =
-            mo_fail(err, MO_ENOMEM,
-                    "a hot cache of %" PRIu64
-                    " MiB holds not one expert%s; give it more, raise `vram_bytes`, or lower "
-                    "`hot_cache.auto_reserve_mib`",
-                    capacity->budget >> 20, capacity->spare ? " beside the places that updates need" : "");
+        status = mo_fail(err, MO_ENOMEM,
+                         "a hot cache of %" PRIu64 " MiB is too small for one expert%s; enlarge it, raise "
+                         "`vram_bytes`, or lower `hot_cache.auto_reserve_mib`",
+                         capacity->budget >> 20,
+                         capacity->spare ? " in addition to the slots that updates need" : "");
     }
     return status;
 }

@@ -226,7 +226,7 @@ mo_status mo_exchange_plan(const mo_ranked *ranking, size_t ranked, const mo_res
         plan_all(&p, rate, stats);
         *exchanges = (size_t)stats->exchanged;
     } else {
-        status = mo_fail(err, MO_ENOMEM, "no memory for planning exchanges; free some and try again");
+        status = mo_fail(err, MO_ENOMEM, "out of memory while planning exchanges; free some and try again");
     }
     if (*exchanges) {
         *out = p.list;

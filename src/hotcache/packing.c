@@ -94,14 +94,14 @@ static mo_status check(const packer *p, mo_error *err)
         const mo_packing_layer *l = &p->layers[i];
         if (l->experts < 0 || l->experts > MO_PROFILE_ID_MAX || (i > 0 && l->layer <= l[-1].layer)) {
             return mo_fail(err, MO_EINVAL,
-                           "layer %d cannot be packed: its number or its %d experts cannot be", (int)l->layer,
-                           (int)l->experts);
+                           "layer %d cannot be packed: its number or its %d experts are invalid",
+                           (int)l->layer, (int)l->experts);
         }
         cells += l->experts;
     }
     return cells <= MO_PROFILE_CELLS_MAX
                ? MO_OK
-               : mo_fail(err, MO_EINVAL, "%lld experts are more than the %d that can be packed",
+               : mo_fail(err, MO_EINVAL, "%lld experts exceed the limit of %d that can be packed",
                          (long long)cells, MO_PROFILE_CELLS_MAX);
 }
 
@@ -139,7 +139,7 @@ mo_status mo_packing_make(const mo_ranked *ranking, size_t ranked, const mo_pack
         }
     } else {
         mo_packing_free(out);
-        status = mo_fail(err, MO_ENOMEM, "no memory for packing experts; free some and try again");
+        status = mo_fail(err, MO_ENOMEM, "out of memory while packing experts; free some and try again");
     }
     free(p.order);
     free(p.queued);

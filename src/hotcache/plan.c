@@ -153,7 +153,7 @@ mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan 
     mo_status status = describe(path, &d, err);
     if (status == MO_OK) {
         shapes = shapes_of(&d);
-        status = shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+        status = shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     }
     if (status == MO_OK) {
         status = mo_hot_capacity_make(r, shapes, mo_checkpoint_spec(d.model)->layer_count, left,
@@ -181,7 +181,7 @@ static mo_status unpack(const mo_hot_set *set, mo_packing *out, mo_error *err)
 {
     out->entry = calloc((size_t)set->count + 1, sizeof *out->entry);
     if (!out->entry) {
-        return mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+        return mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     }
     for (int32_t i = 0; i < set->count; i++) {
         out->entry[out->count++] =

@@ -24,7 +24,7 @@ mo_status mo_hot_ram_open(mo_store *store, const mo_hot_set *set, mo_hot_ram **o
     if (!r || (store && set->requests && !r->hot)) {
         mo_hot_ram_close(r);
         *out = NULL;
-        return mo_fail(err, MO_ENOMEM, "no memory for the hot cache's list; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the hot cache's list; free some and try again");
     }
     r->store = store;
     for (int32_t i = 0; r->hot && i < set->count; i++) {

@@ -18,13 +18,13 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
 {
     *out = (mo_hot_request){.weighting = mo_weighting_options_default()};
     if (!(o->update_rate >= 0.0 && o->update_rate <= 1.0)) {
-        return mo_fail(err, MO_EINVAL, "the hot cache's update rate is a share from 0 to 1, not %g",
+        return mo_fail(err, MO_EINVAL, "the update rate of the hot cache must be 0 to 1, not %g",
                        o->update_rate);
     }
     if (o->max_mib < MO_HOT_BUDGET_AUTO || o->auto_reserve_mib < 0) {
         return mo_fail(err, MO_EINVAL,
-                       "a hot cache has -1 (what is free), 0 (none) or so many MiB, and leaves 0 MiB or more "
-                       "free; not %" PRId64 " and %" PRId64,
+                       "the size of a hot cache must be -1 (all free memory), 0 (none) "
+                       "or a number of MiB, and its reserve 0 MiB or more; not %" PRId64 " and %" PRId64,
                        o->max_mib, o->auto_reserve_mib);
     }
     if (o->weighting) {
@@ -34,21 +34,20 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
         }
     }
     if (o->max_mib != 0 && !o->file) {
-        return mo_fail(err, MO_EINVAL,
-                       "a hot cache needs a profile to choose from: name one with `hot_cache.file`");
+        return mo_fail(err, MO_EINVAL, "a hot cache requires a profile: name one with `hot_cache.file`");
     }
     if (o->update_rate > 0.0 && o->max_mib == 0) {
         return mo_fail(err, MO_EINVAL,
-                       "an update rate needs a hot cache: give `hot_cache.file` and "
-                       "`hot_cache.max_mib`");
+                       "an update rate requires a hot cache: set "
+                       "`hot_cache.file` and `hot_cache.max_mib`");
     }
     if (!o->file) {
         return MO_OK;
     }
     if (o->max_mib == 0) {
         mo_log(MO_LOG_WARN, "learning",
-               "the hot cache is off because its budget is 0 MiB, so %s is not read; "
-               "`hot_cache.max_mib` -1 gives it what is free",
+               "the hot cache is off because its budget is 0 MiB, and %s "
+               "is not read; `hot_cache.max_mib` -1 uses all free memory",
                o->file);
         return MO_OK;
     }
@@ -75,7 +74,7 @@ mo_status mo_shape_make(const mo_checkpoint *model, mo_profile_shape *out, mo_er
     int32_t *numbers = calloc(2 * layers + 1, sizeof *numbers);
     *out = (mo_profile_shape){0};
     if (!numbers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the list of layers; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the list of layers; free some and try again");
     }
     *out = (mo_profile_shape){.fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(model)),
                               .layer = numbers,
@@ -139,15 +138,13 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     char size[32];
     *slots = false;
     if (asked->class_count == 0) {
-        return mo_fail(err, MO_EINVAL,
-                       "the model has no routed experts, so there is nothing a hot cache could hold");
+        return mo_fail(err, MO_EINVAL, "the model has no routed experts for a hot cache");
     }
     if (plan->mode == MO_PLAN_STREAMED) {
-        return mo_fail(
-            err, MO_ENOMEM,
-            "under this ceiling not even the layers' cores fit into RAM, so there is no memory for a hot "
-            "cache; leave it out or raise `ram_bytes` to %s",
-            mo_plan_size_text(plan->whole, size));
+        return mo_fail(err, MO_ENOMEM,
+                       "under this ceiling not even the layers' cores fit into RAM, so there "
+                       "is no memory for a hot cache; omit it or raise `ram_bytes` to %s",
+                       mo_plan_size_text(plan->whole, size));
     }
     const int64_t others = plan->used - plan->slots - plan->kv; /* without keys and values */
     const int64_t left = plan->ceiling - others - spare_bytes(asked);
@@ -159,13 +156,13 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     *slots = plan->mode == MO_PLAN_SLOTS || *bytes < (uint64_t)plan->expert_bytes;
     if (*slots && *bytes == 0) {
         return mo_fail(err, MO_ENOMEM,
-                       "nothing is left for a hot cache under a ceiling of %s with %" PRId64
+                       "no memory is left for a hot cache under a ceiling of %s with %" PRId64
                        " MiB kept free; lower `hot_cache.auto_reserve_mib` or raise `ram_bytes`",
                        mo_plan_size_text(plan->ceiling, size), r->reserve_mib);
     }
     if (!*slots) {
         *bytes = 0;
-        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has nothing to choose", r->file);
+        mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has no effect", r->file);
     }
     return MO_OK;
 }
@@ -194,7 +191,7 @@ static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, co
     int32_t count = 0;
     mo_packing_layer *layers = list_layers(shape, bytes_of, &count);
     mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
-                              : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+                              : mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     if (status == MO_OK) {
         status = mo_packing_make(ranking, ranked, layers, count, budget, !r->no_fill, out, err);
     }
@@ -214,8 +211,7 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
         status = mo_profile_named(r->file, &shape, &profile, NULL, err);
     }
     if (status == MO_OK && !mo_profile_usable(profile)) {
-        status =
-            mo_fail(err, MO_EFORMAT, "%s: the profile counts no experts at all; record one first", r->file);
+        status = mo_fail(err, MO_EFORMAT, "%s: the profile has no expert counts; record one first", r->file);
     }
     if (status == MO_OK) {
         status = pack(r, &shape, profile, bytes_of, budget, out, err);
@@ -241,7 +237,7 @@ static mo_status list_requests(const mo_packing *p, const mo_expert_table *b, mo
 {
     out->requests = calloc(p->count + 1, sizeof *out->requests);
     if (!out->requests) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the hot set; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the hot set; free some and try again");
     }
     for (size_t i = 0; i < p->count; i++) {
         const mo_packed *e = &p->entry[i];
@@ -270,8 +266,8 @@ static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_
     return plan->used <= plan->ceiling
                ? MO_OK
                : mo_fail(err, MO_ENOMEM,
-                         "the hot cache and everything else need %s, but the ceiling is %s; give "
-                         "`hot_cache.max_mib` less, or -1 for what is free",
+                         "the hot cache and everything else need %s, but the ceiling is %s; "
+                         "lower `hot_cache.max_mib`, or set it to -1 for all free memory",
                          mo_plan_size_text(plan->used, needed), mo_plan_size_text(plan->ceiling, ceiling));
 }
 
@@ -283,7 +279,7 @@ mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
     uint64_t *bytes_of = slot_bytes_in_ram(experts);
     *out = (mo_hot_set){0};
     mo_status status = bytes_of ? mo_hot_pack(r, model, bytes_of, budget, &packing, err)
-                                : mo_fail(err, MO_ENOMEM, "no memory for choosing a hot set");
+                                : mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     if (status == MO_OK) {
         status = list_requests(&packing, experts, out, err);
     }

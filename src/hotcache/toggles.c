@@ -77,7 +77,7 @@ static void read_parallel(mo_hot_toggles *t, const char *value)
 {
     t->serial = strcmp(value, "off") == 0;
     if (!t->serial && strcmp(value, "auto") != 0 && strcmp(value, "force") != 0) {
-        say(t, PREFIX "PARALLEL=%.60s: it is auto, off or force; taken as auto", value);
+        say(t, PREFIX "PARALLEL=%.60s: must be auto, off or force; using auto", value);
     }
 }
 
@@ -85,7 +85,7 @@ static void read_fill(mo_hot_toggles *t, const char *value)
 {
     t->no_fill = strcmp(value, "off") == 0 || strcmp(value, "0") == 0;
     if (!t->no_fill && strcmp(value, "on") != 0 && strcmp(value, "1") != 0) {
-        say(t, PREFIX "FILL_RANDOM=%.60s: it is on or off; taken as on", value);
+        say(t, PREFIX "FILL_RANDOM=%.60s: must be on or off; using on", value);
     }
 }
 
@@ -114,14 +114,14 @@ void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
     }
     if (inside[0]) {
         say(out,
-            "%s: about ggml's graph; here lists are exact and merged in the router's order, so nothing "
-            "follows from it",
+            "%s: ignored; it controls ggml's graph, while lists "
+            "here are always exact and merged in the router's order",
             inside);
     }
     if (named[0]) {
-        say(out, "%s: not read; `hot_cache.weighting` and `hot_cache.layer_curve` say it", named);
+        say(out, "%s: ignored; use `hot_cache.weighting` and `hot_cache.layer_curve`", named);
     }
     if (unknown[0]) {
-        say(out, "%s: no setting of the hot cache; moraine(1) lists them", unknown);
+        say(out, "%s: not a setting of the hot cache; see moraine(1)", unknown);
     }
 }

@@ -27,7 +27,7 @@ struct mo_hot_update {
 
 static mo_status no_memory(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for planning exchanges; free some and try again");
+    return mo_fail(err, MO_ENOMEM, "out of memory while planning exchanges; free some and try again");
 }
 
 /* ---- Life ---- */
@@ -154,8 +154,8 @@ static mo_status adopt_plan(mo_hot_update *u, mo_exchange *list, size_t count, c
     u->count = pay;
     u->counters.updates++;
     mo_log(MO_LOG_INFO, u->tier.subsystem,
-           "%.1f %% of the picks were hot; %zu of %" PRIu64 " experts in %" PRIu64
-           " layers are being exchanged, %" PRIu64 " would have helped, %zu would not have paid",
+           "%.1f %% of the picks hit the hot cache; exchanging %zu of %" PRIu64 " experts in %" PRIu64
+           " layers; %" PRIu64 " would have helped, %zu were not worth their cost",
            100.0 * stats->hit_rate, pay, stats->hot_experts, mo_exchange_layers(list, pay), stats->candidates,
            count - pay);
     /* Where copies have a price, short requests that show too little are looked at together. */
@@ -191,7 +191,7 @@ static void update(mo_hot_update *u, const mo_tally *tally)
     mo_error err = {0};
     if (plan_update(u, tally, &err) != MO_OK) {
         u->tokens = 0; /* try again later, not at every token */
-        mo_log(MO_LOG_WARN, u->tier.subsystem, "the hot cache stays as it is: %s", err.detail);
+        mo_log(MO_LOG_WARN, u->tier.subsystem, "the hot cache is unchanged: %s", err.detail);
     }
 }
 

@@ -38,8 +38,8 @@ mo_status mo_weighting_find(const char *name, mo_weighting *out, mo_error *err)
             }
         }
     }
-    return mo_fail(err, MO_EINVAL, "%.100s is no weighting; choose flat, balanced, pressure, smooth or time",
-                   name);
+    return mo_fail(err, MO_EINVAL,
+                   "%.100s is not a weighting; choose flat, balanced, pressure, smooth or time", name);
 }
 
 double mo_weighting_curve(double curve)
@@ -101,7 +101,7 @@ static mo_status find_bounds(const mo_profile *p, mo_weighting mode, bounds *out
     double *values = malloc(((size_t)p->layers + 1) * sizeof *values);
     size_t n = 0;
     if (!values) {
-        return mo_fail(err, MO_ENOMEM, "no memory for ranking experts; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while ranking experts; free some and try again");
     }
     for (int i = 0; i < p->layers; i++) {
         const double x = pressure_of(&p->layer[i], mode);
@@ -241,7 +241,8 @@ mo_status mo_weighting_rank(const mo_profile *p, const mo_weighting_options *opt
         score_all(p, options, &b, all, counts);
         qsort(all, *count, sizeof *all, best_first);
     } else {
-        status = mo_fail(err, MO_ENOMEM, "no memory for ranking %zu experts; free some and try again", cells);
+        status = mo_fail(err, MO_ENOMEM, "out of memory while ranking %zu experts; free some and try again",
+                         cells);
     }
     if (!status && *count) {
         *out = all;

@@ -66,28 +66,28 @@ static bool check_headers(lane *l)
     download *d = l->all;
     const hub_answer *a = &l->answer;
     if (a->html) {
-        return refuse(l, HUB_NEVER, MO_EFORMAT, "is an HTML page and no model");
+        return refuse(l, HUB_NEVER, MO_EFORMAT, "is an HTML page, not a model");
     }
     if ((d->o->etag[0] && strcmp(a->etag, d->o->etag) != 0) ||
         (d->o->linked[0] && a->linked_etag[0] && strcmp(a->linked_etag, d->o->linked) != 0)) {
-        return refuse(l, HUB_NEVER, MO_EFORMAT, "has changed meanwhile; pull again");
+        return refuse(l, HUB_NEVER, MO_EFORMAT, "changed during the download; pull again");
     }
     if (a->linked_size >= 0 && a->linked_size != d->o->bytes) {
-        return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");
+        return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than announced; pull again");
     }
     if (a->code == 206) {
         if (a->total >= 0 && a->total != d->o->bytes) {
-            return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");
+            return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than announced; pull again");
         }
         return (a->from == l->at && a->to < l->to) ||
-               refuse(l, HUB_AGAIN, MO_EIO, "sends other bytes than were asked for");
+               refuse(l, HUB_AGAIN, MO_EIO, "sent other bytes than requested");
     }
     if (a->length >= 0 && a->length != d->o->bytes) {
-        return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than was said; pull again");
+        return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than announced; pull again");
     }
     if (!d->whole || l->at != 0) { /* then by one lane, when the others have ended */
         d->whole = l->no_ranges = true;
-        return refuse(l, HUB_AGAIN, MO_EIO, "sends the whole file where a part of it was asked for");
+        return refuse(l, HUB_AGAIN, MO_EIO, "sent the whole file instead of the requested part");
     }
     return true;
 }
@@ -114,7 +114,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
     }
     l->seen = true;
     if ((int64_t)n > l->to - l->at) {
-        refuse(l, HUB_AGAIN, MO_EIO, "sends more bytes than were asked for");
+        refuse(l, HUB_AGAIN, MO_EIO, "sent more bytes than requested");
         return 0;
     }
     const mo_status s = hub_partial_write(l->all->partial, l->at, bytes, n, &l->wrong);
@@ -161,7 +161,7 @@ static mo_status start(download *d, lane *l)
     char range[64];
     l->handle = hub_web_handle(d->web, d->o->url, &l->answer);
     if (!l->handle) {
-        return mo_fail(d->err, MO_ENOMEM, "no memory for a request");
+        return mo_fail(d->err, MO_ENOMEM, "out of memory for a request");
     }
     l->seen = l->stop = l->no_ranges = false;
     curl_easy_setopt(l->handle, CURLOPT_WRITEFUNCTION, on_body);
@@ -173,7 +173,7 @@ static mo_status start(download *d, lane *l)
     }
     return curl_multi_add_handle(d->multi, l->handle) == CURLM_OK
                ? MO_OK
-               : mo_fail(d->err, MO_ENOMEM, "no memory for a request");
+               : mo_fail(d->err, MO_ENOMEM, "out of memory for a request");
 }
 
 static void stop(download *d, lane *l)
@@ -230,7 +230,7 @@ static mo_status failed(download *d, hub_verdict verdict, double wait_s, const m
     const double pause = hub_web_pause(d->failures, wait_s);
     if (d->web->waits && pause >= 1 && first) {
         char text[sizeof why->detail + 64];
-        snprintf(text, sizeof text, "%s; next try in %.0f s", why->detail, pause);
+        snprintf(text, sizeof text, "%s; retrying in %.0f s", why->detail, pause);
         d->web->waits(d->web->user, text);
     }
     d->not_before = first || now() + pause > d->not_before ? now() + pause : d->not_before;
@@ -249,7 +249,7 @@ static mo_status ended(download *d, lane *l, CURLcode result)
         v = hub_web_judge(d->web, d->o->url, l->handle, result, &l->answer, &wait_s, &why);
         if (v == HUB_GOOD && l->at < l->to) {
             v = HUB_AGAIN;
-            mo_fail(&why, MO_EIO, "%s sends fewer bytes than were asked for", d->o->url);
+            mo_fail(&why, MO_EIO, "%s sent fewer bytes than requested", d->o->url);
         }
     }
     stop(d, l);
@@ -291,7 +291,7 @@ static mo_status step(download *d)
         return s;
     }
     if (curl_multi_perform(d->multi, &running) != CURLM_OK) {
-        return mo_fail(d->err, MO_EIO, "libcurl cannot go on");
+        return mo_fail(d->err, MO_EIO, "libcurl cannot continue");
     }
     for (const CURLMsg *m; s == MO_OK && (m = curl_multi_info_read(d->multi, &left));) {
         char *own = NULL;
@@ -315,7 +315,7 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
     mo_status s = MO_OK;
     if (!d || !(d->multi = curl_multi_init())) {
         free(d);
-        return mo_fail(err, MO_ENOMEM, "no memory for a download");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a download");
     }
     d->web = web;
     d->o = o;
@@ -332,7 +332,7 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
             const int64_t before = hub_partial_hash(partial, 0),
                           hashed = hub_partial_hash(partial, HASH_BYTES);
             if (hashed < 0) {
-                s = mo_fail(err, MO_EIO, "what came of %s cannot be read back from the disk", o->url);
+                s = mo_fail(err, MO_EIO, "cannot read back the downloaded part of %s", o->url);
             } else if (hashed == before) {
                 curl_multi_poll(d->multi, NULL, 0, 50, NULL); /* nothing else to do */
             }

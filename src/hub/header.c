@@ -29,7 +29,7 @@ static mo_status read_remote(void *ctx, int64_t offset, void *to, size_t bytes, 
     hub_answer answer;
     mo_status s = hub_web_range(r->web, r->file->url, offset, bytes, to, &answer, err);
     if (s == MO_OK && pwrite(r->fd, to, bytes, (off_t)offset) != (ssize_t)bytes) {
-        s = mo_fail(err, MO_EIO, "a file for the plan cannot be written: %s", strerror(errno));
+        s = mo_fail(err, MO_EIO, "cannot write a file for the plan: %s", strerror(errno));
     }
     return s;
 }
@@ -45,8 +45,8 @@ static mo_status fetch(const hub_web *web, const char *folder, const hub_header_
     if (fd < 0 || ftruncate(fd, (off_t)file->bytes) != 0) {
         const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
         const mo_status s =
-            mo_fail(err, full ? MO_ENOSPC : MO_EIO, "%s: a file for the plan cannot be made: %s%s", path,
-                    strerror(errno), full ? "; make room there, or name another directory" : "");
+            mo_fail(err, full ? MO_ENOSPC : MO_EIO, "%s: cannot create a file for the plan: %s%s", path,
+                    strerror(errno), full ? "; free some space, or choose another directory" : "");
         if (fd >= 0) {
             close(fd);
         }
@@ -119,7 +119,7 @@ mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_h
     }
     remove_old(directory);
     if (!mkdtemp(folder)) {
-        return mo_fail(err, MO_EIO, "%s: nothing can be made there: %s", directory, strerror(errno));
+        return mo_fail(err, MO_EIO, "%s: cannot create files there: %s", directory, strerror(errno));
     }
     for (int i = 0; i < count && s == MO_OK; i++) {
         s = fetch(web, folder, &files[i], err);

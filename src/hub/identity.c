@@ -62,7 +62,7 @@ mo_status hub_identity_hash(const char *path, char sha256[65], bool (*goes_on)(v
     uint8_t sum[SHA256_DIGEST_SIZE];
     uint8_t *block = malloc(BLOCK);
     const int fd = block ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    mo_status s = block ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to read %s", path);
+    mo_status s = block ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while reading %s", path);
     ssize_t got = fd < 0 ? -1 : 0;
     int64_t done = 0;
     sha256_init(&hash);
@@ -74,7 +74,7 @@ mo_status hub_identity_hash(const char *path, char sha256[65], bool (*goes_on)(v
         }
     }
     if (s == MO_OK && got < 0) {
-        s = mo_fail(err, MO_EIO, "%s cannot be read: %s", path, strerror(errno));
+        s = mo_fail(err, MO_EIO, "cannot read %s: %s", path, strerror(errno));
     }
     if (fd >= 0) {
         close(fd);

@@ -16,7 +16,7 @@ enum { FILES_MAX = 4000 };
 
 static mo_status no_memory(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for the list of files");
+    return mo_fail(err, MO_ENOMEM, "out of memory for the list of files");
 }
 
 /* ---- Files ---- */
@@ -102,8 +102,7 @@ mo_status hub_listing_add(hub_listing *l, const char *json, size_t length, mo_er
     mo_status s = MO_OK;
     if (!json_is_array(root)) {
         json_decref(root);
-        return mo_fail(err, MO_EFORMAT,
-                       "the list of files is not what a hub sends (%s); is this the address of one?",
+        return mo_fail(err, MO_EFORMAT, "the list of files is not in the format of a hub (%s); check the URL",
                        root ? "no array" : wrong.text);
     }
     json_array_foreach(root, i, entry)
@@ -208,7 +207,7 @@ mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const
     if (l->count == 0) {
         return mo_fail(
             err, MO_ENOENT,
-            "%s/%s has no GGUF file; models for Moraine are in repositories whose names end in -GGUF",
+            "%s/%s has no GGUF file; repositories with models for Moraine have names that end in -GGUF",
             r->owner, r->repo);
     }
     const char **paths = calloc((size_t)l->count, sizeof *paths);
@@ -226,15 +225,14 @@ mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const
     }
     if (found == HUB_NONE) {
         name_all(l, "", "", names, sizeof names);
-        return mo_fail(err, MO_ENOENT, "%s/%s has no %s; there are %s", r->owner, r->repo,
+        return mo_fail(err, MO_ENOENT, "%s/%s has no %s; available are %s", r->owner, r->repo,
                        r->file[0] ? r->file : r->quant, names);
     }
     name_all(l, r->file, r->quant, names, sizeof names);
-    return mo_fail(
-        err, MO_ENOENT,
-        "%s/%s%s%s has several models; say which one, as %s/%s:%.*s, or by its address. There are %s",
-        r->owner, r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo, (int)strcspn(names, ","),
-        names, names);
+    return mo_fail(err, MO_ENOENT,
+                   "%s/%s%s%s has several models; choose one, as %s/%s:%.*s, or by its URL. Available are %s",
+                   r->owner, r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo,
+                   (int)strcspn(names, ","), names, names);
 }
 
 void hub_listing_free(hub_listing *l)

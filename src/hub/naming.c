@@ -65,7 +65,7 @@ static void give_up_name(const hub_named *f)
 
 static mo_status fail(const char *path, mo_error *err)
 {
-    return mo_fail(err, MO_EIO, "%s cannot be given its name: %s", path, strerror(errno));
+    return mo_fail(err, MO_EIO, "cannot rename %s: %s", path, strerror(errno));
 }
 
 /* The others, and then the first. */

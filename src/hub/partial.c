@@ -35,7 +35,8 @@ static mo_status fail(const hub_partial *p, const char *what, mo_error *err)
     const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
     return mo_fail(
         err, full ? MO_ENOSPC : MO_EIO, "%s %s: %s%s", p->part, what, strerror(errno),
-        full ? "; make room there, or name another directory, and pull again: what has come is kept" : "");
+        full ? "; free some space, or choose another directory, and pull again: the partial download is kept"
+             : "");
 }
 
 static int64_t piece_bytes(const hub_partial *p, int64_t i)
@@ -75,7 +76,7 @@ mo_status hub_partial_save(hub_partial *p, mo_error *err)
     const bool good = root && json_dump_file(root, made, JSON_COMPACT) == 0 && rename(made, p->state) == 0;
     json_decref(root);
     free(pieces);
-    return good ? MO_OK : fail(p, "cannot have its state written beside it", err);
+    return good ? MO_OK : fail(p, "cannot have its state file written", err);
 }
 
 static int digit_value(char c)
@@ -88,7 +89,7 @@ static mo_status set_pieces(hub_partial *p, int64_t piece, mo_error *err)
     p->piece = piece;
     p->count = (p->bytes + piece - 1) / piece;
     p->there = calloc((size_t)p->count, 1);
-    return p->there ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory to pull %s", p->path);
+    return p->there ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while downloading %s", p->path);
 }
 
 /* What an earlier run left, if it is of the same file. False where there is nothing to go on with. */
@@ -132,8 +133,7 @@ static mo_status lock(hub_partial *p, mo_error *err)
             return fail(p, "cannot be opened", err);
         }
         if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
-            return mo_fail(err, MO_EINVAL, "%s is being pulled by another process; wait for that one",
-                           p->path);
+            return mo_fail(err, MO_EINVAL, "%s is being pulled by another process; wait for it", p->path);
         }
         if (fstat(p->fd, &mine) == 0 && stat(p->part, &named) == 0 && mine.st_ino == named.st_ino &&
             mine.st_dev == named.st_dev) {
@@ -142,7 +142,7 @@ static mo_status lock(hub_partial *p, mo_error *err)
         close(p->fd);
         p->fd = -1;
     }
-    return mo_fail(err, MO_EIO, "%s comes and goes; is it pulled by others?", p->part);
+    return mo_fail(err, MO_EIO, "%s appears and disappears; is another process pulling it?", p->part);
 }
 
 static mo_status begin(hub_partial *p, const hub_partial_spec *spec, bool *begun_anew, mo_error *err)
@@ -170,7 +170,7 @@ static mo_status begin(hub_partial *p, const hub_partial_spec *spec, bool *begun
     /* All of its room at once, where the file system can: a disk that is too small fails now. */
     if (fallocate(p->fd, 0, 0, p->bytes) != 0 &&
         ((errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) || ftruncate(p->fd, p->bytes) != 0)) {
-        const mo_status failed = fail(p, "cannot have its size", err);
+        const mo_status failed = fail(p, "cannot be resized", err);
         hub_partial_discard(p);
         return failed;
     }
@@ -184,7 +184,7 @@ mo_status hub_partial_open(const hub_partial_spec *spec, hub_partial **out, bool
     *begun_anew = false;
     if (!p || !(p->block = malloc(BLOCK))) {
         free(p);
-        return mo_fail(err, MO_ENOMEM, "no memory to pull %s", spec->path);
+        return mo_fail(err, MO_ENOMEM, "out of memory while downloading %s", spec->path);
     }
     p->fd = -1;
     p->bytes = spec->bytes;
@@ -322,10 +322,9 @@ mo_status hub_partial_check(hub_partial *p, mo_error *err)
     sha256_digest(&p->hash, sizeof sum, sum);
     hub_identity_digits(sum, text);
     if (strcmp(text, p->sha256) != 0) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s came damaged: its SHA-256 is %s and should be %s; what came was removed, pull it again",
-            p->path, text, p->sha256);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s is damaged: its SHA-256 is %s, expected %s; the file was removed, pull it again",
+                       p->path, text, p->sha256);
     }
     return MO_OK;
 }

@@ -79,7 +79,7 @@ static mo_status list_repository(hub_pull *p, mo_error *err)
         snprintf(url, sizeof url, "%s", answer.next);
     }
     if (s == MO_OK && (page == PAGES_MAX || p->listing.cut) && p->o.says) {
-        p->o.says(p->o.user, "the hub's list of files is longer than is read here: the rest was left out");
+        p->o.says(p->o.user, "the hub's list of files is too long: the rest was ignored");
     }
     return s;
 }
@@ -94,12 +94,12 @@ static mo_status list_address(hub_pull *p, mo_error *err)
         return hub_listing_add_file(&p->listing, r->file, r->url, err);
     }
     if (count > FILES_MAX) {
-        return mo_fail(err, MO_EINVAL, "%s is one of %d parts; %d are the most", r->file, count, FILES_MAX);
+        return mo_fail(err, MO_EINVAL, "%s is one of %d parts; the limit is %d", r->file, count, FILES_MAX);
     }
     char tail[32], other[32], path[HUB_PATH], url[HUB_URL];
     snprintf(tail, sizeof tail, "-%05d-of-%05d", no, count);
     const char *at = strstr(r->url, tail);
-    mo_status s = at ? MO_OK : mo_fail(err, MO_EINVAL, "%s: the number of the part cannot be found", r->url);
+    mo_status s = at ? MO_OK : mo_fail(err, MO_EINVAL, "%s: cannot find the part number", r->url);
     for (int i = 1; i <= count && s == MO_OK; i++) {
         snprintf(other, sizeof other, "-%05d-of-%05d", i, count);
         snprintf(path, sizeof path, "%.*s%s.gguf", (int)prefix, r->file, other);
@@ -115,7 +115,7 @@ mo_status hub_pull_open(const hub_reference *reference, const hub_pull_options *
     hub_pull *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) {
-        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+        return mo_fail(err, MO_ENOMEM, "out of memory while downloading a model");
     }
     p->reference = *reference;
     p->o = *options;
@@ -179,7 +179,7 @@ static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
         f->bytes = a.code == 206 ? a.total : a.length;
     }
     if (f->bytes <= 0) {
-        return mo_fail(err, MO_EUNSUPPORTED, "%s does not say how large it is; download it by other means",
+        return mo_fail(err, MO_EUNSUPPORTED, "%s does not report its size; download it by other means",
                        t->url);
     }
     if (strlen(a.linked_etag) == 64 && strspn(a.linked_etag, "0123456789abcdef") == 64) {
@@ -241,7 +241,7 @@ static mo_status compare(hub_pull *p, part *t, const hub_file *f, mo_error *err)
     }
     if (!t->there && p->o.says) {
         char text[PATH_MAX + 64];
-        snprintf(text, sizeof text, "%s is not what the hub has now: it is fetched anew", t->path);
+        snprintf(text, sizeof text, "%s differs from the hub's current file: downloading it again", t->path);
         p->o.says(p->o.user, text);
     }
     return MO_OK;
@@ -267,7 +267,7 @@ static mo_status prepare(hub_pull *p, int i, mo_error *err)
         free(escaped);
     }
     if (!t->url) {
-        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+        return mo_fail(err, MO_ENOMEM, "out of memory while downloading a model");
     }
     const mo_status s = f->bytes < 0 || !f->sha256[0] ? ask_for(p, t, f, err) : MO_OK;
     if (f->sha256[0]) {
@@ -283,13 +283,13 @@ mo_status hub_pull_choose(hub_pull *p, mo_error *err)
         return s;
     }
     if (p->choice->count > FILES_MAX) {
-        return mo_fail(err, MO_EUNSUPPORTED, "the model has %d parts; %d are the most", p->choice->count,
+        return mo_fail(err, MO_EUNSUPPORTED, "the model has %d parts; the limit is %d", p->choice->count,
                        FILES_MAX);
     }
     snprintf(p->name, sizeof p->name, "%s/%s:%s", p->reference.owner, p->reference.repo, p->choice->label);
     p->parts = calloc((size_t)p->choice->count, sizeof *p->parts);
     if (!p->parts) {
-        return mo_fail(err, MO_ENOMEM, "no memory to pull a model");
+        return mo_fail(err, MO_ENOMEM, "out of memory while downloading a model");
     }
     for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
         s = prepare(p, i, err);
@@ -344,7 +344,7 @@ mo_status hub_pull_plan(hub_pull *p, mo_plan_report *report, mo_error *err)
 {
     hub_header_file *files = calloc((size_t)p->choice->count, sizeof *files);
     if (!files) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a plan");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a plan");
     }
     for (int i = 0; i < p->choice->count; i++) {
         const char *slash = strrchr(p->choice->files[i].path, '/');
@@ -372,7 +372,7 @@ static mo_status check(hub_pull *p, part *t, const hub_file *f, mo_error *err)
     for (int64_t hashed = 0; f->sha256[0] && hashed < f->bytes;) {
         hashed = hub_partial_hash(t->partial, HASH_STEP);
         if (hashed < 0) {
-            return mo_fail(err, MO_EIO, "%s cannot be read back", t->path);
+            return mo_fail(err, MO_EIO, "cannot read back %s", t->path);
         }
         if ((p->o.goes_on && !p->o.goes_on(p->o.user)) ||
             (p->o.progress && !p->o.progress(p->o.user, "checking", hashed, f->bytes))) {
@@ -404,8 +404,7 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
         return s;
     }
     if (begun_anew && p->o.says) {
-        p->o.says(p->o.user,
-                  "what an earlier run left is damaged, or not surely of the same file: beginning anew");
+        p->o.says(p->o.user, "the partial download is damaged or may be of another file: starting over");
     }
     const hub_download_options o = {.url = t->url,
                                     .bytes = f->bytes,

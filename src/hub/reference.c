@@ -118,11 +118,10 @@ static bool is_hub(const char *host, size_t length, const char *endpoint)
 
 static mo_status refuse(const char *text, mo_error *err)
 {
-    return mo_fail(
-        err, MO_EINVAL,
-        "%.200s names no model: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo or the address of a "
-        ".gguf file is needed",
-        text);
+    return mo_fail(err, MO_EINVAL,
+                   "%.200s is not a model name: expected owner/repo, "
+                   "owner/repo:Q4_K_M, hf.co/owner/repo or the URL of a .gguf file",
+                   text);
 }
 
 /* "owner/repo[:quant][/resolve/main/file]" */

@@ -30,13 +30,12 @@ mo_status hub_store_directory(const char *given, char *path, size_t size, mo_err
     } else if (home && home[0] == '/') {
         used = snprintf(path, size, "%s/.local/share/moraine/models", home);
     } else {
-        return mo_fail(
-            err, MO_ENOENT,
-            "there is no place for models: neither MORAINE_MODELS, XDG_DATA_HOME nor HOME is set to a "
-            "path; set one");
+        return mo_fail(err, MO_ENOENT,
+                       "there is no directory for models: none of MORAINE_MODELS, "
+                       "XDG_DATA_HOME and HOME is set to a path; set one");
     }
     if (used < 0 || (size_t)used >= size) {
-        return mo_fail(err, MO_EINVAL, "the path of the models' directory is too long");
+        return mo_fail(err, MO_EINVAL, "the path of the model directory is too long");
     }
     while (used > 1 && path[used - 1] == '/') {
         path[--used] = '\0';
@@ -55,7 +54,7 @@ mo_status hub_store_make_folders(const char *path, mo_error *err)
         struct stat st;
         if (mkdir(part, 0777) != 0 && errno != EEXIST && stat(part, &st) != 0) {
             return mo_fail(err, errno == ENOSPC || errno == EDQUOT ? MO_ENOSPC : MO_EIO,
-                           "%s: the directory cannot be made: %s", part, strerror(errno));
+                           "%s: cannot create the directory: %s", part, strerror(errno));
         }
         *slash = '/';
     }
@@ -238,7 +237,7 @@ mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err)
     if (out->items && out->count > 1) {
         qsort(out->items, (size_t)out->count, sizeof *out->items, by_name);
     }
-    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the list of models");
+    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the list of models");
 }
 
 void hub_models_free(hub_models *models)
@@ -290,7 +289,7 @@ mo_status hub_model_remove(const char *directory, const hub_model *m, mo_error *
             unlink(path);
         }
         if (unlink(m->files[i]) != 0 && errno != ENOENT) {
-            return mo_fail(err, MO_EIO, "%s cannot be removed: %s", m->files[i], strerror(errno));
+            return mo_fail(err, MO_EIO, "cannot remove %s: %s", m->files[i], strerror(errno));
         }
         snprintf(path, sizeof path, "%s", m->files[i]);
         for (char *slash; (slash = strrchr(path, '/')) && (size_t)(slash - path) > strlen(directory);) {

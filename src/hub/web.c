@@ -18,7 +18,7 @@
 mo_status hub_web_open(hub_web *web, mo_error *err)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
-        return mo_fail(err, MO_ENOMEM, "libcurl cannot be started");
+        return mo_fail(err, MO_ENOMEM, "cannot start libcurl");
     }
     web->headers = NULL;
     if (web->token[0]) {
@@ -26,7 +26,7 @@ mo_status hub_web_open(hub_web *web, mo_error *err)
         snprintf(line, sizeof line, "Authorization: Bearer %s", web->token);
         web->headers = curl_slist_append(NULL, line);
         if (!web->headers) {
-            return mo_fail(err, MO_ENOMEM, "no memory for a request");
+            return mo_fail(err, MO_ENOMEM, "out of memory for a request");
         }
     }
     return MO_OK;
@@ -176,16 +176,15 @@ CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer)
 
 static mo_status refused(const hub_web *web, const char *url, const hub_answer *a, mo_error *err)
 {
-    const char *with = web->token[0]
-                           ? "the token that was given does not open it"
-                           : "set HF_TOKEN to a token of yours, or log in with the hub's own program";
+    const char *with = web->token[0] ? "the given token has no access"
+                                     : "set HF_TOKEN to your token, or log in with the hub's own program";
     if (strcasecmp(a->error_code, "GatedRepo") == 0) {
         return mo_fail(err, MO_EINVAL, "%s is gated (%ld): accept its conditions on the hub's page; %s", url,
                        a->code, with);
     }
     return mo_fail(err, MO_EINVAL,
-                   "%s answers %ld: there is no such repository, or it is private or gated; %s", url, a->code,
-                   with);
+                   "%s returned %ld: there is no such repository, or it is private or gated; %s", url,
+                   a->code, with);
 }
 
 static hub_verdict judge_code(const hub_web *web, const char *url, const hub_answer *a, mo_error *err)
@@ -195,9 +194,9 @@ static hub_verdict judge_code(const hub_web *web, const char *url, const hub_ans
     case 206: return HUB_GOOD;
     case 401:
     case 403: refused(web, url, a, err); return HUB_NEVER;
-    case 404: mo_fail(err, MO_ENOENT, "%s is not there (404)", url); return HUB_NEVER;
+    case 404: mo_fail(err, MO_ENOENT, "%s was not found (404)", url); return HUB_NEVER;
     case 416:
-        mo_fail(err, MO_EFORMAT, "%s is shorter than was said (416); pull again", url);
+        mo_fail(err, MO_EFORMAT, "%s is shorter than announced (416); pull again", url);
         return HUB_NEVER;
     case 408:
     case 425:
@@ -205,8 +204,8 @@ static hub_verdict judge_code(const hub_web *web, const char *url, const hub_ans
     case 500:
     case 502:
     case 503:
-    case 504: mo_fail(err, MO_EIO, "%s answers %ld", url, a->code); return HUB_AGAIN;
-    default: mo_fail(err, MO_EIO, "%s answers %ld", url, a->code); return HUB_NEVER;
+    case 504: mo_fail(err, MO_EIO, "%s returned %ld", url, a->code); return HUB_AGAIN;
+    default: mo_fail(err, MO_EIO, "%s returned %ld", url, a->code); return HUB_NEVER;
     }
 }
 
@@ -218,7 +217,7 @@ hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CUR
     switch (result) {
     case CURLE_OK: break;
     case CURLE_ABORTED_BY_CALLBACK: mo_fail(err, MO_ECANCELLED, "cancelled"); return HUB_NEVER;
-    case CURLE_OUT_OF_MEMORY: mo_fail(err, MO_ENOMEM, "no memory for a request"); return HUB_NEVER;
+    case CURLE_OUT_OF_MEMORY: mo_fail(err, MO_ENOMEM, "out of memory for a request"); return HUB_NEVER;
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_TOO_MANY_REDIRECTS:
@@ -232,7 +231,7 @@ hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CUR
     if (v == HUB_AGAIN && curl_easy_getinfo(handle, CURLINFO_RETRY_AFTER, &retry) == CURLE_OK && retry > 0) {
         *wait_s = (double)retry;
         if (*wait_s > RETRY_MOST_S) {
-            mo_fail(err, MO_EIO, "%s answers %ld and asks to come back in %lld seconds", url, a->code,
+            mo_fail(err, MO_EIO, "%s returned %ld and asks to retry in %lld seconds", url, a->code,
                     (long long)retry);
             return HUB_NEVER;
         }
@@ -257,7 +256,7 @@ static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, con
     const double pause = hub_web_pause(tries, wait_s);
     char text[sizeof why->detail + 64];
     if (web->waits && pause >= 1) {
-        snprintf(text, sizeof text, "%s; next try in %.0f s", why->detail, pause);
+        snprintf(text, sizeof text, "%s; retrying in %.0f s", why->detail, pause);
         web->waits(web->user, text);
     }
     for (double waited = 0; waited < pause; waited += 0.05) {
@@ -352,7 +351,7 @@ mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **b
         double wait_s = 0;
         CURL *h = hub_web_handle(web, url, answer);
         if (!h) {
-            return mo_fail(err, MO_ENOMEM, "no memory for a request");
+            return mo_fail(err, MO_ENOMEM, "out of memory for a request");
         }
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, &b);
@@ -367,10 +366,10 @@ mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **b
         }
         free(b.bytes);
         if (v == HUB_GOOD) {
-            mo_fail(err, MO_EIO, "%s sent nothing", url);
+            mo_fail(err, MO_EIO, "%s returned nothing", url);
         }
         if (b.too_much) {
-            return mo_fail(err, MO_EFORMAT, "%s sends more than such an answer can have", url);
+            return mo_fail(err, MO_EFORMAT, "%s sent a response that is too large", url);
         }
         if (v == HUB_NEVER || tries >= web->tries) {
             return err->status;
@@ -393,7 +392,7 @@ mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_
         double wait_s = 0;
         CURL *h = hub_web_handle(web, url, answer);
         if (!h) {
-            return mo_fail(err, MO_ENOMEM, "no memory for a request");
+            return mo_fail(err, MO_ENOMEM, "out of memory for a request");
         }
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, &b);
@@ -403,10 +402,10 @@ mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_
         hub_verdict v = hub_web_judge(web, url, h, result, answer, &wait_s, err);
         curl_easy_cleanup(h);
         if (v == HUB_GOOD && answer->html) {
-            return mo_fail(err, MO_EFORMAT, "%s is an HTML page and no model", url);
+            return mo_fail(err, MO_EFORMAT, "%s is an HTML page, not a model", url);
         }
         if (v == HUB_GOOD && (!b.enough || (answer->code == 206 && answer->from != from))) {
-            mo_fail(err, MO_EIO, "%s sends other bytes than were asked for", url);
+            mo_fail(err, MO_EIO, "%s sent other bytes than requested", url);
             v = HUB_AGAIN;
         }
         if (v == HUB_GOOD) {

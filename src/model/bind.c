@@ -52,7 +52,7 @@ void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
 {
     void *memory = good(b) ? mo_arena_array(b->arena, count, bytes) : NULL;
     if (!memory) {
-        mo_bind_fail(b, MO_ENOMEM, "%s: no memory for describing the model; free some and try again",
+        mo_bind_fail(b, MO_ENOMEM, "%s: out of memory while describing the model; free some and try again",
                      file_of(b, NULL));
     }
     return memory;
@@ -64,7 +64,8 @@ static void binding(mo_binder *b, mo_binding w)
         const size_t limit = b->limit ? 2 * b->limit : 256;
         mo_binding *grown = realloc(b->bindings, limit * sizeof *grown);
         if (!grown) {
-            mo_bind_fail(b, MO_ENOMEM, "%s: no memory for describing the model; free some and try again",
+            mo_bind_fail(b, MO_ENOMEM,
+                         "%s: out of memory while describing the model; free some and try again",
                          file_of(b, NULL));
             return;
         }
@@ -88,8 +89,8 @@ static const mo_gguf_tensor *find(const mo_binder *b, const char *name, const ch
 static void missing(mo_binder *b, const char *name, const char *suffix)
 {
     mo_bind_fail(b, MO_ENOENT,
-                 "%s: tensor %s%s is missing; the file is incomplete or made for another architecture, fetch "
-                 "it again",
+                 "%s: tensor %s%s is missing; the file is incomplete "
+                 "or made for another architecture, download it again",
                  file_of(b, NULL), name, suffix);
 }
 
@@ -119,13 +120,13 @@ static bool fits(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, 
         sizes_text(t->size, found_text, sizeof found_text);
         sizes_text(wanted, wanted_text, sizeof wanted_text);
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: tensor %s has the sizes %s where the metadata ask for %s; the file is damaged or "
-                     "made for another architecture, fetch it again",
+                     "%s: tensor %s has the shape %s, but the metadata require %s; the "
+                     "file is damaged or made for another architecture, download it again",
                      file_of(b, t), t->name, found_text, wanted_text);
     } else if (t->format->kind == MO_KIND_INTEGER) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: tensor %s holds %s values, which cannot be computed with; the file was converted "
-                     "wrongly, fetch it again",
+                     "%s: tensor %s has %s values, which are not supported; "
+                     "the file was converted incorrectly, download it again",
                      file_of(b, t), t->name, t->format->name);
     }
     return good(b);
@@ -235,13 +236,13 @@ static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char
     const mo_gguf_tensor *t = find(b, name, ".bias");
     if (t && r->parts) {
         mo_bind_fail(b, MO_EUNSUPPORTED,
-                     "%s: tensor %s is a bias of matrices that are multiplied head by head, which no known "
-                     "file has; fetch another conversion of the model",
+                     "%s: tensor %s is a bias of per-head matrices, which is "
+                     "not supported; download another conversion of the model",
                      file_of(b, t), t->name);
     } else if (t && r->order) {
         mo_bind_fail(b, MO_EUNSUPPORTED,
-                     "%s: tensor %s is a bias of the older fused layout, which no known file has; fetch a "
-                     "newer conversion of the model",
+                     "%s: tensor %s is a bias of the older fused layout, which "
+                     "is not supported; download a newer conversion of the model",
                      file_of(b, t), t->name);
     } else if (t && fits(b, t, r->total, 1, 1)) {
         add_vector(b, t, &out->bias, r->row);
@@ -508,7 +509,7 @@ static void prepare(mo_binder *b, const mo_rope_setup *setup, const float *facto
     mo_error err = {0};
     const mo_status status = mo_rope_prepare(&s, rope, &err);
     if (status != MO_OK) {
-        mo_bind_fail(b, status, "%s: %.700s; the file was converted wrongly, fetch it again",
+        mo_bind_fail(b, status, "%s: %.700s; the file was converted incorrectly, download it again",
                      file_of(b, NULL), err.detail);
         return;
     }

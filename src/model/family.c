@@ -69,12 +69,12 @@ static const mo_family *family_of(mo_binder *b)
         return family;
     }
     const char *nearest = mo_family_nearest(architecture);
-    mo_bind_fail(
-        b, MO_EUNSUPPORTED,
-        "%s: the architecture \"%.60s\" is not one this version runs%s%s%s; choose a model of one of the "
-        "families that the README lists, or a newer version",
-        mo_gguf_part_path(b->gguf, 0), architecture, nearest ? " (the nearest it runs is " : "",
-        nearest ? nearest : "", nearest ? ")" : "");
+    mo_bind_fail(b, MO_EUNSUPPORTED,
+                 "%s: the architecture \"%.60s\" is not supported by this version%s%s%s; choose "
+                 "a model of one of the families listed in the README, or a newer version",
+                 mo_gguf_part_path(b->gguf, 0), architecture,
+                 nearest ? " (the nearest supported one is " : "", nearest ? nearest : "",
+                 nearest ? ")" : "");
     return NULL;
 }
 
@@ -88,24 +88,23 @@ static void check_attention(mo_binder *b, int n, const mo_attention *a)
     const char *path = mo_gguf_part_path(b->gguf, 0);
     if (a->kv_heads < 1 || a->heads % a->kv_heads) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: layer %d has %d heads of queries for %d of keys, which do not divide; the file was "
-                     "converted wrongly, fetch it again",
+                     "%s: layer %d has %d query heads for %d key heads, which is not a "
+                     "multiple; the file was converted incorrectly, download it again",
                      path, n, a->heads, a->kv_heads);
     } else if (a->kv_heads * (a->k_len + a->v_len) > KV_VALUES_MAX) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: layer %d has keys and values of %lld and %lld values in %d heads; more than %d "
-                     "together cannot be kept, and no known model has so many; fetch or convert it again",
+                     "%s: layer %d has keys and values of %lld and %lld values in %d heads; more "
+                     "than %d together are not supported; download or convert the model again",
                      path, n, (long long)a->k_len, (long long)a->v_len, a->kv_heads, (int)KV_VALUES_MAX);
     } else if (a->rope && (a->n_rot % 2 || a->n_rot > a->k_len || a->rope->pairs * 2 != a->n_rot)) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: layer %d rotates %lld of %lld values of a head; an even number of at most all makes "
-            "sense, so fetch or convert the model again",
-            path, n, (long long)a->n_rot, (long long)a->k_len);
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d rotates %lld of %lld values of a head; the number must "
+                     "be even and at most all of them; download or convert the model again",
+                     path, n, (long long)a->n_rot, (long long)a->k_len);
     } else if (!a->latent.plain && !mo_linear_present(&a->v) && a->v_len != a->k_len) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: layer %d takes its values from its keys, but they are %lld and %lld long; fetch or "
-                     "convert the model again",
+                     "%s: layer %d takes its values from its keys, but their "
+                     "lengths are %lld and %lld; download or convert the model again",
                      path, n, (long long)a->v_len, (long long)a->k_len);
     }
 }
@@ -114,8 +113,8 @@ static void check_delta(mo_binder *b, int n, const mo_delta *d)
 {
     if (d->k_heads < 1 || d->v_heads % d->k_heads) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: layer %d has %d value heads for %d key heads, which do not divide; the file was "
-                     "converted wrongly, fetch it again",
+                     "%s: layer %d has %d value heads for %d key heads, which is not a "
+                     "multiple; the file was converted incorrectly, download it again",
                      mo_gguf_part_path(b->gguf, 0), n, d->v_heads, d->k_heads);
     }
 }
@@ -125,8 +124,8 @@ static void check_mamba(mo_binder *b, int n, int64_t width, const mo_mamba *m)
     const bool heads = m->heads && (m->inner % m->heads || m->groups < 1 || m->heads % m->groups);
     if (heads || (!m->heads && m->rank > width)) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: layer %d has %lld channels in %d heads and %d groups and steps of rank %lld, which "
-                     "contradict each other; fetch or convert the model again",
+                     "%s: layer %d has %lld channels in %d heads and %d groups and steps of "
+                     "rank %lld, which is inconsistent; download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), n, (long long)m->inner, m->heads, m->groups,
                      (long long)m->rank);
     }
@@ -137,11 +136,10 @@ static void check_router(mo_binder *b, int n, const mo_moe *moe)
     const mo_router *r = &moe->router;
     const int size = r->groups ? moe->experts / r->groups : 0;
     if (r->groups && (moe->experts % r->groups || r->groups_used < 1 || r->groups_used * size < moe->used)) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: layer %d chooses %d of %d experts from %d of %d groups, which do not give that many; fetch "
-            "or convert the model again",
-            mo_gguf_part_path(b->gguf, 0), n, moe->used, moe->experts, r->groups_used, r->groups);
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: layer %d chooses %d of %d experts from %d of %d groups, "
+                     "which have fewer experts; download or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0), n, moe->used, moe->experts, r->groups_used, r->groups);
     }
 }
 

@@ -37,11 +37,10 @@ mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64
         return status;
     }
     if (n < low || n > high) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s: key %s is %lld where %lld to %lld makes sense; the file is damaged or was converted "
-            "wrongly, fetch it again",
-            path_of(k), key, (long long)n, (long long)low, (long long)high);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: key %s is %lld, outside %lld to %lld; the file is "
+                       "damaged or was converted incorrectly, download it again",
+                       path_of(k), key, (long long)n, (long long)low, (long long)high);
     }
     *out = n;
     return MO_OK;
@@ -60,8 +59,8 @@ mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, d
         status = mo_gguf_f32(k->gguf, key, &r, err);
     }
     if (status == MO_OK && !isfinite(r)) {
-        return mo_fail(err, MO_EFORMAT, "%s: key %s is not a finite number; fetch the file again", path_of(k),
-                       key);
+        return mo_fail(err, MO_EFORMAT, "%s: key %s is not a finite number; download the file again",
+                       path_of(k), key);
     }
     if (status == MO_OK) {
         *out = (double)r;
@@ -98,8 +97,8 @@ static mo_status need(const mo_keys *k, const char *suffix, int64_t low, int64_t
 {
     if (!has_key(k, suffix)) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: key %s.%s is missing; the converter left it out, so fetch or convert the model "
-                       "again",
+                       "%s: key %s.%s is missing; the converter "
+                       "omitted it; download or convert the model again",
                        path_of(k), k->architecture, suffix);
     }
     return mo_keys_int(k, suffix, 0, 0, low, high, out, err);
@@ -159,8 +158,8 @@ static mo_status read_reals(mo_keys *k, mo_error *err)
     mo_status status = mo_keys_real(k, "attention.layer_norm_rms_epsilon", -1.0, &eps, err);
     if (status == MO_OK && !(eps >= 0.0 && eps < 1.0)) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: key %s.attention.layer_norm_rms_epsilon is missing or outside 0 to 1; fetch or "
-                       "convert the model again",
+                       "%s: key %s.attention.layer_norm_rms_epsilon is missing "
+                       "or outside 0 to 1; download or convert the model again",
                        path_of(k), k->architecture);
     }
     k->eps = (float)eps;

@@ -91,7 +91,7 @@ static bool left(const loader *l, const mo_binding *w)
 
 static mo_status no_memory(const loader *l, mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "%s: no memory for loading the model; free some and try again",
+    return mo_fail(err, MO_ENOMEM, "%s: out of memory while loading the model; free some and try again",
                    l->model->path);
 }
 
@@ -187,15 +187,15 @@ static mo_status alloc_region(loader *l, int64_t bytes, mo_error *err)
     const double gib = 1024.0 * 1024.0 * 1024.0;
     if (machine.ram_available_bytes && (uint64_t)bytes > machine.ram_available_bytes) {
         return mo_fail(err, MO_ENOMEM,
-                       "%s: its weights take %.1f GiB and %.1f GiB of memory can be had; free some, choose a "
-                       "smaller quantization, or map the file",
+                       "%s: its weights take %.1f GiB, but only %.1f GiB of memory are "
+                       "available; free some, choose a smaller quantization, or map the file",
                        l->model->path, (double)bytes / gib, (double)machine.ram_available_bytes / gib);
     }
     l->model->region = mo_host_alloc_huge((size_t)bytes);
     l->model->region_bytes = (size_t)bytes;
     return l->model->region
                ? MO_OK
-               : mo_fail(err, MO_ENOMEM, "%s: %.1f GiB for its weights could not be had; free some memory",
+               : mo_fail(err, MO_ENOMEM, "%s: %.1f GiB for its weights are not available; free some memory",
                          l->model->path, (double)bytes / gib);
 }
 
@@ -405,7 +405,8 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
     m->arena = mo_arena_create((size_t)1 << 20);
     m->path = m->arena ? mo_arena_text(m->arena, path, strlen(path)) : NULL;
     if (!m->path) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for opening the model; free some and try again", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening the model; free some and try again",
+                       path);
     }
     const mo_status status = mo_gguf_open(path, &m->gguf, err);
     if (status != MO_OK) {
@@ -456,7 +457,7 @@ static mo_status cut(loader *l, mo_error *err)
     f->all_count = f->layer_count;
     f->experts = l->options->experts;
     if (r.first < 0 || count < 1 || count > f->layer_count - r.first) {
-        return mo_fail(err, MO_EINVAL, "%s: layers %d to %d are not all there: it has %d", l->model->path,
+        return mo_fail(err, MO_EINVAL, "%s: layers %d to %d do not all exist: it has %d", l->model->path,
                        r.first, r.first + count - 1, f->layer_count);
     }
     size_t kept = 0;
@@ -519,7 +520,7 @@ static mo_status load(loader *l, const char *path, mo_error *err)
     }
     mo_bind_finish(&l->binder);
     if (m->spec.mtp_layers) {
-        mo_log(MO_LOG_INFO, "model", "%s: the %d layer%s that would predict further tokens %s not used", path,
+        mo_log(MO_LOG_INFO, "model", "%s: the %d layer%s for multi-token prediction %s not used", path,
                m->spec.mtp_layers, m->spec.mtp_layers > 1 ? "s" : "", m->spec.mtp_layers > 1 ? "are" : "is");
     }
     mo_log(MO_LOG_DEBUG, "model", "%s: %zu pieces, %llu bytes read", path, l->pieces.count,
@@ -533,7 +534,8 @@ mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, m
     mo_checkpoint *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for opening the model; free some and try again", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening the model; free some and try again",
+                       path);
     }
     loader l = {.model = m, .options = options};
     const mo_status status = load(&l, path, err);

@@ -58,7 +58,7 @@ typedef struct tensors {
 
 static mo_status no_memory(const reader *r, mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "%s: no memory for the adapter; free some and try again", r->path);
+    return mo_fail(err, MO_ENOMEM, "%s: out of memory for the adapter; free some and try again", r->path);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -85,24 +85,22 @@ static mo_status check_file(const reader *r, mo_error *err)
     }
     if (strcmp(kind, "adapter") != 0 || strcmp(type, "lora") != 0) {
         return mo_fail(err, MO_EINVAL,
-                       "%s is no LoRA adapter: its general.type is \"%.40s\" and its adapter.type \"%.40s\"; "
-                       "convert the adapter to GGUF, or name the file as a model",
+                       "%s is not a LoRA adapter: its general.type is \"%.40s\" and its adapter.type "
+                       "\"%.40s\"; convert the adapter to GGUF, or use the file as a model",
                        r->path, kind, type);
     }
     if (!own[0]) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s does not say for which architecture it is (general.architecture); make it anew",
-                       r->path);
+                       "%s does not specify its architecture (general.architecture); recreate it", r->path);
     }
     if (strcmp(own, models) != 0) {
-        return mo_fail(err, MO_EINVAL,
-                       "%s is an adapter for models of the architecture %.60s, this one is %.60s", r->path,
-                       own, models);
+        return mo_fail(err, MO_EINVAL, "%s is an adapter for the architecture %.60s, but this model is %.60s",
+                       r->path, own, models);
     }
     if (mo_gguf_find(r->gguf, "adapter.alora.invocation_tokens")) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "%s is an activated adapter (aLoRA), which begins in the middle of a text; only plain "
-                       "LoRA is supported",
+                       "%s is an activated adapter (aLoRA), which starts in "
+                       "the middle of a text; only plain LoRA is supported",
                        r->path);
     }
     return MO_OK;
@@ -117,13 +115,11 @@ static mo_status check_tensor_name(const reader *r, const mo_gguf_tensor *t, mo_
         if (r->row) { /* once */
             return MO_OK;
         }
-        mo_log(MO_LOG_WARN, "adapter", "%s: tensor %s is a norm, which is left as the model has it", r->path,
-               t->name);
+        mo_log(MO_LOG_WARN, "adapter", "%s: tensor %s changes a norm, which is ignored", r->path, t->name);
         return MO_OK;
     }
-    return mo_fail(err, MO_EUNSUPPORTED,
-                   "%s: tensor %s is no part of a LoRA pair (%s, %s), so what it would change is not known",
-                   r->path, t->name, SUFFIX_A, SUFFIX_B);
+    return mo_fail(err, MO_EUNSUPPORTED, "%s: tensor %s is not part of a LoRA pair (%s, %s)", r->path,
+                   t->name, SUFFIX_A, SUFFIX_B);
 }
 
 /* "blk.0.attn_q.weight.lora_a" with its partner and the tensor that they change. */
@@ -137,15 +133,14 @@ static mo_status find_tensors(const reader *r, const mo_gguf_tensor *a, tensors 
                      .of = mo_gguf_tensor_find(mo_checkpoint_gguf(r->model), of)};
     if (!out->b) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: tensor %s has no partner %s; the file is incomplete, make it anew", r->path,
+                       "%s: tensor %s has no counterpart %s; the file is incomplete, recreate it", r->path,
                        a->name, name);
     }
     if (!out->of) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "%s changes the tensor %s, which the model does not have; the adapter belongs to another "
-            "model",
-            r->path, of);
+        return mo_fail(err, MO_EINVAL,
+                       "%s changes tensor %s, which the model does "
+                       "not have; the adapter belongs to another model",
+                       r->path, of);
     }
     return MO_OK;
 }
@@ -155,30 +150,30 @@ static mo_status check_shapes(const reader *r, const tensors *t, mo_error *err)
     const int64_t *m = t->of->size, *a = t->a->size, *b = t->b->size;
     const int64_t rank = a[1];
     if (m[3] != 1 || a[3] != 1 || b[3] != 1) {
-        return mo_fail(err, MO_EFORMAT, "%s: the pair for %s has four dimensions; make the file anew",
-                       r->path, t->of->name);
+        return mo_fail(err, MO_EFORMAT, "%s: the pair for %s has four dimensions; recreate the file", r->path,
+                       t->of->name);
     }
     if (a[0] != m[0] || b[1] != m[1]) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "%s: the pair for %s is for a matrix of %lld x %lld values, the model's has %lld x %lld; the "
-            "adapter belongs to another model",
-            r->path, t->of->name, (long long)a[0], (long long)b[1], (long long)m[0], (long long)m[1]);
+        return mo_fail(err, MO_EINVAL,
+                       "%s: the pair for %s is for a matrix of %lld x %lld values, but "
+                       "the model's has %lld x %lld; the adapter belongs to another model",
+                       r->path, t->of->name, (long long)a[0], (long long)b[1], (long long)m[0],
+                       (long long)m[1]);
     }
     if (a[2] != m[2] || b[2] != m[2]) {
         return mo_fail(err, MO_EINVAL,
-                       "%s: the pair for %s is for %lld and %lld experts, the model has %lld; the adapter "
-                       "belongs to another model",
+                       "%s: the pair for %s is for %lld and %lld experts, but "
+                       "the model has %lld; the adapter belongs to another model",
                        r->path, t->of->name, (long long)a[2], (long long)b[2], (long long)m[2]);
     }
     if (b[0] != rank || rank < 1 || rank > MO_LORA_RANK_MAX) {
         return mo_fail(
             err, MO_EFORMAT,
-            "%s: %s and its partner have the ranks %lld and %lld, where one of 1 to %d is asked for", r->path,
-            t->a->name, (long long)rank, (long long)b[0], (int)MO_LORA_RANK_MAX);
+            "%s: %s and its counterpart have ranks %lld and %lld; they must have the same rank, 1 to %d",
+            r->path, t->a->name, (long long)rank, (long long)b[0], (int)MO_LORA_RANK_MAX);
     }
     if (t->a->format->kind == MO_KIND_INTEGER || t->b->format->kind == MO_KIND_INTEGER) {
-        return mo_fail(err, MO_EFORMAT, "%s: %s holds integers, which cannot be computed with", r->path,
+        return mo_fail(err, MO_EFORMAT, "%s: %s holds integers, which are not supported", r->path,
                        t->a->name);
     }
     return MO_OK;
@@ -228,7 +223,7 @@ static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uin
         if (!isfinite(r->row[i])) {
             return mo_fail(
                 err, MO_EFORMAT,
-                "%s: tensor %s holds numbers that are not finite; the file is damaged, fetch it again",
+                "%s: tensor %s holds numbers that are not finite; the file is damaged, download it again",
                 r->path, t->name);
         }
     }
@@ -281,9 +276,9 @@ static mo_status read_b(reader *r, const mo_gguf_tensor *t, part p, const mo_bin
 static const char *cannot_change(const mo_binding *w)
 {
     if (w->place == MO_PLACE_TABLE) {
-        return "the embedding of tokens";
+        return "the token embedding";
     }
-    return w->turns || w->unit ? "a matrix that attention takes apart by heads" : NULL;
+    return w->turns || w->unit ? "a matrix that attention splits by heads" : NULL;
 }
 
 static int32_t layer_of(const reader *r, const mo_binding *w)
@@ -372,15 +367,15 @@ static mo_status add_tensor(reader *r, const tensors *t, int64_t *used, mo_error
         const char *what = cannot_change(w);
         found = true;
         status = what ? mo_fail(err, MO_EUNSUPPORTED,
-                                "%s changes %s (%s), which adapters cannot change here; make one without it",
+                                "%s changes %s (%s), which is not supported; use an adapter without it",
                                 r->path, what, t->of->name)
                       : add_pairs(r, t, w, used, err);
     }
     return status != MO_OK || found || is_part(r)
                ? status
                : mo_fail(err, MO_EUNSUPPORTED,
-                         "%s changes the tensor %s, which is no matrix that this model multiplies with",
-                         r->path, t->of->name);
+                         "%s changes tensor %s, which is not a matrix this model multiplies with", r->path,
+                         t->of->name);
 }
 
 /* Goes through the file; *used are the bytes of all pairs. */
@@ -404,8 +399,8 @@ static mo_status each_tensor(reader *r, int64_t *used, mo_error *err)
         }
     }
     if (status == MO_OK && (halves != 0 || r->lora->tensors == 0)) {
-        return mo_fail(err, MO_EFORMAT, "%s has %s; the file is incomplete, make it anew", r->path,
-                       halves ? "tensors without a partner" : "no pair of tensors");
+        return mo_fail(err, MO_EFORMAT, "%s has %s; the file is incomplete, recreate it", r->path,
+                       halves ? "tensors without a counterpart" : "no pair of tensors");
     }
     return status;
 }
@@ -461,8 +456,9 @@ static mo_status read_alpha(reader *r, mo_error *err)
     if (mo_gguf_find(r->gguf, "adapter.lora.alpha")) {
         const mo_status status = mo_gguf_f32(r->gguf, "adapter.lora.alpha", &l->alpha, err);
         if (status != MO_OK || !isfinite(l->alpha)) {
-            return status != MO_OK ? status
-                                   : mo_fail(err, MO_EFORMAT, "%s: adapter.lora.alpha is no number", r->path);
+            return status != MO_OK
+                       ? status
+                       : mo_fail(err, MO_EFORMAT, "%s: adapter.lora.alpha is not a number", r->path);
         }
     }
     l->identity = mix(0xcbf29ce484222325u, &l->alpha, sizeof l->alpha);

@@ -63,11 +63,10 @@ static const mo_rope *bind_rope(mo_binder *b, const mo_keys *k, int64_t n_rot, d
     const char *type = scaling_type(b);
     const bool none = strcmp(type, "none") == 0, yarn = strcmp(type, "yarn") == 0;
     if (!none && !yarn && strcmp(type, "linear") != 0) {
-        mo_bind_fail(
-            b, MO_EUNSUPPORTED,
-            "%s: rope.scaling.type is \"%.60s\"; this version computes none, linear and yarn only, so "
-            "use another conversion of the model",
-            mo_gguf_part_path(b->gguf, 0), type);
+        mo_bind_fail(b, MO_EUNSUPPORTED,
+                     "%s: rope.scaling.type is \"%.60s\"; this version supports only "
+                     "none, linear and yarn, so use another conversion of the model",
+                     mo_gguf_part_path(b->gguf, 0), type);
         return NULL;
     }
     double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
@@ -177,11 +176,11 @@ void mo_part_fused_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_ff
 void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe)
 {
     if (k->experts < 1 || hidden < 1) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: the keys %s.expert_count and %s.expert_feed_forward_length give %d experts of width "
-            "%lld; the converter left something out, so fetch or convert the model again",
-            mo_gguf_part_path(b->gguf, 0), k->architecture, k->architecture, k->experts, (long long)hidden);
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: the keys %s.expert_count and %s.expert_feed_forward_length specify %d experts of "
+                     "width %lld; the converter omitted something, so download or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0), k->architecture, k->architecture, k->experts,
+                     (long long)hidden);
         return;
     }
     moe->experts = k->experts;

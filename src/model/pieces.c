@@ -191,7 +191,7 @@ static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err
 {
     float *copy = malloc((size_t)(taps * n) * sizeof *copy);
     if (!copy) {
-        return mo_fail(err, MO_ENOMEM, "no memory for rearranging it; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while rearranging it; free some and try again");
     }
     memcpy(copy, values, (size_t)(taps * n) * sizeof *copy);
     for (int64_t t = 0; t < taps; t++) {
@@ -285,7 +285,7 @@ static mo_status alloc_stages(reader *l, int threads, mo_error *err)
     }
     return l->stages && good
                ? MO_OK
-               : mo_fail(err, MO_ENOMEM, "%s: no memory for loading the model; free some and try again",
+               : mo_fail(err, MO_ENOMEM, "%s: out of memory while loading the model; free some and try again",
                          l->source->path);
 }
 
@@ -306,9 +306,7 @@ static mo_status read_all(reader *l, mo_error *err)
     if (atomic_load(&l->failed)) {
         return mo_fail(err, l->error.status, "%s", l->error.detail);
     }
-    return l->cancelled
-               ? mo_fail(err, MO_ECANCELLED, "%s: loading was stopped before it was done", l->source->path)
-               : MO_OK;
+    return l->cancelled ? mo_fail(err, MO_ECANCELLED, "%s: loading was cancelled", l->source->path) : MO_OK;
 }
 
 mo_status mo_pieces_read(mo_pieces *p, const mo_pieces_source *source, mo_error *err)

@@ -77,7 +77,7 @@ static void take(const end *e, wire *w, mo_net_message *m)
     const uint64_t slot = w->taken % (uint64_t)e->loopback->options.depth;
     const packet *p = &w->packets[slot];
     if (p->number != m->number) {
-        fail(w, m, MO_EIO, "sent a message that was lost on its way");
+        fail(w, m, MO_EIO, "sent a message that was lost in transit");
     } else if (p->bytes != m->bytes) {
         fail(w, m, MO_EFORMAT, m->number == 0 ? MO_NET_FIRST_LENGTH : MO_NET_LENGTH);
     } else {
@@ -99,7 +99,7 @@ static bool try_end(const end *e, wire *w, mo_net_message *m, int64_t *until)
     const int64_t now = mo_clock_ns();
     int64_t wake = m->deadline_ns;
     if (w->broken) {
-        fail(w, m, MO_EIO, "cannot be reached any more, after an earlier message failed");
+        fail(w, m, MO_EIO, "is unreachable after an earlier message failed");
     } else if (m->sends && !left && w->put - w->taken < depth) {
         put(e, w, m);
     } else if (!m->sends && next && next->there_ns <= now) {
@@ -123,7 +123,7 @@ static int64_t progress(const end *e, mo_net_message *m)
     int64_t until = m->deadline_ns;
     bool any = false;
     if (m->deadline_ns && mo_clock_ns() >= m->deadline_ns && !w->broken && w->first[m->sends] != m) {
-        fail(w, m, MO_EIO, "holds up the messages before this one");
+        fail(w, m, MO_EIO, "blocks the messages before this one");
     }
     for (mo_net_message *first; (first = w->first[m->sends]) && try_end(e, w, first, &until);) {
         w->first[m->sends] = first->next;
@@ -142,8 +142,9 @@ static void begin(mo_transport *t, mo_net_message *m)
     end *e = (end *)t;
     m->state = MO_NET_FAILED;
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
-        mo_fail(&m->error, MO_EINVAL, "rank %d: no message of %zu bytes can go between it and rank %d",
-                t->rank, m->bytes, m->peer);
+        mo_fail(&m->error, MO_EINVAL,
+                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
+                m->peer);
         return;
     }
     pthread_mutex_lock(&e->loopback->lock);
@@ -194,7 +195,7 @@ static void abandon(mo_transport *t, mo_net_message *m)
             break;
         }
     }
-    fail(w, m, MO_ECANCELLED, "was given up");
+    fail(w, m, MO_ECANCELLED, "was cancelled");
     pthread_mutex_unlock(&e->loopback->lock);
 }
 
@@ -216,7 +217,7 @@ mo_status mo_loopback_open(const mo_loopback_options *options, mo_loopback **out
     const size_t ranks = (size_t)options->ranks, wires = ranks * ranks, depth = (size_t)options->depth;
     *out = NULL;
     if (options->ranks < 1 || options->depth < 1) {
-        return mo_fail(err, MO_EINVAL, "%d ranks with queues of %d messages cannot be", options->ranks,
+        return mo_fail(err, MO_EINVAL, "%d ranks with queues of %d messages are not possible", options->ranks,
                        options->depth);
     }
     mo_loopback *l = calloc(1, sizeof *l);
@@ -235,7 +236,7 @@ mo_status mo_loopback_open(const mo_loopback_options *options, mo_loopback **out
     }
     if (!l || !l->ends || !l->wires || !l->packets || !l->data) {
         mo_loopback_close(l);
-        return mo_fail(err, MO_ENOMEM, "no memory for the queues of %d ranks", options->ranks);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the queues of %d ranks", options->ranks);
     }
     for (size_t i = 0; i < wires; i++) {
         l->wires[i].packets = l->packets + i * depth;

@@ -69,11 +69,11 @@ mo_status mo_mpi_open(mo_mpi **out, mo_error *err)
     if (unlike[0]) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "%s belongs to another version of moraine than " MO_VERSION
-                       " as it is here; install the program and its module from one build",
+                       "; install the program and its module from one build",
                        unlike);
     }
     return mo_fail(err, MO_EUNSUPPORTED,
-                   "ranks reach each other by moraine-mpi.so, which is neither beside the program nor in "
+                   "ranks communicate through moraine-mpi.so, which is neither next to the program nor in "
                    "" MO_LIBRARIES "/moraine; build it where libopenmpi-dev is installed");
 }
 

@@ -105,7 +105,7 @@ static void begin_parcel(talk *k, mo_net_message *m, parcel *p)
                               : MPI_Irecv(p->bytes, bytes, MPI_BYTE, m->peer, tag, k->comm, &p->request);
     if (code != MPI_SUCCESS) {
         return_parcel(k, m);
-        fail(m, code, m->sends ? "cannot be sent to" : "cannot be heard");
+        fail(m, code, m->sends ? "cannot be sent to" : "cannot be received from");
     }
 }
 
@@ -114,8 +114,9 @@ static void begin(mo_transport *t, mo_net_message *m)
     talk *k = (talk *)t;
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
         m->state = MO_NET_FAILED;
-        mo_fail(&m->error, MO_EINVAL, "rank %d: no message of %zu bytes can go between it and rank %d",
-                t->rank, m->bytes, m->peer);
+        mo_fail(&m->error, MO_EINVAL,
+                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
+                m->peer);
         return;
     }
     m->number = m->sends ? k->sent[m->peer]++ : k->received[m->peer]++;
@@ -126,7 +127,7 @@ static void begin(mo_transport *t, mo_net_message *m)
         begin_parcel(k, m, p);
     } else {
         m->state = MO_NET_FAILED;
-        mo_fail(&m->error, MO_ENOMEM, "no memory for a message of %zu bytes", m->bytes);
+        mo_fail(&m->error, MO_ENOMEM, "out of memory for a message of %zu bytes", m->bytes);
     }
     /* NOLINTNEXTLINE(clang-analyzer-optin.mpi.MPI-Checker): look() and abandon() end it */
     pthread_mutex_unlock(&one_at_a_time);
@@ -165,7 +166,7 @@ static void look_once(talk *k, mo_net_message *m)
     if (kind == MPI_ERR_TRUNCATE && !m->sends) {
         fail_length(m);
     } else if (code != MPI_SUCCESS) {
-        fail(m, code, m->sends ? "could not be sent to" : "could not be heard");
+        fail(m, code, m->sends ? "could not be sent to" : "could not be received from");
     } else if (ended) {
         if (m->sends) {
             m->state = MO_NET_DONE;
@@ -240,17 +241,17 @@ static mo_status open_run(mo_mpi **out, mo_error *err)
     *out = NULL;
     if (MPI_Initialized(&begun) != MPI_SUCCESS ||
         (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)) {
-        return mo_fail(err, MO_EIO, "MPI could not be started; was this program started by mpirun?");
+        return mo_fail(err, MO_EIO, "cannot start MPI; was this program started by mpirun?");
     }
     if (!begun && provided < MPI_THREAD_SERIALIZED) {
-        return mo_fail(err, MO_EUNSUPPORTED, "this MPI is built for programs with one thread");
+        return mo_fail(err, MO_EUNSUPPORTED, "this MPI does not support threads");
     }
     mo_mpi *m = calloc(1, sizeof *m);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (!m || !open_talk(&m->data, rank, ranks, LIMIT) || !open_talk(&m->beats, rank, ranks, LIMIT)) {
         free(m);
-        return mo_fail(err, MO_ENOMEM, "no memory for messages between %d ranks", ranks);
+        return mo_fail(err, MO_ENOMEM, "out of memory for messages between %d ranks", ranks);
     }
     m->local_ranks = 1;
     if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &here) ==

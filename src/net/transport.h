@@ -10,10 +10,10 @@
 #include "moraine.h"
 
 /* What is wrong with a message that came. The first between two ranks has one length in all builds of a version. */
-#define MO_NET_LENGTH "sent a message of another length"
+#define MO_NET_LENGTH "sent a message of unexpected length"
 #define MO_NET_FIRST_LENGTH                                                                                  \
     MO_NET_LENGTH                                                                                            \
-    ", as ranks of different versions of moraine do; install the same version on every machine"
+    ", which happens with different versions of moraine; install the same version on every machine"
 
 typedef enum mo_net_state {
     MO_NET_IDLE,

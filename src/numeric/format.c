@@ -47,8 +47,8 @@ mo_status mo_format_check(mo_type type, const uint8_t *data, int64_t bytes, mo_e
         const uint8_t exponent = data[b * formats[type].block_bytes];
         if (exponent > 200) {
             return mo_fail(err, MO_EFORMAT,
-                           "MXFP4 block %lld has exponent %d, above the 200 that products allow; the file is "
-                           "damaged or was written wrongly, so fetch it again",
+                           "MXFP4 block %lld has exponent %d, above the 200 that products "
+                           "allow; the file is damaged or malformed, download it again",
                            (long long)b, exponent);
         }
     }

@@ -99,7 +99,7 @@ static mo_status check(const mo_rope_setup *setup, mo_error *err)
                        setup->context);
     }
     if (!(setup->magnitude >= 0.0 && setup->magnitude < 1e6)) {
-        return mo_fail(err, MO_EFORMAT, "the rope magnitude %g makes no sense", setup->magnitude);
+        return mo_fail(err, MO_EFORMAT, "the rope magnitude %g is invalid", setup->magnitude);
     }
     for (int64_t p = 0; setup->factors && p < setup->n_rot / 2; p++) {
         if (!(setup->factors[p] >= 1e-6f && setup->factors[p] <= 1e6f)) {

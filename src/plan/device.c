@@ -416,24 +416,24 @@ static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, 
     mo_plan_size_text((int64_t)most->layer_bytes, bytes);
     mo_plan_size_text((int64_t)most->expert_bytes, expert);
     if (most->asked == 0) {
-        snprintf(text, size, "off: there are no experts");
+        snprintf(text, size, "off: the model has no experts");
     } else if (most->missing == 0) {
-        snprintf(text, size, "off: no expert is missing in VRAM");
+        snprintf(text, size, "off: all experts are in VRAM");
     } else if (l->postfetch == MO_POSTFETCH_OFF) {
-        snprintf(text, size, "off: as `postfetch` or the environment says");
+        snprintf(text, size, "off: set by `postfetch` or the environment");
     } else if (most->fetched > 0) {
         snprintf(text, size,
-                 "on%s: the %s that a layer misses take %.0f us, with the CPU alone %.0f us; an expert of %s "
-                 "crosses at %.1f GB/s",
+                 "on%s: the %s missing per layer take %.0f us, with the "
+                 "CPU alone %.0f us; an expert of %s is copied at %.1f GB/s",
                  l->postfetch == MO_POSTFETCH_DOWN     ? ", for down matrices"
-                 : l->postfetch == MO_POSTFETCH_EXPERT ? ", as `postfetch` says"
+                 : l->postfetch == MO_POSTFETCH_EXPERT ? ", set by `postfetch`"
                                                        : "",
                  bytes, most->layer_fetch_s * 1e6, most->layer_alone_s * 1e6, expert, w->link / 1e9);
     } else if (w->both <= w->cpu) {
         snprintf(text, size, "off: the CPU alone reads memory as fast as CPU and link together, %.1f GB/s",
                  w->cpu / 1e9);
     } else {
-        snprintf(text, size, "off: for the %s that a layer misses it would save %.0f us, and costs %.0f us",
+        snprintf(text, size, "off: for the %s missing per layer it would save %.0f us and cost %.0f us",
                  bytes, saved * 1e6, MO_PLAN_FETCH_SECONDS * 1e6);
     }
 }

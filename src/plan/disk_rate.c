@@ -100,7 +100,7 @@ static mo_status write_all(const json_t *all, mo_error *err)
 {
     char *text = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     if (!text) {
-        return mo_fail(err, MO_ENOMEM, "no memory to keep the rate of a disk");
+        return mo_fail(err, MO_ENOMEM, "out of memory while saving the speed of a disk");
     }
     const mo_status status = write_text(text, err);
     free(text);
@@ -124,7 +124,7 @@ mo_status mo_disk_rate_note(const char *path, uint64_t bytes, uint64_t busy_ns, 
     }
     const bool set = all && json_object_set_new(all, name, json_real(rate)) == 0;
     const mo_status status =
-        set ? write_all(all, err) : mo_fail(err, MO_ENOMEM, "no memory to keep the rate of a disk");
+        set ? write_all(all, err) : mo_fail(err, MO_ENOMEM, "out of memory while saving the speed of a disk");
     json_decref(all);
     return status;
 }

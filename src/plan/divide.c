@@ -425,7 +425,7 @@ mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits
     }
     dividing *d = calloc(3, sizeof *d);
     if (!d) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a plan; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     const mo_plan ram = *plan;
     *d = (dividing){.model = model, .devices = devices, .ram = &ram, .count = count};
@@ -439,8 +439,8 @@ mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits
         take_division(d, plan, out);
     } else {
         status = mo_fail(err, MO_EDEVICE,
-                         "the cores of all layers and the state of sessions do not fit into the memory of "
-                         "%d devices together; raise `vram_bytes`, or choose a smaller `context` or `batch`",
+                         "the cores of all layers and the session state do not fit into the memory "
+                         "of %d devices together; raise `vram_bytes`, or reduce `context` or `batch`",
                          count);
     }
     free(d);

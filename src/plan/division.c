@@ -88,7 +88,7 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
     const size_t row = (size_t)count + 1;
     if (rank_count < 1 || rank_count > count) {
         return mo_fail(err, MO_EINVAL,
-                       "the model has %d layers, which cannot be divided among %d ranks; start fewer%s",
+                       "the model has %d layers, which cannot be divided among %d ranks; start fewer ranks%s",
                        count, rank_count, has_experts(layers, count) ? ", or set `divide` to experts" : "");
     }
     /* Of the first `end` layers in ranks 0 .. r: the smallest sum, and where rank r begins. */
@@ -97,7 +97,7 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
     if (!best || !begin) {
         free(best);
         free(begin);
-        return mo_fail(err, MO_ENOMEM, "no memory for dividing the layers");
+        return mo_fail(err, MO_ENOMEM, "out of memory while dividing the layers");
     }
     for (int r = 0; r < rank_count; r++) {
         double *at = best + row * (size_t)r;
@@ -257,17 +257,17 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
 {
     const expert_sums s = sum_experts(m);
     if (!(s.layers > 0)) {
-        return mo_fail(err, MO_EINVAL, "the model has no experts that could be divided; divide its layers");
+        return mo_fail(err, MO_EINVAL, "the model has no experts to divide; divide its layers");
     }
     if (rank_count - 1 > s.experts) {
         return mo_fail(err, MO_EINVAL,
-                       "the model's layers have %d experts, which cannot be divided among %d ranks; start "
-                       "fewer, or set `divide` to layers",
+                       "the model's layers have %d experts, which cannot be divided "
+                       "among %d ranks; start fewer ranks, or set `divide` to layers",
                        s.experts, rank_count);
     }
     taker *takers = calloc((size_t)rank_count, sizeof *takers);
     if (!takers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for dividing the experts");
+        return mo_fail(err, MO_ENOMEM, "out of memory while dividing the experts");
     }
     double least = 0, most = 0, sum = 0;
     for (int r = 0; r < rank_count; r++) {

@@ -94,8 +94,8 @@ static void prompt_by_layers(const mo_division_model *m, const mo_division_rank 
     const double period =
         fmax(fmax(slowest, wire), all / rank_count); /* as many are under way as there are ranks */
     c->prompt_seconds = pieces > 0 ? all + fmax(0, pieces - 1) * period : 0;
-    c->prompt_bound = pieces <= 1 || rank_count == 1      ? "the ranks in turn"
-                      : period > slowest && period > wire ? "the pieces that may be under way"
+    c->prompt_bound = pieces <= 1 || rank_count == 1      ? "the ranks one after the other"
+                      : period > slowest && period > wire ? "the number of pieces in flight"
                       : wire > slowest                    ? "the network"
                                                           : "the slowest rank";
 }
@@ -106,11 +106,9 @@ static const char *bound_of(const mo_division_cost *c, const char *core, const c
     const double products = c->core_seconds + c->expert_seconds - c->disk_seconds;
     const double network = c->latency_seconds + c->wire_seconds;
     if (network >= products && network >= c->disk_seconds) {
-        return c->latency_seconds >= c->wire_seconds ? "the latency of messages" : "the rate of the network";
+        return c->latency_seconds >= c->wire_seconds ? "message latency" : "network bandwidth";
     }
-    return c->disk_seconds > products             ? "reading from disk"
-           : c->core_seconds >= c->expert_seconds ? core
-                                                  : experts;
+    return c->disk_seconds > products ? "disk reads" : c->core_seconds >= c->expert_seconds ? core : experts;
 }
 
 mo_division_cost mo_division_cost_layers(const mo_division_model *m, const mo_division_rank *ranks,
@@ -137,8 +135,8 @@ mo_division_cost mo_division_cost_layers(const mo_division_model *m, const mo_di
         }
     }
     c.token_seconds = c.core_seconds + c.expert_seconds + c.latency_seconds + c.wire_seconds;
-    c.bound = bound_of(&c, "the ranks' memory, one after the other: cores",
-                       "the ranks' memory, one after the other: experts");
+    c.bound = bound_of(&c, "memory bandwidth of the ranks, one after the other: core",
+                       "memory bandwidth of the ranks, one after the other: experts");
     prompt_by_layers(m, ranks, rank_count, first, &c);
     return c;
 }
@@ -312,8 +310,8 @@ static void prompt_by_experts(const fan *f, mo_division_cost *c)
     core += (double)m->end_bytes / f->ranks[0].ram_bytes_s;
     c->prompt_seconds = pieces * (core + experts + wires);
     c->prompt_bound = wires >= core && wires >= experts ? "the network"
-                      : core >= experts                 ? "rank 0, which has the cores"
-                                                        : "the experts' products";
+                      : core >= experts                 ? "rank 0, which has the core"
+                                                        : "expert computation";
 }
 
 mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_division_rank *ranks,
@@ -351,8 +349,8 @@ mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_d
         i += same;
     }
     c.token_seconds = c.core_seconds + c.expert_seconds + c.latency_seconds + c.wire_seconds;
-    c.bound =
-        bound_of(&c, "rank 0's memory, which has the cores", "the memory of the rank with most of the picks");
+    c.bound = bound_of(&c, "memory bandwidth of rank 0, which has the core",
+                       "memory bandwidth of the rank with the most picks");
     prompt_by_experts(&f, &c);
     return c;
 }
@@ -370,7 +368,7 @@ static void explain(const mo_division_model *m, mo_division_choice *c, mo_divisi
     const mo_division_cost *best = c->way == MO_DIVISION_LAYERS ? &c->layers : &c->experts;
     const mo_division_cost *other = c->way == MO_DIVISION_LAYERS ? &c->experts : &c->layers;
     if (asked != MO_DIVISION_AUTO) {
-        snprintf(c->why, sizeof c->why, "as asked for");
+        snprintf(c->why, sizeof c->why, "as requested");
     } else if (!other->possible) {
         snprintf(c->why, sizeof c->why, "%s",
                  c->way == MO_DIVISION_LAYERS ? "the model has no experts to divide"

@@ -132,11 +132,10 @@ static mo_status read_word(const place *p, const char *word, mo_host *host, mo_e
             return read_value(p, &keys[i], equals + 1, host, err);
         }
     }
-    return mo_fail(
-        err, MO_EFORMAT,
-        "%s: line %d: \"%.40s\" is none of ram=, cpu=, disk=, vram=, gpu=, link=, latency=, message=, "
-        "next-link= and next-latency=",
-        p->name, p->line, word);
+    return mo_fail(err, MO_EFORMAT,
+                   "%s: line %d: unknown word \"%.40s\"; known are ram=, cpu=, disk=, "
+                   "vram=, gpu=, link=, latency=, message=, next-link= and next-latency=",
+                   p->name, p->line, word);
 }
 
 /* The next word of a line, from *at on. False: there is none. */
@@ -165,11 +164,11 @@ static mo_status check_word(const place *p, const char *word, bool long_one, mo_
 {
     for (const char *c = word; *c; c++) {
         if (*c < '!' || *c > '~') {
-            return mo_fail(err, MO_EFORMAT, "%s: line %d has a character that is not plain text", p->name,
-                           p->line);
+            return mo_fail(err, MO_EFORMAT, "%s: line %d contains a character that is not plain text",
+                           p->name, p->line);
         }
     }
-    return long_one ? mo_fail(err, MO_EFORMAT, "%s: line %d: a word is longer than %d letters", p->name,
+    return long_one ? mo_fail(err, MO_EFORMAT, "%s: line %d: a word is longer than %d characters", p->name,
                               p->line, WORD_MAX - 1)
                     : MO_OK;
 }
@@ -184,8 +183,8 @@ static mo_status read_line(const place *p, const char *at, const char *end, mo_h
     }
     mo_status status = check_word(p, name, long_one, err);
     if (status == MO_OK && strchr(name, '=')) {
-        status = mo_fail(err, MO_EFORMAT, "%s: line %d begins with \"%.40s\" where a host's name belongs",
-                         p->name, p->line, name);
+        status = mo_fail(err, MO_EFORMAT, "%s: line %d starts with \"%.40s\" instead of a host name", p->name,
+                         p->line, name);
     }
     mo_host host = *usual;
     while (status == MO_OK && next_word(&at, end, word, &long_one)) {
@@ -203,7 +202,7 @@ static mo_status read_line(const place *p, const char *at, const char *end, mo_h
         return mo_fail(err, MO_EFORMAT, "%s: line %d: %s has no ram=, as in ram=64G", p->name, p->line, name);
     }
     if (out->count == MO_DIVISION_RANKS) {
-        return mo_fail(err, MO_EFORMAT, "%s: line %d: there are more than %d hosts", p->name, p->line,
+        return mo_fail(err, MO_EFORMAT, "%s: line %d: more than %d hosts", p->name, p->line,
                        MO_DIVISION_RANKS);
     }
     memcpy(host.name, name, sizeof host.name);
@@ -224,7 +223,7 @@ mo_status mo_hosts_read(const char *name, const char *text, size_t length, mo_ho
     mo_status status = MO_OK;
     out->count = 0;
     if (memchr(text, '\0', length)) {
-        return mo_fail(err, MO_EFORMAT, "%s: has bytes of zero, so it is no list of hosts", name);
+        return mo_fail(err, MO_EFORMAT, "%s: contains NUL bytes and is not a list of hosts", name);
     }
     for (const char *at = text, *end = text + length; at < end && status == MO_OK; at++) {
         const char *line = memchr(at, '\n', (size_t)(end - at));
@@ -234,8 +233,7 @@ mo_status mo_hosts_read(const char *name, const char *text, size_t length, mo_ho
         at = line;
     }
     if (status == MO_OK && out->count == 0) {
-        status = mo_fail(err, MO_EFORMAT,
-                         "%s: there is no host in it; a line such as \"anna ram=64G\" is one", name);
+        status = mo_fail(err, MO_EFORMAT, "%s: contains no hosts; add a line such as \"anna ram=64G\"", name);
     }
     return status;
 }
@@ -244,7 +242,7 @@ mo_status mo_hosts_load(const char *path, mo_hosts *out, mo_error *err)
 {
     FILE *file = fopen(path, "rbe");
     if (!file) {
-        return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: hosts cannot be read: %s", path,
+        return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: cannot read the hosts: %s", path,
                        strerror(errno));
     }
     mo_status status = MO_OK;
@@ -252,11 +250,11 @@ mo_status mo_hosts_load(const char *path, mo_hosts *out, mo_error *err)
     errno = 0;
     const size_t length = text ? fread(text, 1, BYTES_MAX + 1, file) : 0;
     if (!text) {
-        status = mo_fail(err, MO_ENOMEM, "%s: no memory for a list of hosts", path);
+        status = mo_fail(err, MO_ENOMEM, "%s: out of memory for a list of hosts", path);
     } else if (ferror(file)) {
-        status = mo_fail(err, MO_EIO, "%s: hosts cannot be read: %s", path, strerror(errno ? errno : EIO));
+        status = mo_fail(err, MO_EIO, "%s: cannot read the hosts: %s", path, strerror(errno ? errno : EIO));
     } else if (length > BYTES_MAX) {
-        status = mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB, so it is no list of hosts", path,
+        status = mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB and not a list of hosts", path,
                          BYTES_MAX / 1024);
     } else {
         status = mo_hosts_read(path, text, length, out, err);
@@ -300,7 +298,7 @@ static void plain_name(const char *name, char *out)
 
 mo_status mo_hosts_save(const char *path, const mo_hosts *hosts, mo_error *err)
 {
-    static const char head[] = "# Hosts as moraine probe found them, rank 0 first, for plans.\n";
+    static const char head[] = "# Hosts measured by moraine probe, rank 0 first, for plans.\n";
     mo_output *output = NULL;
     mo_status status = mo_cachedir_make(path, err);
     status = status == MO_OK ? mo_output_create(path, 0, &output, err) : status;
@@ -411,7 +409,7 @@ bool mo_hosts_wires(mo_division_rank *ranks, const char *const *names, int count
     status = status == MO_OK ? mo_hosts_load(path, hosts, &err) : status;
     const bool known = status == MO_OK && match(hosts, ranks, names, count);
     if (status != MO_OK && status != MO_ENOENT) {
-        mo_log(MO_LOG_WARN, "plan", "%s; the network is guessed instead", err.detail);
+        mo_log(MO_LOG_WARN, "plan", "%s; the network speed is estimated instead", err.detail);
     }
     free(hosts);
     return known;

@@ -44,7 +44,7 @@ static bool read_available(const char *root, uint64_t *bytes)
 static bool find_source(const char *root, const mo_rates *rates, int64_t asked, source *out)
 {
     if (!root) {
-        *out = make_source("the machine described", (uint64_t)rates->ram_bytes, 512 * MIB, asked);
+        *out = make_source("the described machine", (uint64_t)rates->ram_bytes, 512 * MIB, asked);
         return rates->ram_bytes > 0;
     }
     uint64_t free_bytes = 0;
@@ -61,9 +61,9 @@ static bool find_source(const char *root, const mo_rates *rates, int64_t asked, 
 static mo_status fail_unknown(const char *root, mo_error *err)
 {
     return mo_fail(err, MO_EUNSUPPORTED,
-                   root ? "how much memory is free cannot be read from /proc/meminfo; say how much to use "
+                   root ? "free memory cannot be read from /proc/meminfo; set it "
                           "with `ram_bytes`"
-                        : "the description of the machine has no ram_bytes; add it, or say how much to use "
+                        : "the description of the machine has no ram_bytes; add it, or set it "
                           "with `ram_bytes`");
 }
 
@@ -73,7 +73,7 @@ static void keep_given(const source *s, bool known, mo_plan_limits *l)
     mo_plan_size_text(l->ram_bytes, asked);
     if (known && l->ram_bytes > s->available) {
         snprintf(l->why, sizeof l->why,
-                 "a RAM ceiling of %s was given, but %s has only %s: the system may swap or end the process",
+                 "a RAM ceiling of %s was given, but %s has only %s: the system may swap or kill the process",
                  asked, s->name, mo_plan_size_text(s->available, there));
     } else {
         snprintf(l->why, sizeof l->why, "a RAM ceiling of %s was given", asked);
@@ -97,12 +97,12 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
     mo_plan_size_text(s.reserve, reserve);
     if (s.reserve >= s.available) {
         return mo_fail(err, MO_ENOMEM,
-                       "%s has %s left and %s of it is reserved for others; free some memory, or say with "
-                       "`ram_bytes` how much to use",
+                       "%s has %s left, and %s of it is reserved for other "
+                       "programs; free some memory, or set `ram_bytes`",
                        s.name, there, reserve);
     }
     limits->ram_bytes = s.available - s.reserve;
-    snprintf(limits->why, sizeof limits->why, "%s has %s, of which %s is left to others", s.name, there,
+    snprintf(limits->why, sizeof limits->why, "%s has %s, %s of it left for other programs", s.name, there,
              reserve);
     return MO_OK;
 }
@@ -123,7 +123,7 @@ void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mi
         snprintf(l->vram_why, sizeof l->vram_why, "a ceiling of %s was given", size);
     } else {
         l->vram_bytes = free_bytes - left;
-        snprintf(l->vram_why, sizeof l->vram_why, "the device has %s free, of which %s is left alone", there,
+        snprintf(l->vram_why, sizeof l->vram_why, "the device has %s free, %s of it left unused", there,
                  reserve);
     }
     l->vram_lacking = asked > free_bytes ? asked - free_bytes : 0;

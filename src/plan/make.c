@@ -33,8 +33,8 @@ static mo_status check_class(const mo_plan_class *c, int index, mo_error *err)
         c->experts < 0 || c->experts > INT32_MAX || (c->experts > 0 && c->slot_bytes == 0) || c->used < 0 ||
         !used) {
         return mo_fail(err, MO_EINVAL,
-                       "the model cannot be planned for: class %d of its experts has %" PRId64
-                       " bricks of %" PRId64 " bytes in slots of %" PRId64 ", of which a token uses %g",
+                       "cannot plan this model: class %d of its experts has %" PRId64 " experts of %" PRId64
+                       " bytes in slots of %" PRId64 ", of which a token uses %g",
                        index, c->experts, c->bytes, c->slot_bytes, c->used_per_token);
     }
     return MO_OK;
@@ -53,13 +53,13 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"largest layer", m->dense_layer_bytes},
                  {"slot for a layer", m->dense_buffer_bytes},
                  {"experts", m->resident_bytes},
-                 {"keys and values", m->kv_bytes},
+                 {"KV cache", m->kv_bytes},
                  {"working memory", m->work_bytes},
                  {"other memory", m->other_bytes},
                  {"staging", m->staging_bytes},
                  {"core on a device", m->device_core_bytes},
                  {"rows in another order on a device", m->device_group_bytes},
-                 {"keys and values on a device", m->device_kv_bytes},
+                 {"KV cache on a device", m->device_kv_bytes},
                  {"working memory on a device", m->device_work_bytes},
                  {"idle memory on a device", m->device_idle_bytes},
                  {"staging on a device", m->device_stage_bytes},
@@ -68,32 +68,32 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"table of experts on a device", m->device_map_bytes}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].bytes < 0 || sizes[i].bytes > SIZE_MOST) {
-            return mo_fail(err, MO_EINVAL, "the model cannot be planned for: its %s of %" PRId64 " bytes",
+            return mo_fail(err, MO_EINVAL, "cannot plan this model: its %s of %" PRId64 " bytes",
                            sizes[i].name, sizes[i].bytes);
         }
     }
     if (m->layers < 0 || m->used < 0 || m->class_count < 0 || m->class_count > MO_PLAN_CLASSES ||
         m->dense_layers < 0 || m->in_flight < 0) {
         return mo_fail(err, MO_EINVAL,
-                       "the model cannot be planned for: %d layers, %d experts used, %d sizes of experts, "
-                       "%d streamed layers, %d reads at once",
+                       "cannot plan this model: %d layers, %d experts used, %d "
+                       "sizes of experts, %d streamed layers, %d concurrent reads",
                        m->layers, m->used, m->class_count, m->dense_layers, m->in_flight);
     }
     if (m->dense_layers > 0 && (m->dense_layer_bytes < 1 || m->dense_buffer_bytes < m->dense_layer_bytes ||
                                 m->dense_bytes > m->core_bytes ||
                                 m->dense_bytes > mo_plan_times(m->dense_layers, m->dense_layer_bytes))) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the model cannot be planned for: %d layers of at most %" PRId64 " bytes in slots of %" PRId64
-            " are said to be %" PRId64 " bytes of a core of %" PRId64,
-            m->dense_layers, m->dense_layer_bytes, m->dense_buffer_bytes, m->dense_bytes, m->core_bytes);
+        return mo_fail(err, MO_EINVAL,
+                       "cannot plan this model: %d layers of at most %" PRId64 " bytes in slots of %" PRId64
+                       " are given as %" PRId64 " bytes of a core of %" PRId64,
+                       m->dense_layers, m->dense_layer_bytes, m->dense_buffer_bytes, m->dense_bytes,
+                       m->core_bytes);
     }
     mo_status status = MO_OK;
     for (int i = 0; i < m->class_count && status == MO_OK; i++) {
         status = check_class(&m->classes[i], i, err);
         if (status == MO_OK && (m->device_slot_bytes[i] < 0 || m->device_slot_bytes[i] > SIZE_MOST)) {
             status = mo_fail(err, MO_EINVAL,
-                             "the model cannot be planned for: class %d of its experts in slots of %" PRId64
+                             "cannot plan this model: class %d of its experts in slots of %" PRId64
                              " bytes on a device",
                              i, m->device_slot_bytes[i]);
         }
@@ -105,8 +105,7 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
 {
     if (l->ram_bytes < 1) {
         return mo_fail(err, MO_EINVAL,
-                       "a RAM ceiling of %" PRId64
-                       " bytes cannot be planned for; `ram_bytes` is a size above 0",
+                       "a RAM ceiling of %" PRId64 " bytes is not possible; `ram_bytes` must be above 0",
                        l->ram_bytes);
     }
     if (l->ram_held < 0 || l->vram_held < 0) {
@@ -115,17 +114,15 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
     }
     if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
         return mo_fail(err, MO_EINVAL,
-                       "%" PRId64
-                       " bytes of device memory cannot be planned for; `vram_bytes` is a size above 0",
+                       "%" PRId64 " bytes of device memory is not possible; `vram_bytes` must be above 0",
                        l->vram_bytes < 0 ? l->vram_bytes : l->vram_expert_bytes);
     }
     const double compute = r->ram_bytes_s * r->compute_share;
     if (!(compute > 0 && isfinite(compute)) || !(r->disk_bytes_s > 0 && isfinite(r->disk_bytes_s))) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "the machine's rates must be above 0: memory %g bytes/s, of which products reach %g, disk "
-            "%g bytes/s; measure them with moraine probe",
-            r->ram_bytes_s, r->compute_share, r->disk_bytes_s);
+        return mo_fail(err, MO_EINVAL,
+                       "the machine's rates must be above 0: memory %g bytes/s, share reached "
+                       "by products %g, disk %g bytes/s; measure them with moraine probe",
+                       r->ram_bytes_s, r->compute_share, r->disk_bytes_s);
     }
     return MO_OK;
 }
@@ -192,7 +189,7 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
     }
     if (l->ram_held > 0) {
         const size_t used = strlen(p->why);
-        snprintf(p->why + used, sizeof p->why - used, ", of which other models hold %s",
+        snprintf(p->why + used, sizeof p->why - used, ", other models use %s of it",
                  mo_plan_size_text(l->ram_held, held));
     }
 }

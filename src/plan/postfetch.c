@@ -66,11 +66,10 @@ static mo_status read_value(const struct variable *v, const char *text, value *o
     const long long number = strtoll(text, &end, 10);
     if (*end || errno || number < v->least || number > v->most) {
         if (v->most == 1) {
-            return mo_fail(err, MO_EINVAL, "%s=%.60s: it is 0 or 1; set it so, or unset it", v->name, text);
+            return mo_fail(err, MO_EINVAL, "%s=%.60s: must be 0 or 1; change or unset it", v->name, text);
         }
         return mo_fail(err, MO_EINVAL,
-                       "%s=%.60s: a whole number from %" PRId64 " to %" PRId64
-                       " is needed; set it so, or unset it",
+                       "%s=%.60s: must be an integer from %" PRId64 " to %" PRId64 "; change or unset it",
                        v->name, text, v->least, v->most);
     }
     *out = (value){.number = number, .given = true};
@@ -96,11 +95,10 @@ static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetc
 {
     const char *mode = mode_text(option);
     if (v[ENABLE].given && (v[ENABLE].number == 1) != (option != MO_POSTFETCH_OFF)) {
-        note(notes, "`postfetch` %s is stronger than %s=%d", mode, variables[ENABLE].name,
-             (int)v[ENABLE].number);
+        note(notes, "`postfetch` %s overrides %s=%d", mode, variables[ENABLE].name, (int)v[ENABLE].number);
     }
     if (v[FORCE_CPU].number && option != MO_POSTFETCH_OFF) {
-        note(notes, "`postfetch` %s is stronger than %s=1", mode, variables[FORCE_CPU].name);
+        note(notes, "`postfetch` %s overrides %s=1", mode, variables[FORCE_CPU].name);
     }
 }
 
@@ -108,7 +106,7 @@ static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetc
 static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes *notes)
 {
     const bool automatic = p->mode == MO_POSTFETCH_AUTO && !p->force_cpu;
-    const char *why = automatic                     ? "Post-Fetch is auto and goes by measured rates"
+    const char *why = automatic                     ? "Post-Fetch is auto and uses measured rates"
                       : p->mode == MO_POSTFETCH_OFF ? "Post-Fetch is off"
                                                     : "LLAMA_POSTFETCH_FORCE_CPU is 1";
     char names[224] = "";
@@ -121,7 +119,7 @@ static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes 
         }
     }
     if (used) {
-        note(notes, "%s, so nothing follows from %s", why, names);
+        note(notes, "%s, which disables %s", why, names);
     }
 }
 
@@ -156,7 +154,7 @@ mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, 
     if (p.mode == MO_POSTFETCH_OFF || p.mode == MO_POSTFETCH_AUTO || p.force_cpu) {
         note_idle(&p, v, notes);
     } else if (p.cpu_limit == 0) {
-        note(notes, "%s=0 leaves the CPU no work, so copies have nothing to hide behind",
+        note(notes, "%s=0 leaves the CPU no work, so copies cannot overlap with it",
              variables[CPU_LIMIT].name);
     }
     *out = p;
@@ -173,7 +171,7 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes)
             known = strlen(variables[i].name) == length && strncmp(entry, variables[i].name, length) == 0;
         }
         if (!known) {
-            note(notes, "%.*s is no setting of Post-Fetch; moraine(1) lists them",
+            note(notes, "%.*s is not a setting of Post-Fetch; see moraine(1)",
                  (int)(length < 80 ? length : 80), entry);
         }
     }
@@ -192,8 +190,8 @@ static mo_status size_given(const mo_postfetch *s, int64_t one, mo_postfetch_cap
     const int64_t asked = s->scratch_mb << 20;
     if (asked < one) {
         return mo_fail(err, MO_EINVAL,
-                       "%s=%" PRId64 ": not one transfer fits into it; %" PRId64
-                       " is the least, and 0 takes what is needed",
+                       "%s=%" PRId64 ": too small for one transfer; the minimum is %" PRId64
+                       ", and 0 means as much as needed",
                        variables[SCRATCHPAD_MB].name, s->scratch_mb, mib_of(one));
     }
     out->scratch_bytes = asked;

@@ -20,10 +20,9 @@ mo_status mo_precision_find(mo_precision option, const char *text, mo_precision_
         errno = 0;
         const long long number = strtoll(text, &end, 10);
         if (*end || errno || number < 0 || number > MOST) {
-            return mo_fail(
-                err, MO_EINVAL,
-                "%s=%.60s: a whole number of tokens from 0 to %d is needed; set it so, or unset it", variable,
-                text, (int)MOST);
+            return mo_fail(err, MO_EINVAL,
+                           "%s=%.60s: must be an integer number of tokens from 0 to %d; change or unset it",
+                           variable, text, (int)MOST);
         }
         rule.more_than = number < MO_PRECISION_FEW ? MO_PRECISION_FEW : number;
         rule.given = true;

@@ -49,16 +49,16 @@ static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *t
         snprintf(text, size, "%s leaves no memory for more",
                  p->device.ceiling ? "`vram_bytes`" : "`ram_bytes`");
     } else if (why == LIMIT_STAGING) {
-        snprintf(text, size, "a larger one would take memory that was asked for experts on their way");
+        snprintf(text, size, "a larger one would take memory requested for experts in transit");
     } else if (why == LIMIT_TOKENS) {
-        snprintf(text, size, "a larger one would cost an answer's tokens more than a tenth of their speed");
+        snprintf(text, size, "a larger one would slow generation down by more than a tenth");
     } else if (b.disk > 0 || b.link > 0) {
         snprintf(text, size,
-                 "a prompt of %lld tokens brings %s %s %lld time%s; working memory of %s is worth that",
+                 "a prompt of %lld tokens then reads %s %s %lld time%s; worth %s of working memory",
                  (long long)p->prompt_tokens, bytes, b.disk > 0 ? "from disk" : "over the link",
                  (long long)times, times == 1 ? "" : "s", work);
     } else {
-        snprintf(text, size, "weights are at hand, and a larger one would save less than 1 %%");
+        snprintf(text, size, "weights are in memory, and a larger one would save less than 1 %%");
     }
 }
 
@@ -156,7 +156,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     if (batches) {
         explain(model, out, limit_of(&t, chosen), out->batch_why, sizeof out->batch_why);
     } else {
-        snprintf(out->batch_why, sizeof out->batch_why, "as asked for");
+        snprintf(out->batch_why, sizeof out->batch_why, "as requested");
     }
     return MO_OK;
 }

@@ -86,15 +86,15 @@ static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
     for (size_t i = 0, used = 0; i < FIELDS; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", fields[i].name);
     }
-    return mo_fail(err, MO_EFORMAT, "%s: \"%.100s\" is not a field of a machine; there are %smeasured", path,
-                   key, names);
+    return mo_fail(err, MO_EFORMAT, "%s: unknown field \"%.100s\"; known are %smeasured", path, key, names);
 }
 
 static mo_status read_text(const char *path, const struct field *f, const json_t *value, char *to,
                            mo_error *err)
 {
     if (!json_is_string(value) || json_string_length(value) > (size_t)f->most) {
-        return mo_fail(err, MO_EFORMAT, "%s: %s must be a text of at most %g bytes", path, f->name, f->most);
+        return mo_fail(err, MO_EFORMAT, "%s: %s must be a string of at most %g bytes", path, f->name,
+                       f->most);
     }
     memcpy(to, json_string_value(value), json_string_length(value) + 1);
     return MO_OK;
@@ -114,8 +114,8 @@ static mo_status read_field(const char *path, const struct field *f, const json_
     const bool whole = f->kind == KIND_REAL || floor(number) == number;
     if (!(number >= f->least && number <= f->most) || (f->above && number == f->least) || !whole) {
         return mo_fail(err, MO_EFORMAT, "%s: %s is %g, but must be %s%s %g and at most %g", path, f->name,
-                       number, f->kind == KIND_REAL ? "" : "a whole number, ",
-                       f->above ? "above" : "at least", f->least, f->most);
+                       number, f->kind == KIND_REAL ? "" : "an integer, ", f->above ? "above" : "at least",
+                       f->least, f->most);
     }
     switch (f->kind) {
     case KIND_SIZE:
@@ -153,7 +153,8 @@ static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_e
     mo_status status = MO_OK;
     if (!json_is_object(root)) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: a machine is described by a JSON object, as in {\"ram_bytes\": 48e9}", path);
+                       "%s: expected a JSON object that describes a machine, as in {\"ram_bytes\": 48e9}",
+                       path);
     }
     json_object_foreach(root, key, value)
     {
@@ -174,17 +175,17 @@ static mo_status read_file(const char *path, char *text, size_t *length, mo_erro
     FILE *file = fopen(path, "rbe");
     if (!file) {
         return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO,
-                       "%s: the rates of a machine cannot be read: %s", path, strerror(errno));
+                       "%s: cannot read the rates of a machine: %s", path, strerror(errno));
     }
     errno = 0;
     *length = fread(text, 1, BYTES_MAX + 1, file);
     const int failed = ferror(file) ? (errno ? errno : EIO) : 0;
     fclose(file);
     if (failed) {
-        return mo_fail(err, MO_EIO, "%s: the rates of a machine cannot be read: %s", path, strerror(failed));
+        return mo_fail(err, MO_EIO, "%s: cannot read the rates of a machine: %s", path, strerror(failed));
     }
     if (*length > BYTES_MAX) {
-        return mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB, so it does not describe a machine", path,
+        return mo_fail(err, MO_EFORMAT, "%s: is larger than %d KiB and not a description of a machine", path,
                        BYTES_MAX / 1024);
     }
     return MO_OK;
@@ -195,8 +196,8 @@ static mo_status read_text_of(const char *path, const char *text, size_t length,
     json_error_t where;
     if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: a machine is described by one JSON object; this has more than %d levels", path,
-                       LEVELS_MAX);
+                       "%s: expected one JSON object that describes a machine; this has more than %d levels",
+                       path, LEVELS_MAX);
     }
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
     const mo_status status =
@@ -211,7 +212,7 @@ mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err)
     size_t length = 0;
     char *text = malloc(BYTES_MAX + 1);
     if (!text) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for the rates of a machine", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for the rates of a machine", path);
     }
     mo_status status = read_file(path, text, &length, err);
     status = status == MO_OK ? read_text_of(path, text, length, out, err) : status;
@@ -268,7 +269,7 @@ mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err)
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(root);
     if (!text) {
-        return mo_fail(err, MO_EINVAL, "%s: the rates are not numbers or memory is out; nothing was saved",
+        return mo_fail(err, MO_EINVAL, "%s: the rates are not numbers, or out of memory; nothing was saved",
                        path);
     }
     mo_status status = mo_cachedir_make(path, err);
@@ -292,7 +293,7 @@ mo_rates mo_rates_here(void)
         status = mo_rates_load(path, &rates, &err);
     }
     if (status != MO_OK && status != MO_ENOENT) {
-        mo_log(MO_LOG_WARN, "plan", "%s; modest guesses are used instead", err.detail);
+        mo_log(MO_LOG_WARN, "plan", "%s; conservative defaults are used instead", err.detail);
     }
     return status == MO_OK ? rates : mo_rates_default();
 }

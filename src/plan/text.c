@@ -39,12 +39,10 @@ static const char *remedy(const mo_plan *p)
     const int64_t missing = p->used - p->ceiling;
     const bool context = p->kv > missing, batch = p->work > missing;
     if (context || batch) {
-        return !batch     ? "make `context` smaller"
-               : !context ? "make `batch` smaller"
-                          : "make `context` or `batch` smaller";
+        return !batch ? "reduce `context`" : !context ? "reduce `batch`" : "reduce `context` or `batch`";
     }
-    return p->kv > missing - p->work ? "make `context` and `batch` smaller"
-                                     : "take a smaller model: a smaller `context` and `batch` are not enough";
+    return p->kv > missing - p->work ? "reduce `context` and `batch`"
+                                     : "use a smaller model: reducing `context` and `batch` is not enough";
 }
 
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
@@ -68,22 +66,22 @@ mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *er
         snprintf(experts, sizeof experts, "%s %s, ",
                  p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots);
     }
-    return mo_fail(
-        err, MO_ENOMEM,
-        "at least %s of memory (%" PRId64 " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
-        "to that%s or %s (needed: core %s, keys and values %s, working memory %s, %sstaging and the "
-        "program %s; ceiling: %s)",
-        need, a->ram, ceiling, vram, remedy(p), weights, kv, work, experts, rest, p->why);
+    return mo_fail(err, MO_ENOMEM,
+                   "at least %s of memory (%" PRId64
+                   " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
+                   "to that%s or %s (needed: core %s, KV cache %s, working "
+                   "memory %s, %sstaging and the program %s; ceiling: %s)",
+                   need, a->ram, ceiling, vram, remedy(p), weights, kv, work, experts, rest, p->why);
 }
 
 /* A smaller context or step, where that makes up for what VRAM lacks; "": it does not. */
 static const char *device_remedy(const mo_plan_device *d, int64_t missing)
 {
     const bool context = d->kv > missing, batch = d->work > missing;
-    return context && batch            ? "make `context` or `batch` smaller, or "
-           : context                   ? "make `context` smaller, or "
-           : batch                     ? "make `batch` smaller, or "
-           : d->kv > missing - d->work ? "make `context` and `batch` smaller, or "
+    return context && batch            ? "reduce `context` or `batch`, or "
+           : context                   ? "reduce `context`, or "
+           : batch                     ? "reduce `batch`, or "
+           : d->kv > missing - d->work ? "reduce `context` and `batch`, or "
                                        : "";
 }
 
@@ -106,14 +104,14 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a
                  "the device has only %s free: ", mo_plan_size_text(a->vram_there, more));
     }
     if (a->ram > 0) {
-        snprintf(ram, sizeof ram, "raise `ram_bytes` to %s (%" PRId64 " bytes) for keys and values, %s",
+        snprintf(ram, sizeof ram, "raise `ram_bytes` to %s (%" PRId64 " bytes) for the KV cache, %s",
                  mo_plan_size_text(a->ram, more), a->ram, less[0] ? "" : "or ");
     }
     return mo_fail(err, MO_EDEVICE,
                    "at least %s of VRAM (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; %s%s%s%srun with `device` none (needed: "
-                   "output matrix and vectors %s, keys and values %s, working memory %s, staging %s, layer "
-                   "buffers %s%s%s)",
+                   " bytes) are needed, but the ceiling is %s; %s%s%s%srun with "
+                   "`device` none (needed: output matrix and vectors %s, KV cache "
+                   "%s, working memory %s, staging %s, layer buffers %s%s%s)",
                    need, a->vram, ceiling, there,
                    !possible           ? ""
                    : ram[0] || less[0] ? "raise `vram_bytes` to that, "

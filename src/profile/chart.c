@@ -69,7 +69,7 @@ static void draw_axes(mo_drawing *d, double end)
     }
     fprintf(d->out, "<path class=\"axis\" fill=\"none\" d=\"M%d %dv%dh%d\"/>\n", LEFT, TOP, HIGH, WIDE);
     mo_drawing_label(d, LEFT + WIDE / 2.0, TOP + HIGH + 44, "middle", NULL,
-                     "budget, share of all experts' bytes");
+                     "budget, share of all expert bytes");
     mo_drawing_label(d, LEFT, TOP - 10, "start", NULL, "hit rate");
 }
 
@@ -111,7 +111,7 @@ mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *
     for (int i = 0; i < count; i++) {
         if (!(points[i].budget_share > 0.0 && points[i].budget_share <= 1.0 && points[i].hit_rate >= 0.0 &&
               points[i].hit_rate <= 1.0)) {
-            return mo_fail(err, MO_EINVAL, "budgets and hit rates of a chart are shares of 1");
+            return mo_fail(err, MO_EINVAL, "budgets and hit rates of a chart must be 0 to 1");
         }
         end = fmax(end, points[i].budget_share);
     }
@@ -212,7 +212,7 @@ static void draw_heat_labels(mo_drawing *d, const heat *h, const char *title)
     }
     mo_drawing_label(d, LEFT, y + 11, "start", NULL, "never");
     mo_drawing_label(d, LEFT + 66 + 18 * (LEVELS + 1), y + 11, "start", NULL,
-                     "7 times as often as if all were picked alike, or more");
+                     "7 times the uniform rate, or more");
 }
 
 mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err)
@@ -227,7 +227,7 @@ mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *p
     const double wide = fmax(s->experts * h.cell_wide, 560.0);
     mo_drawing d;
     if (!picks) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for a chart", path);
     }
     mo_trace_picks(trace, picks);
     mo_status status = mo_drawing_begin(&d, path, (int)(LEFT + wide + 20),

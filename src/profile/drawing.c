@@ -10,7 +10,7 @@ mo_status mo_drawing_begin(mo_drawing *d, const char *path, int width, int heigh
     *d = (mo_drawing){0};
     d->out = open_memstream(&d->text, &d->bytes);
     if (!d->out) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for a chart", path);
     }
     /* Colours that keep their distance from white and from black, and for people who see few colours. */
     fprintf(
@@ -58,7 +58,7 @@ mo_status mo_drawing_finish(mo_drawing *d, const char *path, mo_error *err)
     const bool written = !ferror(d->out);
     if (fclose(d->out) != 0 || !written) {
         free(d->text);
-        return mo_fail(err, MO_ENOMEM, "%s: no memory for a chart", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory for a chart", path);
     }
     mo_status status = mo_output_create(path, d->bytes, &o, err);
     if (status == MO_OK) {

@@ -59,7 +59,7 @@ static mo_status lock(const char *path, int *fd, mo_error *err)
         if ((errno != EWOULDBLOCK && errno != EINTR) || mo_clock_ns() > end) {
             const int code = errno;
             close(*fd);
-            return mo_fail(err, MO_EIO, "%s: cannot be locked (%s); does another process hold it?", name,
+            return mo_fail(err, MO_EIO, "%s: cannot be locked (%s); does another process use it?", name,
                            strerror(code));
         }
         nanosleep(&pause, NULL);
@@ -87,9 +87,9 @@ static mo_status read_text(const char *path, char **text, size_t *length, mo_err
         status = mo_fail(err, MO_EFORMAT, "%s: is too large for a profile (%" PRIu64 " bytes)", path, bytes);
     } else {
         *text = malloc((size_t)bytes + 1);
-        status = *text
-                     ? mo_input_read_at(input, *text, (size_t)bytes, 0, err)
-                     : mo_fail(err, MO_ENOMEM, "%s: no memory for reading it; free some and try again", path);
+        status = *text ? mo_input_read_at(input, *text, (size_t)bytes, 0, err)
+                       : mo_fail(err, MO_ENOMEM,
+                                 "%s: out of memory while reading it; free some and try again", path);
     }
     mo_input_close(input);
     if (status) {
@@ -144,18 +144,18 @@ static mo_status move_aside(const char *path, mo_error *err)
             continue;
         }
         if (rename(path, name) != 0) {
-            return mo_fail(err, MO_EIO, "%s: is no usable profile and cannot be moved aside: %s", path,
+            return mo_fail(err, MO_EIO, "%s: is not a usable profile and cannot be moved aside: %s", path,
                            strerror(errno));
         }
         if (err) {
             const size_t used = strlen(err->detail);
             snprintf(err->detail + used, sizeof err->detail - used,
-                     "; it is kept as %s, learning begins anew", name);
+                     "; it is kept as %s, and recording starts over", name);
         }
         return MO_OK;
     }
-    return mo_fail(err, MO_EIO, "%s: is no usable profile and %d were moved aside already; remove some", path,
-                   ASIDE_MAX);
+    return mo_fail(err, MO_EIO, "%s: is not a usable profile, and %d were already moved aside; remove some",
+                   path, ASIDE_MAX);
 }
 
 /* Reads the file under the lock. *moved says when it was moved aside, *out is then NULL, as without a
@@ -215,7 +215,7 @@ static mo_status sync_name(const char *name, int flags, mo_error *err)
     }
     return good ? MO_OK
                 : mo_fail(err, code == ENOSPC || code == EDQUOT ? MO_ENOSPC : MO_EIO,
-                          "%s: does not reach the disk: %s", name, strerror(code));
+                          "%s: cannot be written to disk: %s", name, strerror(code));
 }
 
 /* Names must survive a loss of power as well as the bytes; the new file is whole without, so failure is

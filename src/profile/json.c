@@ -358,5 +358,5 @@ mo_status mo_profile_json_write(const mo_profile *p, mo_profile_mode mode, char 
     *length = *text ? strlen(*text) : 0;
     json_decref(root);
     return *text ? MO_OK
-                 : mo_fail(err, MO_ENOMEM, "no memory for the profile as JSON; free some and try again");
+                 : mo_fail(err, MO_ENOMEM, "out of memory for the profile as JSON; free some and try again");
 }

@@ -80,17 +80,17 @@ static mo_status scan_pairs(const json_t *object, int32_t layer, const char *key
 {
     const json_t *list = json_object_get(object, key);
     if (list && !json_is_array(list)) {
-        return mo_fail(err, MO_EFORMAT, "%s of layer %d is no list; the profile is damaged", key, (int)layer);
+        return mo_fail(err, MO_EFORMAT, "%s of layer %d is not a list; the profile is damaged", key,
+                       (int)layer);
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         int32_t expert;
         uint64_t n;
         if (!pair_at(list, i, &expert, &n)) {
-            return mo_fail(
-                err, MO_EFORMAT,
-                "%s of layer %d: entry %zu is no pair [expert, count] of whole numbers; the profile is "
-                "damaged",
-                key, (int)layer, i);
+            return mo_fail(err, MO_EFORMAT,
+                           "%s of layer %d: entry %zu is not a pair [expert, "
+                           "count] of integers; the profile is damaged",
+                           key, (int)layer, i);
         }
         if (n && expert >= *most) {
             *most = expert + 1;
@@ -147,7 +147,7 @@ static mo_status scan_layers(parser *p, const json_t *list)
 {
     p->layers = calloc(json_array_size(list) + 1, sizeof *p->layers);
     if (!p->layers) {
-        return mo_fail(p->err, MO_ENOMEM, "no memory for reading the profile; free some and try again");
+        return mo_fail(p->err, MO_ENOMEM, "out of memory while reading the profile; free some and try again");
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
         const mo_status status = scan_layer(json_array_get(list, i), &p->layers[p->count], p->err);
@@ -184,7 +184,7 @@ static mo_status scan_own_layer(const parser *p, const json_t *json)
     if (s->own || (uint64_t)most > experts) {
         return mo_fail(
             p->err, MO_EFORMAT,
-            "\"moraine\" and \"layers\" contradict each other in layer %d; the profile is damaged or was "
+            "\"moraine\" and \"layers\" are inconsistent in layer %d; the profile is damaged or was "
             "edited: remove \"moraine\" to read the rest",
             (int)id);
     }
@@ -199,8 +199,8 @@ static mo_status scan_own(const parser *p, const json_t *own, mo_profile_shape *
     const char *hex = json_string_value(json_object_get(own, "fingerprint"));
     if (!integer(own, "format", INT64_MAX, 0, &format) || format != MO_PROFILE_OWN_FORMAT) {
         return mo_fail(p->err, MO_EFORMAT,
-                       "\"moraine\" has a format other than %d, so another version wrote the profile: remove "
-                       "\"moraine\" to read the rest",
+                       "\"moraine\" has a format other than %d, written by "
+                       "another version: remove \"moraine\" to read the rest",
                        MO_PROFILE_OWN_FORMAT);
     }
     if (!hex || strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16 ||
@@ -225,7 +225,7 @@ static mo_status scan_own(const parser *p, const json_t *own, mo_profile_shape *
 
 static mo_status fail_layer(const seen *s, mo_error *err)
 {
-    return mo_fail(err, MO_EFORMAT, "layer %d has a field that is no number; the profile is damaged",
+    return mo_fail(err, MO_EFORMAT, "layer %d has a field that is not a number; the profile is damaged",
                    (int)s->number);
 }
 
@@ -318,7 +318,7 @@ static mo_status read_own(const seen *s, mo_profile_layer *l, mo_error *err)
     if (!good) {
         return mo_fail(
             err, MO_EFORMAT,
-            "\"moraine\" and \"layers\" contradict each other in layer %d; the profile is damaged or was "
+            "\"moraine\" and \"layers\" are inconsistent in layer %d; the profile is damaged or was "
             "edited: remove \"moraine\" to read the rest",
             (int)s->number);
     }
@@ -350,7 +350,7 @@ static mo_status make(const parser *p, mo_profile_shape *shape, mo_profile **out
 {
     int32_t *numbers = calloc(2 * (size_t)p->count + 1, sizeof *numbers);
     if (!numbers) {
-        return mo_fail(p->err, MO_ENOMEM, "no memory for reading the profile; free some and try again");
+        return mo_fail(p->err, MO_ENOMEM, "out of memory while reading the profile; free some and try again");
     }
     int32_t *experts = numbers + p->count;
     int32_t n = 0;
@@ -365,7 +365,7 @@ static mo_status make(const parser *p, mo_profile_shape *shape, mo_profile **out
     shape->experts = experts;
     mo_status status = mo_profile_create(shape, out, p->err);
     free(numbers);
-    return status == MO_EINVAL ? mo_fail_prefix(p->err, MO_EFORMAT, "the profile asks for too much") : status;
+    return status == MO_EINVAL ? mo_fail_prefix(p->err, MO_EFORMAT, "the profile is invalid") : status;
 }
 
 static mo_status check_root(const json_t *root, mo_error *err)
@@ -388,7 +388,7 @@ static mo_status parse(parser *p, const json_t *root, mo_profile **out)
     mo_status status = check_root(root, p->err);
     if (!status && (!integer(root, "n_expert", MO_PROFILE_ID_MAX, 0, &n_expert) ||
                     !integer(root, "n_expert_used", MO_PROFILE_ID_MAX, 0, &used))) {
-        status = mo_fail(p->err, MO_EFORMAT, "n_expert or n_expert_used is no number of experts");
+        status = mo_fail(p->err, MO_EFORMAT, "n_expert or n_expert_used is not a number of experts");
     }
     status = status ? status : scan_layers(p, json_object_get(root, "layers"));
     const json_t *own = json_object_get(root, "moraine");
@@ -416,16 +416,17 @@ mo_status mo_profile_json_read(const char *text, size_t length, mo_profile **out
     json_error_t fault;
     *out = NULL;
     if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
-        return mo_fail(err, MO_EFORMAT, "it is no profile: it has more than %d levels of lists and objects",
-                       LEVELS_MAX);
+        return mo_fail(err, MO_EFORMAT,
+                       "it is not a profile: it has more than %d levels of lists and objects", LEVELS_MAX);
     }
     errno = 0;
     json_t *root = json_loadb(text, length, 0, &fault);
     if (!root) {
         /* jansson may call the place where memory ran out a fault of the text; malloc() says so. */
         const bool memory = json_error_code(&fault) == json_error_out_of_memory || errno == ENOMEM;
-        return memory ? mo_fail(err, MO_ENOMEM, "no memory for reading the profile; free some and try again")
-                      : mo_fail(err, MO_EFORMAT, "it is no JSON: %s (line %d)", fault.text, fault.line);
+        return memory ? mo_fail(err, MO_ENOMEM,
+                                "out of memory while reading the profile; free some and try again")
+                      : mo_fail(err, MO_EFORMAT, "it is not JSON: %s (line %d)", fault.text, fault.line);
     }
     parser p = {.err = err};
     const mo_status status = parse(&p, root, out);

@@ -24,8 +24,7 @@ static mo_status check_shape(const mo_profile_shape *s, mo_error *err)
         cells += s->experts[i];
     }
     if (cells > MO_PROFILE_CELLS_MAX) {
-        return mo_fail(err, MO_EINVAL,
-                       "%" PRId64 " experts in all layers are more than the %d that can be profiled", cells,
+        return mo_fail(err, MO_EINVAL, "%" PRId64 " experts in all layers exceed the limit of %d", cells,
                        MO_PROFILE_CELLS_MAX);
     }
     return MO_OK;
@@ -70,7 +69,7 @@ mo_status mo_profile_create(const mo_profile_shape *shape, mo_profile **out, mo_
     }
     if (!good) {
         mo_arena_destroy(arena);
-        return mo_fail(err, MO_ENOMEM, "no memory for a profile of %d layers; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "out of memory for a profile of %d layers; free some and try again",
                        (int)shape->layers);
     }
     *out = p;
@@ -159,7 +158,7 @@ mo_status mo_profile_merge(const mo_profile *a, const mo_profile *b, mo_profile 
     const size_t most = (size_t)a->layers + (size_t)b->layers + 1;
     int32_t *numbers = calloc(2 * most, sizeof *numbers);
     if (!numbers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for merging two profiles; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while merging two profiles; free some and try again");
     }
     mo_profile_shape shape = {.fingerprint = a->fingerprint ? a->fingerprint : b->fingerprint,
                               .used = a->used ? a->used : b->used,
@@ -298,20 +297,18 @@ static mo_status check_fit(const mo_profile *p, const mo_profile *shape, mo_erro
                        p->fingerprint, shape->fingerprint);
     }
     if (p->experts && p->experts != shape->experts) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "the profile was recorded with a model of %d experts, this one has %d; record one with "
-            "this model",
-            (int)p->experts, (int)shape->experts);
+        return mo_fail(err, MO_EFORMAT,
+                       "the profile was recorded with a model of %d experts, "
+                       "but this one has %d; record one with this model",
+                       (int)p->experts, (int)shape->experts);
     }
     for (int i = 0; i < p->layers; i++) {
         const mo_profile_layer *l = &p->layer[i], *m = mo_profile_find(shape, l->layer);
         if (!m || l->experts > m->experts) {
-            return mo_fail(
-                err, MO_EFORMAT,
-                "the profile knows expert %d of layer %d where the model has %d experts, so it was "
-                "recorded with another model; record one with this model",
-                (int)l->experts - 1, (int)l->layer, m ? (int)m->experts : 0);
+            return mo_fail(err, MO_EFORMAT,
+                           "the profile has expert %d of layer %d, but the model has %d experts, "
+                           "so it was recorded with another model; record one with this model",
+                           (int)l->experts - 1, (int)l->layer, m ? (int)m->experts : 0);
         }
     }
     return MO_OK;

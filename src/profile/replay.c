@@ -156,7 +156,7 @@ static mo_status find_classes(replay *r)
     r->class_of = mo_arena_array(r->memory, (size_t)s->layers, sizeof *r->class_of);
     r->first = mo_arena_array(r->memory, (size_t)s->layers, sizeof *r->first);
     if (!r->class_of || !r->first) {
-        return mo_fail(r->err, MO_ENOMEM, "no memory to replay a trace");
+        return mo_fail(r->err, MO_ENOMEM, "out of memory while replaying a trace");
     }
     while (r->class_count < CLASS_LIMIT) {
         int64_t largest = 0;
@@ -187,9 +187,8 @@ static mo_status split_budget(replay *r)
     }
     if (r->options->budget_bytes < least) {
         return mo_fail(r->err, MO_EINVAL,
-                       "a budget of %" PRId64
-                       " bytes is too small: the experts that a token uses of one layer "
-                       "need %" PRId64,
+                       "a budget of %" PRId64 " bytes is too small: the experts of "
+                       "one layer that a token uses need %" PRId64,
                        r->options->budget_bytes, least);
     }
     /* Everyone has the least; the rest is shared out. Products of two byte counts need more than 64 bits. */
@@ -249,7 +248,7 @@ static mo_status look_ahead(replay *r)
         fine = r->next && expert_id && cursor_begin(&w, r->memory, r->trace, r->options->step);
     }
     if (!fine) {
-        return mo_fail(r->err, MO_ENOMEM, "no memory to look ahead in the trace");
+        return mo_fail(r->err, MO_ENOMEM, "out of memory while looking ahead in the trace");
     }
     while (cursor_next(&w)) {
         for (int i = 0; i < w.count; i++, at++) {
@@ -284,7 +283,7 @@ static mo_status warm(replay *r)
     }
     bool *in = mo_arena_array(r->memory, (size_t)experts, sizeof *in);
     if (!in) {
-        return mo_fail(r->err, MO_ENOMEM, "no memory for a warm start");
+        return mo_fail(r->err, MO_ENOMEM, "out of memory for a warm start");
     }
     for (;;) { /* as often as there are slots: replays are small */
         int64_t best = -1;
@@ -379,7 +378,7 @@ static mo_status prepare(replay *r)
     r->pinned = mo_arena_array(r->memory, (size_t)r->trace->shape.experts, sizeof *r->pinned);
     r->missing = mo_arena_array(r->memory, (size_t)r->trace->shape.experts, sizeof *r->missing);
     if (!r->pinned || !r->missing) {
-        return mo_fail(r->err, MO_ENOMEM, "no memory to replay a trace");
+        return mo_fail(r->err, MO_ENOMEM, "out of memory while replaying a trace");
     }
     mo_status status = find_classes(r);
     if (status == MO_OK) {
@@ -415,7 +414,7 @@ mo_status mo_replay_run(const mo_trace *trace, const mo_replay_setup *options, m
     replay r = {.trace = trace, .options = options, .out = out, .err = err, .memory = mo_arena_create(0)};
     if (!r.memory || !cursor_begin(&w, r.memory, trace, options->step)) {
         mo_arena_destroy(r.memory);
-        return mo_fail(err, MO_ENOMEM, "no memory to replay a trace");
+        return mo_fail(err, MO_ENOMEM, "out of memory while replaying a trace");
     }
     const mo_status status = prepare(&r);
     while (status == MO_OK && cursor_next(&w)) {

@@ -80,7 +80,7 @@ mo_status mo_tally_create(const mo_profile_shape *shape, mo_tally **out, mo_erro
     mo_profile_free(checked);
     if (!t) {
         mo_arena_destroy(arena);
-        return mo_fail(err, MO_ENOMEM, "no memory for the counters of %d layers; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "out of memory for the counters of %d layers; free some and try again",
                        (int)shape->layers);
     }
     *out = t;
@@ -123,7 +123,7 @@ mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err)
     *out = (mo_touch){.picks = calloc((size_t)t->cells + 1, sizeof *out->picks), .count = t->cells};
     return out->picks
                ? MO_OK
-               : mo_fail(err, MO_ENOMEM, "no memory for the marks of %d experts; free some and try again",
+               : mo_fail(err, MO_ENOMEM, "out of memory for the marks of %d experts; free some and try again",
                          (int)t->cells);
 }
 
@@ -193,7 +193,7 @@ static mo_status empty_profile(const mo_tally *t, mo_profile **out, mo_error *er
 {
     int32_t *numbers = calloc(2 * (size_t)t->layers + 1, sizeof *numbers);
     if (!numbers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a profile of %d layers; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "out of memory for a profile of %d layers; free some and try again",
                        (int)t->layers);
     }
     for (int i = 0; i < t->layers; i++) {

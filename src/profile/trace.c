@@ -88,11 +88,11 @@ static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error
     int64_t all = 0;
     if (s->layers < 1 || s->layers > LAYER_LIMIT || s->experts < 1 || s->experts > EXPERT_LIMIT ||
         s->used < 1 || s->used > s->experts) {
-        return mo_fail(err, MO_EFORMAT, "%s: %d of %d experts in %d layers make no sense", path, s->used,
+        return mo_fail(err, MO_EFORMAT, "%s: %d of %d experts in %d layers is not possible", path, s->used,
                        s->experts, s->layers);
     }
     if (s->core_bytes < 0 || s->core_bytes > BYTES_LIMIT) {
-        return mo_fail(err, MO_EFORMAT, "%s: a core of %" PRId64 " bytes makes no sense", path,
+        return mo_fail(err, MO_EFORMAT, "%s: a core of %" PRId64 " bytes is not possible", path,
                        s->core_bytes);
     }
     for (int i = 0; i < s->layers; i++) {
@@ -101,7 +101,7 @@ static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error
             return mo_fail(err, MO_EFORMAT, "%s: layer numbers are not in ascending order", path);
         }
         if (bytes < 1 || bytes > BYTES_LIMIT || bytes * s->experts > INT64_MAX - all) {
-            return mo_fail(err, MO_EFORMAT, "%s: an expert of %" PRId64 " bytes in layer %d makes no sense",
+            return mo_fail(err, MO_EFORMAT, "%s: an expert of %" PRId64 " bytes in layer %d is not possible",
                            path, bytes, s->layer[i]);
         }
         all += bytes * s->experts;
@@ -123,7 +123,7 @@ mo_status mo_tracer_create(const mo_trace_shape *shape, mo_tracer **out, mo_erro
     }
     if (!t || !copy_shape(t, shape)) {
         mo_arena_destroy(memory);
-        return mo_fail(err, MO_ENOMEM, "no memory for a trace");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a trace");
     }
     *out = t;
     return MO_OK;
@@ -182,7 +182,7 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
     if (!grow((void **)&t->steps, &t->step_capacity, t->step_count + 1, sizeof *t->steps) ||
         !grow((void **)&t->ids, &t->token_capacity, t->token_count + tokens,
               ids_per_token(&t->shape) * sizeof *t->ids)) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a trace of %" PRId64 " tokens; trace fewer",
+        return mo_fail(err, MO_ENOMEM, "out of memory for a trace of %" PRId64 " tokens; trace fewer",
                        t->token_count + tokens);
     }
     t->steps[t->step_count++] =
@@ -246,7 +246,7 @@ mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
     const int64_t steps = t->step_count - (t->unheard ? 1 : 0);
     const int64_t tokens = t->token_count - (t->unheard ? t->steps[steps].tokens : 0);
     if (steps == 0) {
-        return mo_fail(err, MO_EINVAL, "%s: nothing was recorded, so no trace is written", path);
+        return mo_fail(err, MO_EINVAL, "%s: nothing was recorded; no trace is written", path);
     }
     file_header h = {.version = VERSION,
                      .layers = (uint32_t)s->layers,
@@ -305,18 +305,18 @@ static uint64_t bytes_of(const file_header *h)
 static mo_status check_header(const file_header *h, const char *path, uint64_t bytes, mo_error *err)
 {
     if (memcmp(h->magic, magic, sizeof magic) != 0) {
-        return mo_fail(err, MO_EFORMAT, "%s: is no trace; moraine trace records one", path);
+        return mo_fail(err, MO_EFORMAT, "%s: is not a trace; record one with moraine trace", path);
     }
     if (h->version != VERSION) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "%s: is a trace of version %" PRIu32 " and this program reads version %d; record it "
-                       "again",
+                       "%s: is a trace of version %" PRIu32 ", but this program reads "
+                       "version %d; record it again",
                        path, h->version, VERSION);
     }
     if (h->layers > LAYER_LIMIT || h->experts > EXPERT_LIMIT || h->steps < 1 || h->tokens < 1 ||
         h->tokens > INT64_MAX || bytes_of(h) != bytes) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: its size of %" PRIu64 " bytes is not what its header says; " FETCH_AGAIN, path,
+                       "%s: its size of %" PRIu64 " bytes does not match its header; " FETCH_AGAIN, path,
                        bytes);
     }
     return MO_OK;
@@ -336,7 +336,7 @@ static mo_status read_shape(mo_trace *t, const file_header *h, const uint8_t *da
                           .expert_bytes = mo_arena_array(memory, h->layers, sizeof *s->expert_bytes),
                           .core_bytes = h->core_bytes};
     if (!s->layer || !s->expert_bytes) {
-        return mo_fail(err, MO_ENOMEM, "%s: no memory to read it", path);
+        return mo_fail(err, MO_ENOMEM, "%s: out of memory while reading it", path);
     }
     for (int i = 0; i < s->layers; i++) {
         file_layer layer;
@@ -354,13 +354,14 @@ static mo_status check_content(const mo_trace *t, const char *path, mo_error *er
     for (int64_t i = 0; i < t->step_count; i++) {
         const mo_trace_step *s = &t->steps[i];
         if (s->tokens < 1 || s->tokens > PASS_LIMIT || s->phase > MO_TRACE_GENERATION) {
-            return mo_fail(err, MO_EFORMAT, "%s: pass %" PRId64 " makes no sense; " FETCH_AGAIN, path, i);
+            return mo_fail(err, MO_EFORMAT, "%s: pass %" PRId64 " is invalid; " FETCH_AGAIN, path, i);
         }
         tokens += s->tokens;
     }
     if (tokens != t->token_count) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: its passes have %" PRId64 " tokens and its header says %" PRId64 "; " FETCH_AGAIN,
+                       "%s: its passes have %" PRId64 " tokens, but its header says %" PRId64
+                       "; " FETCH_AGAIN,
                        path, tokens, t->token_count);
     }
     for (size_t i = 0; i < ids; i++) {
@@ -398,7 +399,8 @@ static mo_status read_trace(const mo_input *input, mo_trace **out, mo_error *err
     const uint64_t bytes = mo_input_bytes(input);
     file_header h;
     if (bytes < sizeof h + sizeof(uint64_t)) {
-        return mo_fail(err, MO_EFORMAT, "%s: is too short to be a trace; moraine trace records one", path);
+        return mo_fail(err, MO_EFORMAT, "%s: is too short to be a trace; record one with moraine trace",
+                       path);
     }
     mo_status status = mo_input_read_at(input, &h, sizeof h, 0, err);
     if (status == MO_OK) {
@@ -411,12 +413,13 @@ static mo_status read_trace(const mo_input *input, mo_trace **out, mo_error *err
     mo_trace *t = memory ? mo_arena_alloc(memory, sizeof *t) : NULL;
     uint8_t *data = t ? mo_arena_alloc(memory, (size_t)bytes) : NULL;
     if (!data) {
-        status = mo_fail(err, MO_ENOMEM, "%s: no memory to read its %" PRIu64 " bytes", path, bytes);
+        status =
+            mo_fail(err, MO_ENOMEM, "%s: out of memory while reading its %" PRIu64 " bytes", path, bytes);
     } else {
         t->memory = memory;
         status = mo_input_read_at(input, data, (size_t)bytes, 0, err);
         if (status == MO_OK && memcmp(data, &h, sizeof h) != 0) {
-            status = mo_fail(err, MO_EFORMAT, "%s: changed while it was read; try again", path);
+            status = mo_fail(err, MO_EFORMAT, "%s: changed while being read; try again", path);
         }
         if (status == MO_OK) {
             status = parse(t, &h, data, bytes, path, err);

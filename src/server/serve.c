@@ -70,7 +70,7 @@ static mo_status read_pem(const char *path, char **out, mo_error *err)
     fclose(f);
     if (length == 0) {
         free(text);
-        return fail(err, MO_EIO, path, "nothing can be read from it");
+        return fail(err, MO_EIO, path, "cannot be read");
     }
     *out = text;
     return MO_OK;
@@ -108,8 +108,8 @@ static mo_status open_http(srv_serving *s, mo_error *err)
     }
     if (!loopback && srv_keys_count(s->keys) == 0) {
         srv_say(MO_LOG_WARN, "open",
-                "everybody who reaches this machine can use the server: it listens on more than loopback "
-                "addresses and asks for no key");
+                "anyone who can reach this machine can use the server: it "
+                "listens on non-loopback addresses and requires no API key");
     }
     const srv_http_options o = {
         .tables = s->o.no_page ? tables_without_page : tables,
@@ -270,7 +270,7 @@ static void reload(srv_serving *s)
         srv_log(MO_LOG_INFO, "reloaded",
                 (srv_log_field[]){SRV_INT_FIELD("keys", srv_keys_count(s->keys)), {0}});
     } else {
-        srv_say(MO_LOG_ERROR, "reload_failed", "the keys stay as they were: %s", err.detail);
+        srv_say(MO_LOG_ERROR, "reload_failed", "the API keys are unchanged: %s", err.detail);
     }
 }
 
@@ -316,7 +316,7 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
                 (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.addresses[i]), {0}});
     }
     if (pthread_create(&loader, NULL, begin, &b) != 0) {
-        return fail(err, MO_ENOMEM, "no thread can be had", NULL);
+        return fail(err, MO_ENOMEM, "cannot start a thread", NULL);
     }
     while (number != SIGINT && number != SIGTERM && !failed) {
         number = next_signal(s, ready ? 60000 : LOOK_MS / 10);
@@ -338,7 +338,7 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
         wind_down(s, number);
     }
     if (s->stuck) {
-        return fail(err, MO_ECANCELLED, "a request did not end in time; the process ends without it", NULL);
+        return fail(err, MO_ECANCELLED, "a request did not finish in time; exiting without it", NULL);
     }
     pthread_join(loader, NULL);
     if (failed) {

@@ -58,7 +58,7 @@ void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const c
     char *body = make_body(request);
     srv_request *q = body && route ? srv_exchange_open(&host, NULL, path) : NULL;
     if (!q || !srv_exchange_parse(q, "POST", &fault)) {
-        srv_say(MO_LOG_ERROR, "warm", "the request to begin with is no JSON object");
+        srv_say(MO_LOG_ERROR, "warm", "the warmup request is not a JSON object");
         free(body);
         if (q) {
             srv_exchange_release(q);
@@ -81,7 +81,7 @@ void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const c
     if (w.end.status == 200) {
         srv_log(MO_LOG_INFO, "warm", (srv_log_field[]){SRV_REAL_FIELD("seconds", w.end.seconds), {0}});
     } else {
-        srv_say(MO_LOG_ERROR, "warm", "the request to begin with was refused: %s", w.answer);
+        srv_say(MO_LOG_ERROR, "warm", "the warmup request was refused: %s", w.answer);
     }
     pthread_cond_destroy(&w.ended);
     pthread_mutex_destroy(&w.mutex);

@@ -37,7 +37,7 @@ static mo_status allocate(mo_expert_table *b, const mo_checkpoint *model, const 
     b->map = malloc((size_t)b->layers * (size_t)b->experts * sizeof *b->map);
     b->layer = malloc((size_t)b->layers * sizeof *b->layer);
     if (!b->home || !b->parts || !b->map || !b->layer) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the table of %zu bricks; free some and try again",
+        return mo_fail(err, MO_ENOMEM, "out of memory for the table of %zu experts; free some and try again",
                        experts);
     }
     for (int i = 0; i < b->layers; i++) {
@@ -120,7 +120,7 @@ static mo_status classify(mo_expert_table *b, mo_error *err)
 {
     int64_t *sizes = malloc(((size_t)b->expert_count + 1) * sizeof *sizes);
     if (!sizes) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the table of experts; free some and try again");
     }
     for (int32_t i = 0; i < b->expert_count; i++) {
         sizes[i] = lay_parts(b, &b->home[i]);
@@ -150,7 +150,7 @@ static mo_status list_classes(mo_expert_table *b, const mo_model_spec *spec, mo_
         mo_expert_class *c = &b->classes[i];
         c->expert_id = malloc(((size_t)c->count + 1) * sizeof *c->expert_id);
         if (!c->expert_id) {
-            return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+            return mo_fail(err, MO_ENOMEM, "out of memory for the table of experts; free some and try again");
         }
     }
     int last[MO_EXPERT_CLASSES];
@@ -180,7 +180,7 @@ mo_status mo_expert_table_create(const mo_checkpoint *model, mo_expert_table **o
         count--;
     }
     if (!b) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the table of bricks; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the table of experts; free some and try again");
     }
     mo_status status = allocate(b, model, homes, count, err);
     if (status == MO_OK) {
@@ -224,7 +224,8 @@ mo_status mo_expert_table_open_disk(const mo_checkpoint *model, const mo_disk_op
     const char **paths = calloc((size_t)parts, sizeof(char *));
     mo_disk_options disk = *options;
     if (!paths) {
-        return mo_fail(err, MO_ENOMEM, "no memory for opening the model's files; free some and try again");
+        return mo_fail(err, MO_ENOMEM,
+                       "out of memory while opening the model's files; free some and try again");
     }
     for (int i = 0; i < parts; i++) {
         paths[i] = mo_gguf_part_path(gguf, i);

@@ -235,8 +235,8 @@ static mo_status open_slots(mo_layer_buffer *s, int slots, mo_error *err)
     s->checked = calloc((size_t)s->experts->layers, sizeof *s->checked);
     if (!s->memory || !s->slot || !s->order || !s->checked) {
         return mo_fail(err, MO_ENOMEM,
-                       "%.1f MiB for %d streamed layers cannot be had; free some memory or choose a smaller "
-                       "`ram_bytes`",
+                       "%.1f MiB for %d streamed layers are not available; "
+                       "free some memory or choose a smaller `ram_bytes`",
                        (double)s->memory_bytes / (1 << 20), s->slot_count);
     }
     list_layers(s, NULL);
@@ -249,7 +249,7 @@ mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_expert_table
     mo_layer_buffer *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for streaming; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while streaming; free some and try again");
     }
     s->experts = experts;
     mo_status status = open_slots(s, slots, err);

@@ -67,11 +67,12 @@ static void seed_priority(mo_policy_entry *e, uint64_t hits, uint64_t most)
 /* ---- The list ---- */
 
 static const mo_policy policies[] = {
-    {.name = "auto", .summary = "learns what recent and frequent use are worth", .learns = true},
-    {.name = "lru", .summary = "the least recently used leaves", .touch = touch_lru, .seed = seed_lru},
-    {.name = "lfu", .summary = "the least frequently used leaves", .touch = touch_lfu, .seed = seed_lfu},
+    {.name = "auto", .summary = "learns the weight of recency and frequency", .learns = true},
+    {.name = "lru", .summary = "evicts the least recently used", .touch = touch_lru, .seed = seed_lru},
+    {.name = "lfu", .summary = "evicts the least frequently used", .touch = touch_lfu, .seed = seed_lfu},
     {.name = "priority",
-     .summary = "uses, a quarter as many after every 128 passes without one; forgotten on leaving",
+     .summary = "evicts the lowest use count, which decays to a quarter after 128 passes without use and "
+                "restarts after an eviction",
      .forgets = true,
      .touch = touch_priority,
      .seed = seed_priority},

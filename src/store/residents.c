@@ -94,7 +94,7 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
 {
     warm_item *items = malloc(((size_t)count + 1) * sizeof *items);
     if (!items) {
-        return mo_fail(err, MO_ENOMEM, "no memory for warming the cache; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while warming the cache; free some and try again");
     }
     const int chosen = choose_warm(s, requests, count, most_hits, items);
     mo_status status = MO_OK;
@@ -114,7 +114,7 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
             status = mo_fail(err, result, "%s", one.detail);
         }
         if (status == MO_OK && progress && !progress(user, got + 1, chosen)) {
-            status = mo_fail(err, MO_ECANCELLED, "warming the cache was stopped before it was done");
+            status = mo_fail(err, MO_ECANCELLED, "warming the cache was cancelled");
         }
         if (status != MO_OK) {
             for (int rest = got + 1; rest < asked; rest++) {
@@ -136,8 +136,7 @@ mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error
     const bool passing = there && s->static_set && mo_store_slot_ended(mo_store_slot_of(s, to));
     if (from < 0 || to < 0 || from == to || !mo_store_resident(s, layer, evict) || (there && !passing) ||
         mo_store_class_of(s, from) != mo_store_class_of(s, to)) {
-        return mo_fail(err, MO_EINVAL, "layer %d: expert %d cannot take the place of expert %d", layer, add,
-                       evict);
+        return mo_fail(err, MO_EINVAL, "layer %d: expert %d cannot replace expert %d", layer, add, evict);
     }
     mo_store_drop(s, from);
     mo_status status = MO_OK;
@@ -162,8 +161,8 @@ mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
         mo_store_submit(s, &expert_id, 1);
     } else {
         return mo_fail(err, MO_ENOMEM,
-                       "layer %d, expert %d: every place in RAM is in use; choose a larger `ram_bytes`",
-                       layer, expert);
+                       "layer %d, expert %d: every slot in RAM is in use; increase `ram_bytes`", layer,
+                       expert);
     }
     return receive(s, expert_id, err);
 }

@@ -21,7 +21,7 @@ mo_status mo_rows_open(const mo_checkpoint *model, mo_rows **out, mo_error *err)
     mo_rows *r = calloc(1, sizeof *r);
     *out = NULL;
     if (!r) {
-        return mo_fail(err, MO_ENOMEM, "no memory for reading the embedding; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory while reading the embedding; free some and try again");
     }
     const mo_home *home = &homes[count - 1]; /* the embedding comes last */
     const mo_status status =

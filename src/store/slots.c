@@ -178,7 +178,7 @@ mo_status mo_slots_create(const mo_policy *policy, int32_t experts, int32_t slot
 {
     *out = NULL;
     if (experts < 1 || slots < 0) {
-        return mo_fail(err, MO_EINVAL, "%d slots for %d bricks make no sense", slots, experts);
+        return mo_fail(err, MO_EINVAL, "%d slots for %d experts is not possible", slots, experts);
     }
     mo_arena *memory = mo_arena_create(0);
     mo_slots *s = memory ? mo_arena_alloc(memory, sizeof *s) : NULL;
@@ -187,7 +187,8 @@ mo_status mo_slots_create(const mo_policy *policy, int32_t experts, int32_t slot
     }
     if (!s || !allocate(s)) {
         mo_arena_destroy(memory);
-        return mo_fail(err, MO_ENOMEM, "no memory for the table of %d slots and %d bricks", slots, experts);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the table of %d slots and %d experts", slots,
+                       experts);
     }
     for (int32_t i = 0; i < experts; i++) {
         s->slot_of[i] = NONE;

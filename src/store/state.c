@@ -226,7 +226,7 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     if (!c->memory || !c->slot) {
         return mo_fail(
             err, MO_ENOMEM,
-            "%.1f MiB for %d experts cannot be had; free some memory or choose a smaller `ram_bytes`",
+            "%.1f MiB for %d experts are not available; free some memory or choose a smaller `ram_bytes`",
             (double)c->memory_bytes / (1 << 20), c->slot_count);
     }
     const mo_status status = mo_slots_create(s->policy, from->count, c->slot_count, &c->slots, err);
@@ -241,10 +241,9 @@ static void lock_memory(const mo_store *s)
 {
     for (int i = 0; i < s->class_count; i++) {
         if (mlock(s->classes[i].memory, s->classes[i].memory_bytes) != 0) {
-            mo_log(
-                MO_LOG_WARN, "store",
-                "the cache of experts could not be locked in RAM (see ulimit -l); under memory pressure the "
-                "system may swap parts of it");
+            mo_log(MO_LOG_WARN, "store",
+                   "the expert cache could not be locked in RAM (see ulimit "
+                   "-l); under memory pressure the system may swap parts of it");
             return;
         }
     }
@@ -278,7 +277,7 @@ static mo_status open_store(mo_store *s, const mo_store_options *options, mo_err
     s->on_device = calloc((size_t)s->experts->count + 1, sizeof *s->on_device);
     s->guesses = calloc((size_t)s->guess_limit + 1, sizeof *s->guesses);
     if (!s->checked || !s->on_device || !s->guesses) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the store; free some and try again");
     }
     for (int32_t i = 0; i < s->experts->count; i++) {
         const mo_expert_home *home = &s->experts->home[i];
@@ -300,7 +299,7 @@ mo_status mo_store_open(const mo_checkpoint *model, const mo_expert_table *exper
     mo_store *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the store; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the store; free some and try again");
     }
     s->experts = experts;
     s->model = model;

@@ -29,7 +29,7 @@ mo_status mo_tiers_open(const mo_checkpoint *model, const mo_tiers_options *opti
     mo_tiers *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tiers; free some and try again");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tiers; free some and try again");
     }
     t->prefetch = (mo_prefetch_state){
         .on = options->predict, .layers = options->predict, .distance = 1, .most = MO_PREFETCH_DISTANCE_MAX};

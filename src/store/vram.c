@@ -50,7 +50,7 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
 {
     v->layers = calloc((size_t)v->layer_count + 1, sizeof *v->layers);
     if (!v->layers) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
     for (int i = 0; i < v->layer_count; i++) {
         layer_map *l = &v->layers[i];
@@ -112,7 +112,7 @@ static mo_status open_map(mo_vram *v, mo_error *err)
         return status;
     }
     if (!v->changed || !v->marked) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
     memset(mirror, 0, bytes);
     for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
@@ -128,7 +128,7 @@ mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer
     *out = NULL;
     mo_vram *v = calloc(1, sizeof *v);
     if (!v) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the map of the device's experts");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
     v->device = device;
     v->layer_count = layer_count;

@@ -95,7 +95,7 @@ static uint64_t table_bytes(uint32_t parts, uint32_t experts)
 
 static mo_status no_memory(const char *path, mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "%s: no memory for its table; free some and try again", path);
+    return mo_fail(err, MO_ENOMEM, "%s: out of memory for its table; free some and try again", path);
 }
 
 static void fill_parts(const mo_store *store, table *t)
@@ -215,7 +215,7 @@ mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, 
 
 static mo_status is_damaged(const char *path, mo_error *err)
 {
-    return mo_fail(err, MO_EFORMAT, "%s: the warm-start file is damaged or cut short and is not used", path);
+    return mo_fail(err, MO_EFORMAT, "%s: the warm-start file is damaged or truncated and is not used", path);
 }
 
 static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const char *path, const table *t,
@@ -231,8 +231,7 @@ static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const 
             t->parts[i].changed_ns != mo_disk_file_changed_ns(disk, (int)i)) {
             return mo_fail(
                 err, MO_EFORMAT,
-                "%s: the model's file has changed since the warm-start file was written; it is not used",
-                path);
+                "%s: the model file has changed since the warm-start file was written; it is not used", path);
         }
     }
     return MO_OK;
@@ -269,7 +268,7 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
     if (file_bytes < sizeof h || mo_input_read_at(input, &h, sizeof h, 0, err) != MO_OK ||
         memcmp(h.magic, magic, sizeof magic) != 0 || h.format != FORMAT || h.byte_order != 1) {
         mo_input_close(input);
-        return mo_fail(err, MO_EFORMAT, "%s: this is no warm-start file of this version; it is not used",
+        return mo_fail(err, MO_EFORMAT, "%s: this is not a warm-start file of this version; it is not used",
                        path);
     }
     const uint32_t most = (uint32_t)mo_store_experts(store)->expert_count;
@@ -422,7 +421,7 @@ static mo_status read_runs(loading *l, mo_progress_fn progress, void *user, mo_w
         }
         done += l->runs[i].read.bytes;
         if (status == MO_OK && progress && !progress(user, done, total)) {
-            status = mo_fail(err, MO_ECANCELLED, "warming the cache was stopped before it was done");
+            status = mo_fail(err, MO_ECANCELLED, "warming the cache was cancelled");
         }
     }
     return status;

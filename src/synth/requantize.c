@@ -114,11 +114,11 @@ static mo_status format_named(const char *name, const mo_format **out, mo_error 
     char names[256];
     *out = name ? mo_format_named(name) : NULL;
     if (name && (!*out || (*out)->kind == MO_KIND_INTEGER)) {
-        return mo_fail(err, MO_EINVAL, "\"%.40s\" is no format for weights; choose one of %s", name,
+        return mo_fail(err, MO_EINVAL, "\"%.40s\" is not a weight format; choose one of %s", name,
                        all_formats(names, sizeof names));
     }
     if (name && !mo_format_is_written((*out)->type)) {
-        return mo_fail(err, MO_EINVAL, "%s is read but not written; choose one of %s", (*out)->name,
+        return mo_fail(err, MO_EINVAL, "%s can be read but not written; choose one of %s", (*out)->name,
                        all_formats(names, sizeof names));
     }
     return MO_OK;
@@ -132,7 +132,7 @@ static mo_status choose_formats(requantize *r, const mo_quantize_options *o, mo_
                                  [MO_CLASS_EMBEDDING] = o->embedding ? o->embedding : o->rest};
     bool any = false;
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d threads make no sense; choose 0 for one per core", o->threads);
+        return mo_fail(err, MO_EINVAL, "%d threads is not possible; choose 0 for one per core", o->threads);
     }
     for (int c = 0; c < MO_CLASS_KEPT; c++) {
         const mo_status status = format_named(names[c], &r->formats[c], err);
@@ -141,7 +141,7 @@ static mo_status choose_formats(requantize *r, const mo_quantize_options *o, mo_
         }
         any |= r->formats[c] != NULL;
     }
-    return any ? MO_OK : mo_fail(err, MO_EINVAL, "no format was given, so there is nothing to convert");
+    return any ? MO_OK : mo_fail(err, MO_EINVAL, "no format was given; there is nothing to convert");
 }
 
 /* A format asked for by name must have something to apply to. */
@@ -152,13 +152,12 @@ static mo_status check_use(const requantize *r, const mo_quantize_options *o, mo
         there[mo_requantize_class(mo_gguf_tensor_at(r->g, i))] = true;
     }
     if (o->experts && !there[MO_CLASS_EXPERTS]) {
-        return mo_fail(err, MO_EINVAL, "%s has no routed experts, so a format for them makes no sense",
-                       mo_gguf_part_path(r->g, 0));
+        return mo_fail(err, MO_EINVAL, "%s has no routed experts to convert", mo_gguf_part_path(r->g, 0));
     }
     if (o->output && !there[MO_CLASS_OUTPUT]) {
         return mo_fail(err, MO_EINVAL,
-                       "%s has no output matrix of its own: the embedding serves as one, so choose the "
-                       "embedding's format",
+                       "%s has no output matrix of its own: it shares the "
+                       "embedding, so choose the format of the embedding",
                        mo_gguf_part_path(r->g, 0));
     }
     return MO_OK;
@@ -188,7 +187,7 @@ static void tell_fallbacks(const requantize *r)
             if (counts[b]) {
                 mo_log(
                     MO_LOG_WARN, "quantize",
-                    "%lld tensor%s (%s%s) got %s: the rows are no multiple of the %d values of %s's blocks",
+                    "%lld tensor%s (%s%s) got %s: the rows are not a multiple of the %d values of a %s block",
                     (long long)counts[b], counts[b] == 1 ? "" : "s", first[b],
                     counts[b] == 1 ? "" : " and others", mo_format_of(b)->name, mo_format_of(a)->block_values,
                     mo_format_of(a)->name);
@@ -273,7 +272,7 @@ static mo_status list_targets(requantize *r, mo_error *err)
     const mo_gguf_tensor *lost = lost_scale(r);
     r->targets = calloc((size_t)(all ? all : 1), sizeof *r->targets);
     if (!r->targets) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
     }
     for (int64_t i = 0; i < all; i++) {
         target *t = &r->targets[r->count];
@@ -330,8 +329,8 @@ static mo_status fail_value(const requantize *r, const piece *p, const float *x,
         i++;
     }
     return mo_fail(err, MO_EFORMAT,
-                   "%s: tensor %s has the value %g in row %lld, column %lld, which no format can hold; the "
-                   "model is damaged, fetch or make it again",
+                   "%s: tensor %s has the value %g in row %lld, column %lld, which "
+                   "no format can hold; the model is damaged, download or recreate it",
                    mo_gguf_part_path(r->g, t->part), t->name, (double)x[i],
                    (long long)((p->first + i) / t->size[0]), (long long)((p->first + i) % t->size[0]));
 }
@@ -470,7 +469,8 @@ static mo_status make_buffers(requantize *r, mo_error *err)
         fine = r->pieces[i].bytes != NULL;
     }
     return fine ? MO_OK
-                : mo_fail(err, MO_ENOMEM, "no memory for the buffers of %d threads; use fewer", r->threads);
+                : mo_fail(err, MO_ENOMEM, "out of memory for the buffers of %d threads; use fewer",
+                          r->threads);
 }
 
 static mo_status open_inputs(requantize *r, mo_error *err)
@@ -479,7 +479,7 @@ static mo_status open_inputs(requantize *r, mo_error *err)
     mo_status status = MO_OK;
     r->inputs = calloc((size_t)parts, sizeof(mo_input *));
     if (!r->inputs) {
-        return mo_fail(err, MO_ENOMEM, "no memory to open %d files", parts);
+        return mo_fail(err, MO_ENOMEM, "out of memory while opening %d files", parts);
     }
     for (int p = 0; p < parts && status == MO_OK; p++) {
         status = mo_input_open(mo_gguf_part_path(r->g, p), &r->inputs[p], err);
@@ -509,12 +509,12 @@ static mo_status check_path(const requantize *r, const char *path, bool overwrit
     for (int p = 0; p < mo_gguf_parts(r->g); p++) {
         if (stat(mo_gguf_part_path(r->g, p), &part) == 0 && part.st_dev == there.st_dev &&
             part.st_ino == there.st_ino) {
-            return mo_fail(err, MO_EINVAL, "%s is the model that is read; choose another path", path);
+            return mo_fail(err, MO_EINVAL, "%s is the input model; choose another path", path);
         }
     }
     return overwrite
                ? MO_OK
-               : mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or set `overwrite`", path);
+               : mo_fail(err, MO_EINVAL, "%s already exists; choose another path, or set `overwrite`", path);
 }
 
 static mo_status convert(requantize *r, const char *path, int threads, mo_progress_fn progress, void *user,

@@ -59,7 +59,7 @@ static mo_status find_format(const char *name, mo_type *out, mo_error *err)
     *out = f ? f->type : MO_TYPE_LIMIT;
     if (name && (!f || f->kind == MO_KIND_INTEGER)) {
         return mo_fail(err, MO_EINVAL,
-                       "\"%s\" is no format for weights; choose one of " MO_WEIGHT_TYPE_NAMES
+                       "\"%s\" is not a weight format; choose one of " MO_WEIGHT_TYPE_NAMES
                        "in upper or lower case",
                        name);
     }
@@ -70,19 +70,19 @@ static mo_status check_options(synth *s, mo_error *err)
 {
     const mo_synth_options *o = &s->options;
     if (o->layers < 0 || o->layers > s->shape->layers) {
-        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file with %d cannot be made; choose 1 to %d",
+        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file with %d is not possible; choose 1 to %d",
                        s->shape->name, s->shape->layers, o->layers, s->shape->layers);
     }
     if (!(o->skew >= 0.0f && o->skew <= 8.0f)) {
-        return mo_fail(err, MO_EINVAL, "a router skew of %g makes no sense; choose 0 (none) to 8",
+        return mo_fail(err, MO_EINVAL, "a router skew of %g is not possible; choose 0 (none) to 8",
                        (double)o->skew);
     }
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d threads make no sense; choose 0 for one per core", o->threads);
+        return mo_fail(err, MO_EINVAL, "%d threads is not possible; choose 0 for one per core", o->threads);
     }
     s->layers = o->layers ? o->layers : s->shape->layers;
     if (o->experts && s->shape->experts == 0) {
-        return mo_fail(err, MO_EINVAL, "%s has no experts whose format could be chosen", s->shape->name);
+        return mo_fail(err, MO_EINVAL, "%s has no experts to choose a format for", s->shape->name);
     }
     const mo_status status = find_format(o->type, &s->type, err);
     return status == MO_OK ? find_format(o->experts, &s->experts, err) : status;
@@ -151,7 +151,7 @@ static mo_status set_router(synth *s, tensor *t, mo_error *err)
     if (s->options.skew > 0.0f) {
         float *rows = mo_arena_array(s->arena, (size_t)t->shape.size[1], sizeof *rows);
         if (!rows) {
-            return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+            return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
         }
         mo_synth_skew(s->options.seed, t->shape.name, s->options.skew, (int)t->shape.size[1], rows);
         t->noise.row_scale = rows;
@@ -165,7 +165,7 @@ static mo_status set_rope_factors(synth *s, tensor *t, mo_error *err)
 {
     float *factors = mo_arena_array(s->arena, (size_t)t->shape.size[0], sizeof *factors);
     if (!factors) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
     }
     for (int64_t i = 0; i < t->shape.size[0]; i++) {
         factors[i] = i < t->shape.size[0] / 4 ? 1.0f : 1e30f;
@@ -243,7 +243,7 @@ static mo_status list_tensors(synth *s, mo_error *err)
     mo_shape_tensor *shapes = mo_arena_array(s->arena, (size_t)count, sizeof *shapes);
     s->tensors = mo_arena_array(s->arena, (size_t)(2 * count), sizeof *s->tensors);
     if (!shapes || !s->tensors) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
     }
     mo_shape_tensors(s->shape, s->layers, shapes, count);
     for (int64_t i = 0; i < count; i++) {
@@ -268,7 +268,7 @@ static mo_status lay_out(synth *s, mo_error *err)
     char text[160];
     s->writer = mo_gguf_writer_create(0);
     if (!s->writer) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the header of a model file");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the header of a model file");
     }
     mo_shape_keys(s->shape, s->layers, s->writer);
     snprintf(text, sizeof text, "%s, random weights", s->shape->title);
@@ -327,8 +327,8 @@ static mo_status plan(synth *s, const mo_shape *shape, const mo_synth_options *o
         return status;
     }
     s->arena = mo_arena_create(0);
-    status =
-        s->arena ? list_tensors(s, err) : mo_fail(err, MO_ENOMEM, "no memory for the plan of a model file");
+    status = s->arena ? list_tensors(s, err)
+                      : mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
     if (status == MO_OK) {
         status = lay_out(s, err);
     }
@@ -416,7 +416,7 @@ static mo_status report(mo_progress_fn progress, void *user, int64_t done, int64
                         mo_error *err)
 {
     if (progress && !progress(user, done, total)) {
-        return mo_fail(err, MO_ECANCELLED, "%s: making the file was cancelled; nothing was left behind",
+        return mo_fail(err, MO_ECANCELLED, "%s: creating the file was cancelled; nothing was left behind",
                        path);
     }
     return MO_OK;
@@ -473,10 +473,11 @@ static mo_status make_buffers(synth *s, int threads, mo_error *err)
     for (int i = 0; s->buffers && i < threads; i++) {
         s->buffers[i] = malloc(CHUNK_BYTES);
         if (!s->buffers[i]) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %d buffers of 4 MiB; use fewer threads", threads);
+            return mo_fail(err, MO_ENOMEM, "out of memory for %d buffers of 4 MiB; use fewer threads",
+                           threads);
         }
     }
-    return s->buffers ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for %d threads", threads);
+    return s->buffers ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for %d threads", threads);
 }
 
 static mo_status write_file(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
@@ -508,7 +509,7 @@ mo_status mo_synth_write(const mo_shape *shape, const char *path, const mo_synth
 {
     struct stat there;
     if (!options->overwrite && stat(path, &there) == 0 && S_ISREG(there.st_mode)) {
-        return mo_fail(err, MO_EINVAL, "%s exists already; choose another path, or set `overwrite`", path);
+        return mo_fail(err, MO_EINVAL, "%s already exists; choose another path, or set `overwrite`", path);
     }
     synth s;
     mo_status status = plan(&s, shape, options, err);

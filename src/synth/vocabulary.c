@@ -86,7 +86,7 @@ mo_status mo_synth_vocabulary(mo_gguf_writer *w, mo_arena *arena, int64_t count,
     static const char end[] = "<|end|>";
     if (count < MO_SYNTH_TOKENS_LEAST || count > MO_SYNTH_TOKENS_MOST) {
         return mo_fail(err, MO_EINVAL,
-                       "no vocabulary of %lld tokens can be made, only of %d to %d; leave out `vocabulary`",
+                       "a vocabulary of %lld tokens is not possible, only of %d to %d; omit `vocabulary`",
                        (long long)count, MO_SYNTH_TOKENS_LEAST, MO_SYNTH_TOKENS_MOST);
     }
     const int64_t words = count - BYTES - 1;
@@ -96,7 +96,7 @@ mo_status mo_synth_vocabulary(mo_gguf_writer *w, mo_arena *arena, int64_t count,
     char *bytes = mo_arena_array(arena, BYTES, 2);
     char *texts = mo_arena_array(arena, (size_t)words + 1, 4 + MERGE_BYTES);
     if (!tokens || !merges || !kinds || !bytes || !texts) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a vocabulary of %lld tokens", (long long)count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a vocabulary of %lld tokens", (long long)count);
     }
     for (int64_t i = 0; i < count; i++) {
         kinds[i] = kind_of(i, count);

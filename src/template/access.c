@@ -171,7 +171,7 @@ mo_jv mo_access_slice(mo_jrun *r, mo_jv v, mo_jv a, mo_jv b, mo_jv c)
         mo_jv_fail_undefined(r->w, v);
     }
     if (v.kind != MO_J_LIST && v.kind != MO_J_STRING) {
-        mo_work_fail(r->w, MO_EINVAL, "'%s' object has no slices", mo_jv_type(v));
+        mo_work_fail(r->w, MO_EINVAL, "'%s' object cannot be sliced", mo_jv_type(v));
     }
     const int64_t count =
         v.kind == MO_J_LIST ? v.as.list->count : (int64_t)mo_jstring_characters(v.as.string);

@@ -45,7 +45,7 @@ mo_jargs mo_call_arguments(mo_jrun *r, const mo_jnode *n)
                 add_named(r, &args, v.as.dict->entries[k].key, v.as.dict->entries[k].value);
             }
         } else {
-            mo_work_fail(r->w, MO_EINVAL, "what follows ** must be a dict, not '%s'", mo_jv_type(v));
+            mo_work_fail(r->w, MO_EINVAL, "argument after ** must be a dict, not '%s'", mo_jv_type(v));
         }
     }
     args.places = places->items;
@@ -192,7 +192,7 @@ mo_jv mo_call(mo_jrun *r, mo_jv callee, const mo_jargs *args)
     case MO_J_MACRO: return mo_call_macro(r, callee.as.macro, args, (mo_jv){.kind = MO_J_ABSENT});
     case MO_J_LOOP:
         if (!callee.as.loop->node->recursive || args->count != 1) {
-            mo_work_fail(r->w, MO_EINVAL, "only a recursive loop can be called, with what it goes through");
+            mo_work_fail(r->w, MO_EINVAL, "only a recursive loop can be called, with an iterable");
         }
         return mo_run_loop(r, callee.as.loop->node, args->places[0], callee.as.loop->frame,
                            callee.as.loop->depth + 1, true);

@@ -76,14 +76,14 @@ static void keep_last(mo_work *w, attempt *a, const mo_jlist *messages)
         text = part.kind == MO_J_DICT ? mo_jdict_find(part.as.dict, "text") : NULL;
     }
     if (!text || text->kind != MO_J_STRING) {
-        mo_work_fail(w, MO_EINVAL, "continue_final_message: the last message has no text to be continued");
+        mo_work_fail(w, MO_EINVAL, "continue_final_message: the last message has no text to continue");
     }
     free(a->last);
     const mo_jstring kept = mo_jstring_trim(text->as.string, NULL, MO_TRIM_RIGHT);
     a->last_length = kept.length;
     a->last = malloc((size_t)kept.length + 1);
     if (!a->last) {
-        mo_work_fail(w, MO_ENOMEM, "no memory for a message");
+        mo_work_fail(w, MO_ENOMEM, "out of memory for a message");
     }
     memcpy(a->last, mo_jstring_data(kept), kept.length);
 }
@@ -107,7 +107,7 @@ static mo_jdict *make_context(mo_work *w, void *user)
     }
     const mo_jv *messages = mo_jdict_find(context, "messages");
     if (!messages || messages->kind != MO_J_LIST) {
-        mo_work_fail(w, MO_EINVAL, "the conversation: its messages are not a list");
+        mo_work_fail(w, MO_EINVAL, "the conversation: messages is not a list");
     }
     mo_messages_fit(w, messages->as.list, &a->needs, &a->facts);
     const mo_jv *tools = mo_jdict_find(context, "tools");
@@ -141,8 +141,9 @@ static mo_status cut(const attempt *a, mo_rendering *out, mo_error *err)
         }
     }
     mo_rendering_free(out);
-    return mo_fail(err, MO_EINVAL,
-                   "continue_final_message: the model's template does not show the text of the last message");
+    return mo_fail(
+        err, MO_EINVAL,
+        "continue_final_message: the model's template does not render the text of the last message");
 }
 
 static mo_status run(attempt *a, mo_rendering *out, mo_error *err)
@@ -178,8 +179,8 @@ mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, s
     }
     if (status == MO_OK && a.needs.no_system && facts.system) {
         mo_log(MO_LOG_INFO, "template",
-               "the model's template has no place for this system message: it became the beginning of a user "
-               "message");
+               "the model's template does not support this system "
+               "message; it was moved to the start of a user message");
     }
     free(a.last);
     return status;
@@ -308,7 +309,7 @@ mo_status mo_chat_template_open(const char *text, size_t length, const char *bos
     }
     if (!t || !t->bos || !t->eos) {
         mo_chat_template_close(t);
-        return mo_fail(err, MO_ENOMEM, "no memory for a template");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a template");
     }
     const mo_status status = mo_template_open(text, length, &t->parsed, err);
     if (status != MO_OK) {

@@ -327,7 +327,7 @@ static mo_jv choose(mo_jrun *r, mo_jv self, const mo_jargs *all, bool by_attribu
     const mo_jlist *from = items_or_none(r, self);
     mo_jlist *list = new_list(r, MO_SHAPE_GENERATOR);
     if (by_attribute && all->count == 0) {
-        mo_work_fail(r->w, MO_EINVAL, "the name of an attribute is missing");
+        mo_work_fail(r->w, MO_EINVAL, "missing attribute name");
     }
     const mo_jargs args = mo_args_from(all, by_attribute);
     const mo_jargs rest = mo_args_from(&args, 1);

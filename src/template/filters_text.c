@@ -93,7 +93,7 @@ static mo_jv f_escape(PARAMETERS)
 static mo_jv f_indent(PARAMETERS)
 {
     UNUSED;
-    const mo_jstring s = mo_jv_need_string(r->w, self, "what indent indents");
+    const mo_jstring s = mo_jv_need_string(r->w, self, "the input of indent");
     mo_jstring margin;
     if (a[0].kind == MO_J_STRING) {
         margin = a[0].as.string;
@@ -136,7 +136,7 @@ static mo_jv f_truncate(PARAMETERS)
     const int64_t leeway = mo_jv_is_absent(a[3]) ? 5 : mo_jv_integer(r->w, a[3], "truncate's leeway");
     const int64_t room = length - (int64_t)mo_jstring_characters(end);
     if (room < 0 || leeway < 0) {
-        mo_work_fail(r->w, MO_EINVAL, "truncate: a length of at least that of its end is needed");
+        mo_work_fail(r->w, MO_EINVAL, "truncate: the length must be at least that of its end");
     }
     if ((int64_t)mo_jstring_characters(s) <= length + leeway) {
         return mo_jv_string(s);
@@ -218,8 +218,8 @@ static mo_jv f_tojson(PARAMETERS)
 static mo_jv f_from_json(PARAMETERS)
 {
     UNUSED;
-    const mo_jstring s = mo_jv_need_string(r->w, self, "what from_json reads");
-    return mo_json_read(r->w, mo_jstring_data(s), s.length, mo_jstring_is_input(s), "what from_json reads");
+    const mo_jstring s = mo_jv_need_string(r->w, self, "the input of from_json");
+    return mo_json_read(r->w, mo_jstring_data(s), s.length, mo_jstring_is_input(s), "the input of from_json");
 }
 
 const mo_jfunction mo_filters_text[] = {

@@ -160,7 +160,7 @@ static mo_jv argument(mo_jrun *r, mo_jv arguments, const mo_jstring *name, uint3
     if (name) {
         const mo_jv *v = arguments.kind == MO_J_DICT ? mo_jdict_find_string(arguments.as.dict, *name) : NULL;
         if (!v) {
-            mo_work_fail(r->w, MO_EINVAL, "the format names an argument that is not there");
+            mo_work_fail(r->w, MO_EINVAL, "the format names an argument that does not exist");
         }
         return *v;
     }

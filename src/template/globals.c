@@ -55,7 +55,7 @@ static mo_jdict *dict_from(mo_jrun *r, const mo_jargs *all)
         for (uint32_t i = 0; i < pairs->count; i++) {
             const mo_jlist *pair = mo_jv_iterate(r->w, pairs->items[i]);
             if (pair->count != 2) {
-                mo_work_fail(r->w, MO_EINVAL, "a dict is made of pairs; one has %u items", pair->count);
+                mo_work_fail(r->w, MO_EINVAL, "a dict requires pairs; one has %u items", pair->count);
             }
             mo_jdict_set(r->w, dict, pair->items[0], pair->items[1]);
         }

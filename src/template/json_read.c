@@ -45,7 +45,7 @@ static uint32_t read_hex(reader *r)
         } else if (c > 0 && low >= 'a' && low <= 'f') {
             code = code * 16 + (uint32_t)(low - 'a' + 10);
         } else {
-            wrong(r, "four hexadecimal digits are missing after \\u");
+            wrong(r, "expected four hexadecimal digits after \\u");
         }
     }
     return code;
@@ -62,7 +62,7 @@ static void read_escape(reader *r, mo_jbuffer *out)
         return;
     }
     if (c != 'u') {
-        wrong(r, "an unknown escape");
+        wrong(r, "unknown escape");
     }
     uint32_t code = read_hex(r);
     if (code >= 0xD800 && code <= 0xDBFF && r->at + 1 < r->length && r->text[r->at] == '\\' &&
@@ -87,7 +87,7 @@ static mo_jstring read_string(reader *r)
     for (;;) {
         const int c = next(r);
         if (c < 0) {
-            wrong(r, "a string does not end");
+            wrong(r, "unterminated string");
         }
         if (c == '"' || c == '\\') {
             if (c == '"' && !out) {
@@ -104,11 +104,11 @@ static mo_jstring read_string(reader *r)
             continue;
         }
         if (c < 0x20) {
-            wrong(r, "a control character in a string");
+            wrong(r, "control character in a string");
         }
         const size_t bytes = mo_utf8_length((const uint8_t *)r->text + r->at, r->length - r->at);
         if (bytes == 0) {
-            wrong(r, "a string is not UTF-8");
+            wrong(r, "invalid UTF-8 in a string");
         }
         r->at += bytes;
     }
@@ -128,7 +128,7 @@ static size_t digits(reader *r)
         r->at++;
     }
     if (r->at == begin) {
-        wrong(r, "a digit is missing in a number");
+        wrong(r, "expected a digit in a number");
     }
     return r->at - begin;
 }
@@ -140,7 +140,7 @@ static mo_jv read_number(reader *r)
     r->at += next(r) == '-';
     const int first = next(r);
     if (digits(r) > 1 && first == '0') {
-        wrong(r, "a number begins with 0");
+        wrong(r, "a number starts with 0");
     }
     if (next(r) == '.') {
         real = true;
@@ -187,7 +187,7 @@ static mo_jv read_list(reader *r)
         skip_blanks(r);
         const int c = next(r);
         if (c != ',' && c != ']') {
-            wrong(r, "a comma or ] is missing");
+            wrong(r, "expected a comma or ]");
         }
         r->at++;
         if (c == ']') {
@@ -208,19 +208,19 @@ static mo_jv read_dict(reader *r)
     for (;;) {
         skip_blanks(r);
         if (next(r) != '"') {
-            wrong(r, "a key in quotes is missing");
+            wrong(r, "expected a key in quotes");
         }
         const mo_jstring key = read_string(r);
         skip_blanks(r);
         if (next(r) != ':') {
-            wrong(r, "a colon is missing after a key");
+            wrong(r, "expected a colon after a key");
         }
         r->at++;
         mo_jdict_set(r->w, dict, mo_jv_string(key), read_value(r));
         skip_blanks(r);
         const int c = next(r);
         if (c != ',' && c != '}') {
-            wrong(r, "a comma or } is missing");
+            wrong(r, "expected a comma or }");
         }
         r->at++;
         if (c == '}') {
@@ -259,7 +259,7 @@ static mo_jv read_value(reader *r)
     } else if (take_word(r, "false")) {
         v = mo_jv_bool(false);
     } else if (!take_word(r, "null")) {
-        wrong(r, c < 0 ? "it ends too soon" : "no value begins here");
+        wrong(r, c < 0 ? "unexpected end" : "expected a value");
     }
     mo_work_up(r->w);
     return v;
@@ -271,7 +271,7 @@ mo_jv mo_json_read(mo_work *w, const char *json, size_t length, bool input, cons
     const mo_jv v = read_value(&r);
     skip_blanks(&r);
     if (r.at < length) {
-        wrong(&r, "something follows the value");
+        wrong(&r, "unexpected data after the value");
     }
     return v;
 }

@@ -118,7 +118,7 @@ static void skip_comment(lexer *l)
 {
     const char *end = memmem(l->text + l->at + 2, l->length - l->at - 2, "#}", 2);
     if (!end) {
-        wrong(l, "a comment {# does not end");
+        wrong(l, "unterminated comment {#");
     }
     const size_t at = (size_t)(end - l->text);
     const char sign = at > l->at + 2 ? l->text[at - 1] : 0;
@@ -184,7 +184,7 @@ static void put_string(lexer *l)
         end += l->text[end] == '\\' ? 2 : 1;
     }
     if (end >= l->length) {
-        wrong(l, "a string does not end");
+        wrong(l, "unterminated string");
     }
     mo_jtoken *t = add(l, MO_JT_STRING);
     mo_jbuffer *out = mo_jbuffer_new(l->w, end - l->at);
@@ -320,7 +320,7 @@ static void put_operator(lexer *l)
             return;
         }
     }
-    wrong(l, "a character that means nothing in an expression");
+    wrong(l, "unexpected character in an expression");
 }
 
 /* Everything up to the tag's end. Braces that are open hide an end: }} may close two dicts. */
@@ -433,7 +433,7 @@ mo_jtokens mo_lexer_run(mo_work *w, const char *text, size_t length)
         bytes = mo_utf8_length((const uint8_t *)l.text + i, l.length - i);
         if (bytes == 0) {
             move(&l, i);
-            wrong(&l, "the template is not UTF-8");
+            wrong(&l, "the template is not valid UTF-8");
         }
     }
     while (l.at < l.length) {

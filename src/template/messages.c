@@ -14,8 +14,7 @@ static mo_jv joined(mo_work *w, const mo_jlist *parts, size_t number)
         const mo_jv part = parts->items[i];
         const mo_jv *text = part.kind == MO_J_DICT ? mo_jdict_find(part.as.dict, "text") : &part;
         if (!text || text->kind != MO_J_STRING) {
-            mo_work_fail(w, MO_EINVAL,
-                         "message %zu: the model's template has no place for a content part that is no text",
+            mo_work_fail(w, MO_EINVAL, "message %zu: the model's template supports only text as content",
                          number);
         }
         if (any) {
@@ -43,7 +42,8 @@ static void fit_content(mo_work *w, mo_jdict *message, const mo_message_needs *n
     mo_jv *content = mo_jdict_find(message, "content");
     const bool null = !content || content->kind == MO_J_NONE;
     if (!null && content->kind != MO_J_STRING && content->kind != MO_J_LIST) {
-        mo_work_fail(w, MO_EINVAL, "message %zu: its content is neither a text nor a list of parts", number);
+        mo_work_fail(w, MO_EINVAL, "message %zu: the content is neither a string nor a list of parts",
+                     number);
     }
     facts->null = facts->null || null;
     if (null && needs->no_null) {
@@ -212,11 +212,11 @@ void mo_messages_fit(mo_work *w, mo_jlist *messages, const mo_message_needs *nee
     for (uint32_t i = 0; i < messages->count; i++) {
         const mo_jv m = messages->items[i];
         if (m.kind != MO_J_DICT) {
-            mo_work_fail(w, MO_EINVAL, "message %u: it is not an object", i + 1);
+            mo_work_fail(w, MO_EINVAL, "message %u: not an object", i + 1);
         }
         mo_jv *role = mo_jdict_find(m.as.dict, "role");
         if (!role || role->kind != MO_J_STRING) {
-            mo_work_fail(w, MO_EINVAL, "message %u: it has no role", i + 1);
+            mo_work_fail(w, MO_EINVAL, "message %u: missing role", i + 1);
         }
         if (mo_jstring_is(role->as.string, "developer")) {
             *role = mo_jv_text(w, "system");

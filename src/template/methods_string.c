@@ -53,13 +53,13 @@ static mo_jv begins(mo_jrun *r, mo_jv self, const mo_jv *a, bool end)
     }
     if (a[0].kind == MO_J_LIST) {
         for (uint32_t i = 0; i < a[0].as.list->count; i++) {
-            if (has_side(s, mo_jv_need_string(r->w, a[0].as.list->items[i], "a beginning or end"), end)) {
+            if (has_side(s, mo_jv_need_string(r->w, a[0].as.list->items[i], "a prefix or suffix"), end)) {
                 return mo_jv_bool(true);
             }
         }
         return mo_jv_bool(false);
     }
-    return mo_jv_bool(has_side(s, mo_jv_need_string(r->w, a[0], "a beginning or end"), end));
+    return mo_jv_bool(has_side(s, mo_jv_need_string(r->w, a[0], "a prefix or suffix"), end));
 }
 
 static mo_jv s_startswith(PARAMETERS)
@@ -239,7 +239,7 @@ static mo_jv s_join(PARAMETERS)
     UNUSED;
     const mo_jlist *list = mo_jv_iterate(r->w, a[0]);
     for (uint32_t i = 0; i < list->count; i++) {
-        mo_jv_need_string(r->w, list->items[i], "what join puts together");
+        mo_jv_need_string(r->w, list->items[i], "an item of join");
     }
     return mo_jv_string(mo_text_join(r->w, self.as.string, list));
 }
@@ -250,7 +250,7 @@ static mo_jv s_join(PARAMETERS)
 static int64_t find(mo_jrun *r, mo_jv self, const mo_jv *a, bool last)
 {
     const mo_jv absent = {.kind = MO_J_ABSENT};
-    const mo_jstring what = mo_jv_need_string(r->w, a[0], "what is looked for");
+    const mo_jstring what = mo_jv_need_string(r->w, a[0], "the substring to find");
     const mo_jstring s = mo_access_slice(r, self, a[1], a[2], absent).as.string;
     mo_work_spend(r->w, s.length / 16);
     const int64_t at = last ? mo_jstring_find_last(s, what, s.length) : mo_jstring_find(s, what, 0);
@@ -285,7 +285,7 @@ static mo_jv s_index(PARAMETERS)
 static mo_jv s_count(PARAMETERS)
 {
     UNUSED;
-    const mo_jstring s = self.as.string, what = mo_jv_need_string(r->w, a[0], "what is counted");
+    const mo_jstring s = self.as.string, what = mo_jv_need_string(r->w, a[0], "the substring to count");
     int64_t count = 0;
     if (what.length == 0) {
         return mo_jv_int((int64_t)mo_jstring_characters(s) + 1);
@@ -361,8 +361,8 @@ static mo_jv s_replace(PARAMETERS)
 {
     UNUSED;
     return mo_jv_string(mo_text_replace(r->w, self.as.string,
-                                        mo_jv_need_string(r->w, a[0], "what replace looks for"),
-                                        mo_jv_need_string(r->w, a[1], "what replace puts"),
+                                        mo_jv_need_string(r->w, a[0], "the old text of replace"),
+                                        mo_jv_need_string(r->w, a[1], "the new text of replace"),
                                         given(a[2]) ? mo_jv_integer(r->w, a[2], "replace's count") : -1));
 }
 

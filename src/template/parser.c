@@ -169,8 +169,8 @@ static mo_jnodes body(mo_jparser *p, const char *const *ends)
         if (t->kind == MO_JT_END) {
             if (ends) {
                 p->w->line = line;
-                mo_work_fail(p->w, MO_EFORMAT,
-                             "a block that begins here is not closed: {%% %s %%} is missing", ends[0]);
+                mo_work_fail(p->w, MO_EFORMAT, "the block that starts here is not closed: missing {%% %s %%}",
+                             ends[0]);
             }
             break;
         }
@@ -376,7 +376,7 @@ static mo_jnode *statement(mo_jparser *p)
         mo_parser_wrong(p, "the name of a tag");
     }
     p->w->line = t->line;
-    mo_work_fail(p->w, MO_EFORMAT, "there is no tag '%s' here", t->text);
+    mo_work_fail(p->w, MO_EFORMAT, "unexpected tag '%s'", t->text);
 }
 
 mo_jtree mo_parser_run(mo_work *w, const char *text, size_t length)

@@ -9,7 +9,7 @@ mo_jbuffer *mo_jbuffer_new(mo_work *w, size_t capacity)
     mo_jbuffer *b = mo_work_alloc(w, sizeof *b);
     capacity = capacity < 32 ? 32 : capacity;
     if (capacity > INT32_MAX) {
-        mo_work_fail(w, MO_ENOSPC, "a text of the template passes 2 GiB");
+        mo_work_fail(w, MO_ENOSPC, "a string of the template exceeds 2 GiB");
     }
     b->data = mo_work_alloc(w, capacity);
     b->capacity = (uint32_t)capacity;
@@ -23,7 +23,7 @@ static void grow(mo_work *w, mo_jbuffer *b, size_t more)
     }
     const size_t capacity = 2 * ((size_t)b->used + more);
     if (capacity > INT32_MAX) {
-        mo_work_fail(w, MO_ENOSPC, "a text of the template passes 1 GiB");
+        mo_work_fail(w, MO_ENOSPC, "a string of the template exceeds 1 GiB");
     }
     char *data = mo_work_alloc(w, capacity);
     memcpy(data, b->data, b->used);
@@ -93,7 +93,7 @@ mo_jstring mo_jstring_new(mo_work *w, const char *data, size_t length, bool inpu
 {
     mo_jbuffer *b = mo_work_alloc(w, sizeof *b);
     if (length > INT32_MAX) {
-        mo_work_fail(w, MO_ENOSPC, "a text for the template passes 2 GiB");
+        mo_work_fail(w, MO_ENOSPC, "a string for the template exceeds 2 GiB");
     }
     b->data = mo_work_alloc(w, length);
     memcpy(b->data, data, length);

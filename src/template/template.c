@@ -48,14 +48,13 @@ mo_status mo_template_open(const char *text, size_t length, mo_template **out, m
     parsing p = {.text = text, .length = length};
     *out = NULL;
     if (length > TEMPLATE_MOST) {
-        return mo_fail(err, MO_EFORMAT, "the template has %zu bytes; at most %d are possible", length,
-                       TEMPLATE_MOST);
+        return mo_fail(err, MO_EFORMAT, "the template has %zu bytes; the limit is %d", length, TEMPLATE_MOST);
     }
     mo_template *t = calloc(1, sizeof *t);
     mo_arena *arena = t ? mo_arena_create(0) : NULL;
     if (!arena) {
         free(t);
-        return mo_fail(err, MO_ENOMEM, "no memory for a template");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a template");
     }
     t->arena = arena;
     mo_work w = {
@@ -113,7 +112,7 @@ static mo_status set_clock(const char *text, struct tm *tm, const struct tm **cl
         const time_t now = time(NULL);
         localtime_r(&now, tm);
     } else if (*text && !read_clock(text, tm)) {
-        return mo_fail(err, MO_EINVAL, "the clock \"%.40s\" is no time of the form 2026-01-15T10:20:30",
+        return mo_fail(err, MO_EINVAL, "the clock \"%.40s\" is not a time of the form 2026-01-15T10:20:30",
                        text);
     }
     tm->tm_zone = ""; /* a time without a zone, as Python's now() */
@@ -136,7 +135,7 @@ static mo_status copy_out(const mo_jbuffer *b, mo_rendering *out, mo_error *err)
     out->input = malloc((size_t)b->used + 1);
     if (!out->text || !out->input) {
         mo_rendering_free(out);
-        return mo_fail(err, MO_ENOMEM, "no memory for a rendered template");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a rendered template");
     }
     memcpy(out->text, b->data, b->used);
     out->text[b->used] = 0;
@@ -187,7 +186,7 @@ mo_status mo_template_run(const mo_template *t, const mo_template_options *optio
                  .steps_most = o.steps ? o.steps : STEPS,
                  .err = err};
     if (!w.arena) {
-        return mo_fail(err, MO_ENOMEM, "no memory to render a template");
+        return mo_fail(err, MO_ENOMEM, "out of memory while rendering a template");
     }
     (void)mo_work_try(&w, render, &q);
     out->raised = w.raised;

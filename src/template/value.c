@@ -35,7 +35,7 @@ void mo_jv_fail_undefined(mo_work *w, mo_jv v)
 {
     const mo_jmissing *m = v.kind == MO_J_UNDEFINED ? v.as.missing : NULL;
     if (!m) {
-        mo_work_fail(w, MO_EINVAL, "a value that is undefined is used");
+        mo_work_fail(w, MO_EINVAL, "an undefined value is used");
     }
     const int length = (int)(m->name.length < 200 ? m->name.length : 200);
     if (m->owner) {

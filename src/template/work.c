@@ -63,7 +63,7 @@ void *mo_work_alloc(mo_work *w, size_t bytes)
     w->bytes += bytes;
     void *p = mo_arena_alloc(w->arena, bytes ? bytes : 1);
     if (!p) {
-        mo_work_fail(w, MO_ENOMEM, "no memory for a template");
+        mo_work_fail(w, MO_ENOMEM, "out of memory for a template");
     }
     return p;
 }
@@ -72,7 +72,7 @@ void *mo_work_array(mo_work *w, size_t count, size_t bytes)
 {
     size_t total;
     if (__builtin_mul_overflow(count, bytes, &total)) {
-        mo_work_fail(w, MO_ENOSPC, "the template needs more memory than there is");
+        mo_work_fail(w, MO_ENOSPC, "the template needs more memory than is available");
     }
     return mo_work_alloc(w, total);
 }
@@ -93,6 +93,7 @@ void mo_work_down(mo_work *w)
 {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     if (++w->depth > MO_WORK_DEPTH || here - w->stack_end < MO_WORK_STACK) {
-        mo_work_fail(w, MO_ENOSPC, "the template or its values nest more than %d levels deep", w->depth - 1);
+        mo_work_fail(w, MO_ENOSPC, "the template or its values are nested more than %d levels deep",
+                     w->depth - 1);
     }
 }

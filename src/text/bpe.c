@@ -132,8 +132,8 @@ static mo_status read_merge(mo_bpe *b, mo_text text, uint32_t rank, uint8_t *buf
     size_t left = space ? (size_t)(space - line) : 0, right = space ? text.length - left - 1 : 0;
     if (!left || !right) {
         return mo_fail(err, MO_EFORMAT,
-                       "merge %u of tokenizer.ggml.merges is not two texts with a space between "
-                       "them; fetch or convert the file again",
+                       "merge %u of tokenizer.ggml.merges is not two strings "
+                       "separated by a space; download or convert the file again",
                        rank);
     }
     if (b->vocab->model == MO_VOCAB_BYTES) {
@@ -153,7 +153,7 @@ static mo_status read_merge(mo_bpe *b, mo_text text, uint32_t rank, uint8_t *buf
     r.right = symbol_of(b, buffer + left, right);
     r.result = symbol_of(b, buffer, left + right);
     if (r.left == MO_SYMBOL_NONE || r.right == MO_SYMBOL_NONE || r.result == MO_SYMBOL_NONE) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer's merges");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tokenizer's merges");
     }
     put_rule(b, r);
     return MO_OK;
@@ -170,7 +170,7 @@ static mo_status read_merges(mo_bpe *b, const mo_gguf *g, mo_error *err)
     }
     mo_gguf_entry_info(merges, &info);
     if (info.count > INT32_MAX / 8) {
-        return mo_fail(err, MO_EFORMAT, "%llu merges make no sense; fetch the file again",
+        return mo_fail(err, MO_EFORMAT, "%llu merges are not possible; download the file again",
                        (unsigned long long)info.count);
     }
     size_t cells = 16, longest = 0;
@@ -186,7 +186,7 @@ static mo_status read_merges(mo_bpe *b, const mo_gguf *g, mo_error *err)
     uint8_t *buffer = malloc(longest + 1);
     if (!b->rules || !buffer) {
         free(buffer);
-        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer's %llu merges",
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tokenizer's %llu merges",
                        (unsigned long long)info.count);
     }
     memset(b->rules, 0xFF, cells * sizeof *b->rules); /* all empty */
@@ -205,7 +205,7 @@ static mo_status fill(mo_bpe *b, const mo_gguf *g, mo_error *err)
     b->arena = mo_arena_create(0);
     b->reached = calloc((size_t)b->vocab->count, sizeof *b->reached);
     if (!b->arena || !b->reached || !mo_lookup_init(&b->extra, 256)) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tokenizer");
     }
     if (b->vocab->model == MO_VOCAB_BYTES) {
         mo_status s = mo_split_create(b->vocab->pre, &b->split, err);
@@ -228,7 +228,7 @@ mo_status mo_bpe_create(const mo_gguf *g, const mo_vocab *v, mo_bpe **out, mo_er
     *out = NULL;
     mo_bpe *b = calloc(1, sizeof *b);
     if (!b) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tokenizer");
     }
     b->vocab = v;
     b->symbols = (uint32_t)v->count;
@@ -417,7 +417,7 @@ mo_status mo_bpe_encode(const mo_bpe *b, mo_bpe_scratch *scratch, const uint8_t 
     size_t escaped;
     if (b->split && mo_split_composes(b->split) && !mo_compose_needless(text, length)) {
         if (!mo_compose_run(&scratch->composed, text, length)) {
-            return mo_fail(err, MO_ENOMEM, "no memory to put %zu bytes in normal form", length);
+            return mo_fail(err, MO_ENOMEM, "out of memory while normalizing %zu bytes", length);
         }
         text = scratch->composed.text;
         length = scratch->composed.length;
@@ -426,7 +426,7 @@ mo_status mo_bpe_encode(const mo_bpe *b, mo_bpe_scratch *scratch, const uint8_t 
         return mo_split_run(b->split, scratch->split, text, length, encode_piece, &e, err);
     }
     if (!escape(scratch, text, length, &escaped)) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory while tokenizing %zu bytes", length);
     }
     return encode_characters(&e, scratch->escaped, escaped, err);
 }

@@ -41,7 +41,7 @@ static const char *name_of(const place *at, char *text, size_t size)
 static mo_status no_place(const place *at, const char *what, const char *which, mo_error *err)
 {
     char name[96];
-    return mo_fail(err, MO_EINVAL, "%s: the chat format %s has no place for %s%.60s",
+    return mo_fail(err, MO_EINVAL, "%s: the chat format %s does not support %s%.60s",
                    name_of(at, name, sizeof name), at->format, what, which);
 }
 
@@ -53,7 +53,7 @@ static mo_status wrong(const place *at, const char *what, mo_error *err)
 
 static mo_status no_memory(mo_error *err)
 {
-    return mo_fail(err, MO_ENOMEM, "no memory for a conversation");
+    return mo_fail(err, MO_ENOMEM, "out of memory for a conversation");
 }
 
 /* Null, an empty string, list or object: what is said with it is the same as without. */
@@ -70,8 +70,8 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
 {
     json_error_t e;
     if (length > MO_CONVERSATION_BYTES) {
-        return mo_fail(err, MO_EINVAL, "the conversation has %zu bytes of JSON; at most %d are possible",
-                       length, MO_CONVERSATION_BYTES);
+        return mo_fail(err, MO_EINVAL, "the conversation has %zu bytes of JSON; the limit is %d", length,
+                       MO_CONVERSATION_BYTES);
     }
     const size_t deep = mo_nesting_beyond(json, length, MO_CONVERSATION_DEPTH);
     if (deep) {
@@ -99,7 +99,7 @@ static mo_status part_text(const place *at, const json_t *part, const char **tex
     json_t *value;
     *text = json_string_value(json_object_get(part, "text"));
     if (!type) {
-        return wrong(at, "a part of its content is not an object with a type", err);
+        return wrong(at, "a content part is not an object with a type", err);
     }
     if (strcmp(type, "text") != 0) {
         return no_place(at, "a content part of type ", type, err);
@@ -123,7 +123,7 @@ static mo_status read_content(const place *at, const json_t *content, char **tex
     const char *piece = json_string_value(content);
     size_t length = piece ? strlen(piece) : 0;
     if (content && !json_is_null(content) && !piece && !json_is_array(content)) {
-        return wrong(at, "its content is neither a text nor a list of parts", err);
+        return wrong(at, "the content is neither a string nor a list of parts", err);
     }
     for (size_t i = 0; i < parts; i++) {
         const mo_status status = part_text(at, json_array_get(content, i), &piece, err);
@@ -164,15 +164,15 @@ static mo_status read_message(place *at, const json_t *message, mo_message *out,
     char *content = NULL;
     at->role = NULL;
     if (!json_is_object(message)) {
-        return wrong(at, "it is not an object", err);
+        return wrong(at, "not an object", err);
     }
     at->role = json_string_value(json_object_get(message, "role"));
     if (!at->role) {
-        return wrong(at, "it has no role", err);
+        return wrong(at, "missing role", err);
     }
     out->role = mo_conversation_role(at->role);
     if (!out->role) {
-        return no_place(at, "this role", "; it knows system, user and assistant", err);
+        return no_place(at, "this role", "; it supports system, user and assistant", err);
     }
     json_object_foreach((json_t *)message, key, value)
     {
@@ -190,10 +190,10 @@ static mo_status read_messages(place *at, const json_t *list, mo_conversation *o
     const size_t count = json_array_size(list);
     mo_status status = MO_OK;
     if (!json_is_array(list)) {
-        return wrong(at, "its messages are not a list", err);
+        return wrong(at, "messages is not a list", err);
     }
     if (count > MO_CONVERSATION_MESSAGES) {
-        return mo_fail(err, MO_EINVAL, "the conversation has %zu messages; at most %d are possible", count,
+        return mo_fail(err, MO_EINVAL, "the conversation has %zu messages; the limit is %d", count,
                        MO_CONVERSATION_MESSAGES);
     }
     out->messages = calloc(count ? count : 1, sizeof *out->messages);

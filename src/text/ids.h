@@ -21,7 +21,7 @@ static inline mo_status mo_ids_add(mo_ids *ids, int32_t id, mo_error *err)
         const size_t capacity = ids->capacity ? 2 * ids->capacity : 64;
         int32_t *data = realloc(ids->data, capacity * sizeof *data);
         if (!data) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %zu tokens", capacity);
+            return mo_fail(err, MO_ENOMEM, "out of memory for %zu tokens", capacity);
         }
         ids->data = data;
         ids->capacity = capacity;

@@ -45,7 +45,7 @@ mo_status mo_special_init(mo_special *s, const mo_vocab *v, mo_error *err)
     *s = (mo_special){.vocab = v};
     if (!fill(&s->user, v, false) || !fill(&s->all, v, true)) {
         mo_special_free(s);
-        return mo_fail(err, MO_ENOMEM, "no memory for the special tokens");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the special tokens");
     }
     return MO_OK;
 }
@@ -264,7 +264,7 @@ mo_status mo_special_find(const mo_special *special, const uint8_t *text, size_t
     free(s.taken);
     if (!done) {
         free(s.hits);
-        return mo_fail(err, MO_ENOMEM, "no memory to look for special tokens in %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory while looking for special tokens in %zu bytes", length);
     }
     if (s.hit_count > 0) {
         qsort(s.hits, s.hit_count, sizeof *s.hits, by_place);

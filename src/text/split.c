@@ -180,11 +180,10 @@ static mo_status unknown(const char *name, mo_error *err)
     for (int i = 0; i < PRES && used < sizeof known; i++) {
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);
     }
-    return mo_fail(
-        err, MO_EUNSUPPORTED,
-        "the pre-tokenizer \"%.100s\" (tokenizer.ggml.pre) is not known; known are %s. Give token ids "
-        "instead of text",
-        name, known);
+    return mo_fail(err, MO_EUNSUPPORTED,
+                   "unknown pre-tokenizer \"%.100s\" (tokenizer.ggml.pre); "
+                   "known are %s. Use token ids instead of text",
+                   name, known);
 }
 
 mo_status mo_split_create(const char *name, mo_split **out, mo_error *err)
@@ -196,7 +195,7 @@ mo_status mo_split_create(const char *name, mo_split **out, mo_error *err)
     }
     mo_split *s = calloc(1, sizeof *s);
     if (!s) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the pre-tokenizer");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the pre-tokenizer");
     }
     s->pre = p;
     for (; s->stages < STAGES && p->patterns[s->stages]; s->stages++) {
@@ -207,20 +206,19 @@ mo_status mo_split_create(const char *name, mo_split **out, mo_error *err)
         if (!code) {
             mo_split_destroy(s);
             if (number == PCRE2_ERROR_HEAP_FAILED) {
-                return mo_fail(err, MO_ENOMEM, "no memory for the pre-tokenizer");
+                return mo_fail(err, MO_ENOMEM, "out of memory for the pre-tokenizer");
             }
-            return mo_fail(
-                err, MO_EUNSUPPORTED,
-                "PCRE2 refuses the pattern of pre-tokenizer \"%s\" at %zu (error %d); version 10.40 or "
-                "later is needed",
-                name, (size_t)offset, number);
+            return mo_fail(err, MO_EUNSUPPORTED,
+                           "PCRE2 rejects the pattern of pre-tokenizer \"%s\" at "
+                           "%zu (error %d); version 10.40 or later is required",
+                           name, (size_t)offset, number);
         }
         s->code[s->stages] = code;
         s->jit[s->stages] = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
         if (!s->jit[s->stages] && s->stages == 0) {
             mo_log(MO_LOG_WARN, "text",
-                   "PCRE2 cannot compile patterns to machine code here; splitting text runs "
-                   "at about a quarter of its speed");
+                   "PCRE2 has no JIT compiler here; splitting "
+                   "text runs at about a quarter of its speed");
         }
     }
     *out = s;
@@ -293,8 +291,8 @@ static bool next_match(const run *r, int stage, const uint8_t *text, size_t leng
     }
     if (rc < 0) {
         *s = mo_fail(r->err, MO_ENOMEM,
-                     "splitting %zu bytes of text failed with PCRE2's error %d; give the text "
-                     "in smaller parts",
+                     "splitting %zu bytes of text failed "
+                     "with PCRE2 error %d; use smaller parts",
                      length, rc);
         return false;
     }

@@ -134,7 +134,7 @@ mo_status mo_spm_encode(const mo_spm *s, const uint8_t *text, size_t length, boo
     const mo_merge_rules rules = {s->vocab, pair_of, first_character};
     uint8_t *escaped = escape(text, length, prefix, &n);
     if (!escaped) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory while tokenizing %zu bytes", length);
     }
     mo_status status = MO_OK;
     for (size_t at = 0, end; at < n && status == MO_OK; at = end) {

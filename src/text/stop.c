@@ -58,8 +58,8 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
         return mo_fail(err, MO_EINVAL, "stop string %zu is empty", number);
     }
     if (length > LENGTH_MAX) {
-        return mo_fail(err, MO_EINVAL, "stop string %zu has %zu bytes; at most %d are possible", number,
-                       length, LENGTH_MAX);
+        return mo_fail(err, MO_EINVAL, "stop string %zu has %zu bytes; the limit is %d", number, length,
+                       LENGTH_MAX);
     }
     for (size_t i = 0, n; i < length; i += n) {
         n = mo_utf8_length((const uint8_t *)string + i, length - i);
@@ -71,7 +71,7 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
     p->string = malloc(length + 1);
     p->border = calloc(length, sizeof *p->border);
     if (!p->string || !p->border) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a stop string of %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a stop string of %zu bytes", length);
     }
     memcpy(p->string, string, length + 1);
     for (size_t i = 1; i < length; i++) {
@@ -87,7 +87,7 @@ static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
         const size_t space = 2 * length + SPACE;
         char *more = realloc(stop->text, space);
         if (!more) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", length);
+            return mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", length);
         }
         stop->text = more;
         stop->space = space;
@@ -100,8 +100,7 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
     MO_OWN_ERROR(err)
     *out = NULL;
     if (count > COUNT_MAX) {
-        return mo_fail(err, MO_EINVAL, "%zu stop strings are too many; at most %d are possible", count,
-                       COUNT_MAX);
+        return mo_fail(err, MO_EINVAL, "%zu stop strings were given; the limit is %d", count, COUNT_MAX);
     }
     mo_stop *stop = calloc(1, sizeof *stop);
     pattern *patterns = calloc(count ? count : 1, sizeof *patterns);
@@ -110,7 +109,7 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
         free(stop);
         free(patterns);
         free(text);
-        return mo_fail(err, MO_ENOMEM, "no memory for %zu stop strings", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for %zu stop strings", count);
     }
     stop->patterns = patterns;
     stop->text = text;

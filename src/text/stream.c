@@ -26,7 +26,7 @@ static mo_status reserve(mo_stream *s, size_t bytes, mo_error *err)
     if (want > s->capacity) {
         char *text = realloc(s->text, want);
         if (!text) {
-            return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", want);
+            return mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", want);
         }
         s->text = text;
         s->capacity = want;

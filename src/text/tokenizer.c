@@ -23,7 +23,7 @@ mo_status mo_tokenizer_create(const mo_gguf *g, mo_tokenizer **out, mo_error *er
     *out = NULL;
     mo_tokenizer *t = calloc(1, sizeof *t);
     if (!t) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tokenizer");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tokenizer");
     }
     mo_status s = mo_vocab_load(g, &t->vocab, err);
     if (s == MO_OK) {
@@ -117,7 +117,7 @@ mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, si
     *out = NULL;
     if (length > MO_TOKENIZE_MAX) {
         return mo_fail(err, MO_EINVAL,
-                       "a text of %zu bytes is more than one call takes (%zu); give it in parts", length,
+                       "a text of %zu bytes exceeds the limit of one call (%zu); split it into parts", length,
                        MO_TOKENIZE_MAX);
     }
     if (most && ids.capacity > most + 8) {
@@ -126,7 +126,7 @@ mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, si
     ids.data = malloc(ids.capacity * sizeof *ids.data);
     if (!ids.data || (t->bpe && !(scratch = mo_bpe_scratch_create(t->bpe)))) {
         free(ids.data);
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory while tokenizing %zu bytes", length);
     }
     const bool ends = flags & MO_TOKENIZE_ENDS;
     mo_status s = MO_OK;
@@ -189,18 +189,18 @@ mo_status mo_detokenize(const mo_tokenizer *t, const int32_t *ids, size_t count,
     *text = NULL;
     for (size_t i = 0; i < count; i++) {
         if (!in_range(t, ids[i])) {
-            return mo_fail(err, MO_EINVAL, "token %zu is %d, but the vocabulary has %d", i, ids[i],
+            return mo_fail(err, MO_EINVAL, "token %zu is %d, but the vocabulary has %d tokens", i, ids[i],
                            t->vocab.count);
         }
         const size_t n = mo_token_piece(t, ids[i], special).length;
         if (n > SIZE_MAX / 2 - bytes) {
-            return mo_fail(err, MO_ENOMEM, "%zu tokens are too much text", count);
+            return mo_fail(err, MO_ENOMEM, "the text of %zu tokens is too long", count);
         }
         bytes += n;
     }
     char *out = malloc(bytes + 1);
     if (!out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for %zu bytes of text", bytes);
+        return mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", bytes);
     }
     size_t used = 0;
     bool strip = t->vocab.add_space_prefix && !(flags & MO_DETOKENIZE_CONTINUE);

@@ -33,8 +33,8 @@ static mo_status load_model(const mo_gguf *g, mo_vocab *v, mo_error *err)
     }
     if (!strcmp(model, "none") || !strcmp(model, "no_vocab")) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "%s: the model has no tokenizer (tokenizer.ggml.model is %s); give token ids instead "
-                       "of text",
+                       "%s: the model has no tokenizer (tokenizer.ggml.model "
+                       "is %s); use token ids instead of text",
                        file_of(g), mo_gguf_find(g, KEY("model")) ? model : "missing");
     }
     if (!strcmp(model, "gpt2")) {
@@ -44,14 +44,13 @@ static mo_status load_model(const mo_gguf *g, mo_vocab *v, mo_error *err)
     } else if (!strcmp(model, "gemma4")) {
         v->model = MO_VOCAB_GEMMA;
     } else {
-        return mo_fail(
-            err, MO_EUNSUPPORTED,
-            "%s: the tokenizer is of kind \"%.100s\"; this version knows gpt2, llama and gemma4, so "
-            "give token ids instead of text",
-            file_of(g), model);
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "%s: the tokenizer is of type \"%.100s\"; this version supports "
+                       "gpt2, llama and gemma4, so use token ids instead of text",
+                       file_of(g), model);
     }
     v->pre = strdup(pre);
-    return v->pre ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for the vocabulary");
+    return v->pre ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the vocabulary");
 }
 
 static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
@@ -66,7 +65,7 @@ static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
     mo_gguf_entry_info(tokens, &info);
     if (info.count == 0 || info.count > INT32_MAX / 8) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: a vocabulary of %llu tokens makes no sense; fetch the file again", file_of(g),
+                       "%s: a vocabulary of %llu tokens is not possible; download the file again", file_of(g),
                        (unsigned long long)info.count);
     }
     v->count = (int32_t)info.count;
@@ -75,20 +74,21 @@ static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
         mo_gguf_entry_value(g, tokens, i, &value);
         if (value.as.s.length > LONGEST_TOKEN) {
             return mo_fail(err, MO_EFORMAT,
-                           "%s: token %llu has %zu bytes; no more than %d make sense, fetch the "
-                           "file again",
+                           "%s: token %llu has %zu bytes; the "
+                           "limit is %d, download the file again",
                            file_of(g), (unsigned long long)i, value.as.s.length, LONGEST_TOKEN);
         }
         bytes += value.as.s.length;
     }
     if (bytes > UINT32_MAX) {
-        return mo_fail(err, MO_EFORMAT, "%s: the tokens' texts are %llu bytes together; fetch the file again",
-                       file_of(g), (unsigned long long)bytes);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: the texts of all tokens have %llu bytes; download the file again", file_of(g),
+                       (unsigned long long)bytes);
     }
     v->texts = malloc(bytes ? bytes : 1);
     v->text_at = malloc((info.count + 1) * sizeof *v->text_at);
     if (!v->texts || !v->text_at) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the vocabulary's %llu bytes",
+        return mo_fail(err, MO_ENOMEM, "out of memory for the vocabulary's %llu bytes",
                        (unsigned long long)bytes);
     }
     uint32_t at = 0;
@@ -117,11 +117,10 @@ static mo_status per_token(const mo_gguf *g, const mo_vocab *v, const char *key,
     }
     mo_gguf_entry_info(*out, &info);
     if (info.count != (uint64_t)v->count) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s: key %s has %llu elements for %d tokens; the file was written wrongly, so fetch or "
-            "convert it again",
-            file_of(g), key, (unsigned long long)info.count, v->count);
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: key %s has %llu elements for %d tokens; the "
+                       "file is malformed, download or convert it again",
+                       file_of(g), key, (unsigned long long)info.count, v->count);
     }
     return MO_OK;
 }
@@ -136,7 +135,7 @@ static mo_status load_kinds(const mo_gguf *g, mo_vocab *v, mo_error *err)
     }
     v->kinds = malloc((size_t)v->count);
     if (!v->kinds) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the kinds of %d tokens", v->count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the kinds of %d tokens", v->count);
     }
     for (int32_t i = 0; i < v->count; i++) {
         int64_t kind = MO_TOKEN_NORMAL;
@@ -149,8 +148,8 @@ static mo_status load_kinds(const mo_gguf *g, mo_vocab *v, mo_error *err)
         }
         if (kind < MO_TOKEN_UNDEFINED || kind > MO_TOKEN_BYTE) {
             return mo_fail(err, MO_EFORMAT,
-                           "%s: token %d is of type %lld, outside 0 to 6; fetch the file again", file_of(g),
-                           i, (long long)kind);
+                           "%s: token %d is of type %lld, outside 0 to 6; download the file again",
+                           file_of(g), i, (long long)kind);
         }
         v->kinds[i] = (uint8_t)kind;
     }
@@ -166,15 +165,14 @@ static mo_status load_scores(const mo_gguf *g, mo_vocab *v, mo_error *err)
         return s;
     }
     if (!scores) {
-        return mo_fail(
-            err, MO_EFORMAT,
-            "%s: key %s is missing, without which this kind of tokenizer cannot merge; convert the "
-            "model again",
-            file_of(g), KEY("scores"));
+        return mo_fail(err, MO_EFORMAT,
+                       "%s: key %s is missing, which this type of "
+                       "tokenizer needs to merge; convert the model again",
+                       file_of(g), KEY("scores"));
     }
     v->scores = malloc((size_t)v->count * sizeof *v->scores);
     if (!v->scores) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the scores of %d tokens", v->count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the scores of %d tokens", v->count);
     }
     for (int32_t i = 0; i < v->count; i++) {
         mo_gguf_entry_value(g, scores, (uint64_t)i, &value);
@@ -199,8 +197,8 @@ static mo_status load_id(const mo_gguf *g, const mo_vocab *v, const char *key, i
     }
     if (id < -1 || id >= v->count) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: key %s is %lld, but there are %d tokens; fetch or convert the file "
-                       "again",
+                       "%s: key %s is %lld, but there are %d "
+                       "tokens; download or convert the file again",
                        file_of(g), key, (long long)id, v->count);
     }
     *out = (int32_t)id;
@@ -257,15 +255,15 @@ static mo_status load_suppressed(const mo_gguf *g, mo_vocab *v, mo_error *err)
     mo_gguf_entry_info(ids, &info);
     v->suppressed = malloc((size_t)(info.count ? info.count : 1) * sizeof *v->suppressed);
     if (!v->suppressed) {
-        return mo_fail(err, MO_ENOMEM, "no memory for %llu suppressed tokens",
+        return mo_fail(err, MO_ENOMEM, "out of memory for %llu suppressed tokens",
                        (unsigned long long)info.count);
     }
     for (uint64_t i = 0; i < info.count; i++) {
         mo_gguf_entry_value(g, ids, i, &value);
         if (value.as.u >= (uint64_t)v->count) { /* negative ones are huge here */
             return mo_fail(err, MO_EFORMAT,
-                           "%s: key %s names token %lld of %d; fetch or convert the file again", file_of(g),
-                           KEY("suppress_tokens"), (long long)value.as.i, v->count);
+                           "%s: key %s names token %lld of %d; download or convert the file again",
+                           file_of(g), KEY("suppress_tokens"), (long long)value.as.i, v->count);
         }
         v->suppressed[v->suppressed_count++] = (int32_t)value.as.u;
     }
@@ -366,7 +364,7 @@ static mo_status make_tables(mo_vocab *v, mo_error *err)
     v->piece_at = malloc((count + 1) * sizeof *v->piece_at);
     if (!v->pieces || !v->piece_at || !mo_lookup_init(&v->by_text, count) ||
         !mo_lookup_init(&v->plain, count)) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the tables of %zu tokens", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the tables of %zu tokens", count);
     }
     memset(v->byte_ids, -1, sizeof v->byte_ids);
     uint32_t at = 0;
@@ -379,7 +377,7 @@ static mo_status make_tables(mo_vocab *v, mo_error *err)
         if (!mo_lookup_put(&v->by_text, (const uint8_t *)t.data, t.length, (uint32_t)i) ||
             (plain && !mo_lookup_put(&v->plain, by_piece ? v->pieces + at : (const uint8_t *)t.data,
                                      by_piece ? n : t.length, (uint32_t)i))) {
-            return mo_fail(err, MO_ENOMEM, "no memory for the tables of %zu tokens", count);
+            return mo_fail(err, MO_ENOMEM, "out of memory for the tables of %zu tokens", count);
         }
         at += (uint32_t)n;
     }
@@ -447,7 +445,7 @@ static mo_status adjust(mo_vocab *v, mo_error *err)
     v->prefix_once = prefixes_once(v);
     v->ends = calloc((size_t)v->count, 1);
     if (!v->ends) {
-        return mo_fail(err, MO_ENOMEM, "no memory for the flags of %d tokens", v->count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the flags of %d tokens", v->count);
     }
     const bool gpt_oss = mo_vocab_find(v, "<|return|>") >= 0 && mo_vocab_find(v, "<|call|>") >= 0;
     const bool tool_response = mo_vocab_find(v, "<|tool_response>") >= 0;

@@ -84,7 +84,7 @@ static void progress(const talk *k, lane *l)
     while (l->first) {
         mo_net_message *m = l->first;
         if (l->broken) {
-            fail(l, m, "cannot be reached any more, after an earlier message failed");
+            fail(l, m, "is unreachable after an earlier message failed");
         } else if (!pass(k, l, m)) {
             return;
         }
@@ -103,8 +103,9 @@ static void begin(mo_transport *t, mo_net_message *m)
     }
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
         m->state = MO_NET_FAILED;
-        mo_fail(&m->error, MO_EINVAL, "rank %d: no message of %zu bytes can go between it and rank %d",
-                t->rank, m->bytes, m->peer);
+        mo_fail(&m->error, MO_EINVAL,
+                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
+                m->peer);
         return;
     }
     lane *l = &k->lanes[m->peer][m->sends];
@@ -147,7 +148,7 @@ static void abandon(mo_transport *t, mo_net_message *m)
             break;
         }
     }
-    fail(l, m, "was given up");
+    fail(l, m, "was cancelled");
 }
 
 static void leave(mo_transport *t)

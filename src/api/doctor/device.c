@@ -51,8 +51,8 @@ static void look_at_memory(mo_visit *v, mo_device *device)
     const double gib = 1.0 / (double)(INT64_C(1) << 30),
                  free_share = (double)info.free_bytes / (double)info.total_bytes;
     if (info.total_bytes > 0 && free_share < 0.7) {
-        mo_visit_wrong(v, "gpu", "nvidia-smi   (and end what is listed there)",
-                       "%s is used, but other programs have %.1f of its %.1f GiB", info.name,
+        mo_visit_wrong(v, "gpu", "nvidia-smi   (and end the processes listed there)",
+                       "%s is in use, but other programs occupy %.1f of its %.1f GiB", info.name,
                        (double)(info.total_bytes - info.free_bytes) * gib, (double)info.total_bytes * gib);
     } else {
         mo_visit_well(v, "gpu", "%s, %.1f GiB free", info.name, (double)info.free_bytes * gib);
@@ -73,19 +73,18 @@ mo_status mo_visit_device(mo_visit *v, const char *name, mo_error *err)
         look_at_memory(v, device);
         mo_device_close(device);
     } else if (devices == 0 && (!name || strcmp(name, "auto") == 0)) {
-        mo_visit_well(v, "gpu", "there is none that could be used");
+        mo_visit_well(v, "gpu", "none found; the CPU does all the work");
     } else if (status != MO_OK || why[0]) {
-        mo_visit_wrong(v, "gpu", "nvidia-smi   (says whether the driver works)", "The GPU is not used: %s",
+        mo_visit_wrong(v, "gpu", "nvidia-smi   (shows whether the driver works)", "The GPU is not used: %s",
                        status != MO_OK ? err->detail : why);
     } else {
-        mo_visit_well(v, "gpu", "not asked for");
+        mo_visit_well(v, "gpu", "not requested");
     }
     if (could) {
-        mo_visit_wrong(
-            v, "gpu_link", "",
-            "A GPU has %lu of the %lu lanes that it could have: it is in a narrow slot, or does not "
-            "sit well in it; weights cross so much slower",
-            has, could);
+        mo_visit_wrong(v, "gpu_link", "",
+                       "A GPU uses %lu of its %lu PCIe lanes: it is in a narrow slot or "
+                       "not seated properly; copies of weights are slower in proportion",
+                       has, could);
     }
     return MO_OK;
 }

@@ -57,18 +57,17 @@ static void look_at_file_system(mo_visit *v, dev_t device)
         return;
     }
     if (one_of(type, far)) {
-        snprintf(mend, sizeof mend, "cp '%.150s' ~/   (to a disk of this machine, and use that copy)",
-                 v->model);
-        mo_visit_wrong(
-            v, "file_system", mend,
-            "The model is on a file system of another machine (%s): opening it, and experts that do not fit "
-            "in RAM, wait for the network",
-            type);
+        snprintf(mend, sizeof mend, "cp '%.150s' ~/   (to a local disk, and use that copy)", v->model);
+        mo_visit_wrong(v, "file_system", mend,
+                       "The model is on a network file system (%s): opening it, "
+                       "and experts that do not fit in RAM, wait for the network",
+                       type);
     } else if (one_of(type, memory)) {
         snprintf(mend, sizeof mend, "mv '%.150s' ~/   (to a disk)", v->model);
-        mo_visit_wrong(v, "file_system", mend,
-                       "The model's file lies in memory (%s), and takes a second time what the model takes",
-                       type);
+        mo_visit_wrong(
+            v, "file_system", mend,
+            "The model file is on a file system in memory (%s) and takes as much memory again as the model",
+            type);
     } else {
         mo_visit_well(v, "file_system", "%s", type);
     }
@@ -88,7 +87,7 @@ static void look_at_disk(mo_visit *v, dev_t device)
     char text[16];
     const unsigned a = major(device), b = minor(device);
     if (is_virtual(v->root, a, b)) {
-        mo_visit_well(v, "disk", "a virtual machine's");
+        mo_visit_well(v, "disk", "virtual");
         return;
     }
     if (!mo_textfile_read(text, sizeof text, "%s/sys/dev/block/%u:%u/queue/rotational", v->root, a, b) &&
@@ -98,9 +97,8 @@ static void look_at_disk(mo_visit *v, dev_t device)
     if (text[0] == '1') {
         char mend[256];
         snprintf(mend, sizeof mend, "cp '%.150s' /path/on/an/ssd/   (and use that copy)", v->model);
-        mo_visit_wrong(
-            v, "disk", mend,
-            "The model is on a disk that turns: an expert that is not in RAM takes some 10 ms to find");
+        mo_visit_wrong(v, "disk", mend,
+                       "The model is on a hard disk: an expert that is not in RAM takes about 10 ms to find");
     } else {
         mo_visit_well(v, "disk", "solid state");
     }
@@ -124,16 +122,16 @@ static void look_at_uring(mo_visit *v)
     const bool known = mo_textfile_read(text, sizeof text, "%s/proc/sys/kernel/io_uring_disabled", v->root);
     if (known && text[0] != '0') {
         mo_visit_wrong(v, "io_uring", "sudo sysctl kernel.io_uring_disabled=0",
-                       "The kernel is told not to let programs use io_uring (kernel.io_uring_disabled is "
-                       "%c); reads then "
-                       "take threads, which compute less meanwhile",
+                       "io_uring is disabled in the kernel "
+                       "(kernel.io_uring_disabled is %c); reads use "
+                       "threads instead, which take time from computing",
                        text[0]);
     } else if (!v->root[0] && !uring_works()) {
         mo_visit_wrong(
             v, "io_uring",
             "docker run --security-opt seccomp=unconfined ...   (in a container, or a profile that allows "
             "it)",
-            "io_uring is not permitted here (%s); reads then take threads, which compute less meanwhile",
+            "io_uring is not permitted here (%s); reads use threads instead, which take time from computing",
             strerror(errno));
     } else {
         mo_visit_well(v, "io_uring", "permitted");
@@ -146,13 +144,12 @@ static void look_at_rates(mo_visit *v)
     if (!rates.measured) {
         mo_visit_wrong(
             v, "rates", "moraine probe",
-            "Nobody has measured this machine: plans rest on modest guesses about its memory and disk");
+            "This machine has not been measured yet; plans use conservative defaults for memory and disk");
     } else if (rates.disk_bytes_s < 1e9) {
-        mo_visit_wrong(
-            v, "rates", "",
-            "The disk was measured at %.2f GB/s; experts that do not fit in RAM will be waited for. A faster "
-            "one (NVMe) or a smaller model helps",
-            rates.disk_bytes_s / 1e9);
+        mo_visit_wrong(v, "rates", "",
+                       "The disk was measured at %.2f GB/s; experts that do not fit in RAM "
+                       "will wait for it. A faster disk (NVMe) or a smaller model helps",
+                       rates.disk_bytes_s / 1e9);
     } else {
         mo_visit_well(v, "rates", "measured: memory %.1f GB/s, disk %.1f GB/s", rates.ram_bytes_s / 1e9,
                       rates.disk_bytes_s / 1e9);

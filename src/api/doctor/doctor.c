@@ -54,7 +54,7 @@ mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_e
     mo_doctor *d = v.no_memory ? NULL : malloc(sizeof *d);
     if (!d) {
         free(v.list);
-        return mo_fail(err, MO_ENOMEM, "no memory to note what was found");
+        return mo_fail(err, MO_ENOMEM, "out of memory for the findings");
     }
     *d = (mo_doctor){.list = v.list, .count = v.count};
     *out = d;

@@ -24,10 +24,9 @@ static void look_at_huge_pages(mo_visit *v)
             "Transparent huge pages are off: weights are read through hundreds of thousands of small pages, "
             "which costs up to a third of the speed");
     } else if (strcmp(mode, "unavailable") == 0) {
-        mo_visit_wrong(
-            v, "huge_pages", "",
-            "This kernel has no transparent huge pages, or a container hides them; without, reading weights "
-            "costs up to a third of the speed");
+        mo_visit_wrong(v, "huge_pages", "",
+                       "This kernel has no transparent huge pages, or a container hides "
+                       "them; without them, reading weights costs up to a third of the speed");
     } else {
         mo_visit_well(v, "huge_pages", "%s", mode);
     }
@@ -60,8 +59,8 @@ static void look_at_locking(mo_visit *v)
             "echo \"$USER - memlock unlimited\" | sudo tee /etc/security/limits.d/moraine.conf   (then log "
             "in "
             "again; in a container: --ulimit memlock=-1)",
-            "Only %.1f MiB of memory may be locked: experts in RAM can be swapped out, and copies to a GPU "
-            "cannot run beside the CPU's work",
+            "Only %.1f MiB of memory can be locked: experts in RAM can be "
+            "swapped out, and copies to a GPU cannot overlap with CPU work",
             (double)bytes / (double)MIB);
     }
 }
@@ -73,16 +72,15 @@ static void look_at_limit(mo_visit *v)
     if (!m->cgroup_limit_bytes || m->cgroup_limit_bytes >= m->ram_total_bytes) {
         mo_visit_well(v, "memory_limit", "none");
     } else if (fits) {
-        mo_visit_well(v, "memory_limit", "%.1f GiB, which the model fits", gib(m->cgroup_limit_bytes));
+        mo_visit_well(v, "memory_limit", "%.1f GiB, enough for the model", gib(m->cgroup_limit_bytes));
     } else {
-        mo_visit_wrong(
-            v, "memory_limit",
-            "sudo systemctl set-property --runtime UNIT MemoryMax=infinity MemoryHigh=infinity   (of a "
-            "container: docker update --memory 0 NAME)",
-            "The control group of this process allows it %.1f of the machine's %.1f GiB; what does not fit "
-            "is "
-            "read from disk for every token",
-            gib(m->cgroup_limit_bytes), gib(m->ram_total_bytes));
+        mo_visit_wrong(v, "memory_limit",
+                       "sudo systemctl set-property --runtime UNIT MemoryMax=infinity "
+                       "MemoryHigh=infinity   (for a container: docker update --memory 0 NAME)",
+                       "The control group of this process is limited "
+                       "to %.1f of the machine's %.1f GiB; the rest "
+                       "of the model is read from disk for every token",
+                       gib(m->cgroup_limit_bytes), gib(m->ram_total_bytes));
     }
 }
 
@@ -137,10 +135,10 @@ static void look_at_others(mo_visit *v)
     if (held > m->ram_total_bytes / 4) {
         snprintf(mend, sizeof mend, "kill %ld   (%s)", pid, name);
         mo_visit_wrong(v, "other_programs", mend,
-                       "%s (process %ld) has %.1f of the machine's %.1f GiB of memory", name, pid, gib(held),
+                       "%s (process %ld) uses %.1f of the machine's %.1f GiB of memory", name, pid, gib(held),
                        gib(m->ram_total_bytes));
     } else {
-        mo_visit_well(v, "other_programs", "none has more than a quarter of the memory");
+        mo_visit_well(v, "other_programs", "none uses more than a quarter of the memory");
     }
 }
 
@@ -155,7 +153,7 @@ static void look_at_swap(mo_visit *v)
     if (used > GIB || used > v->machine.ram_total_bytes / 10) {
         mo_visit_wrong(
             v, "swap", "sudo swapoff -a && sudo swapon -a",
-            "%.1f GiB are swapped out: memory was short, and coming back takes a disk read for every page",
+            "%.1f GiB are swapped out: memory was short, and every page needs a disk read to come back",
             gib(used));
     } else {
         mo_visit_well(v, "swap", "%.1f GiB used", gib(used));
@@ -171,17 +169,17 @@ static void look_at_nodes(mo_visit *v)
     }
     online[strcspn(online, "\n")] = 0;
     if (!strpbrk(online, "-,")) {
-        mo_visit_well(v, "nodes", "one node of memory");
+        mo_visit_well(v, "nodes", "one NUMA node");
         return;
     }
     mo_textfile_read(maps, sizeof maps, "%s/proc/self/numa_maps", v->root);
     if (strstr(maps, " interleave")) {
-        mo_visit_well(v, "nodes", "memory is spread over nodes %s", online);
+        mo_visit_well(v, "nodes", "memory is interleaved across nodes %s", online);
     } else {
         mo_visit_wrong(v, "nodes", "numactl --interleave=all moraine ...",
-                       "Memory is in several nodes (%s), and a model that lies in one of them is read at "
-                       "that one's rate "
-                       "alone",
+                       "Memory is split into several NUMA nodes "
+                       "(%s), and a model in one of them is "
+                       "read only at the speed of that node",
                        online);
     }
 }
@@ -190,10 +188,9 @@ static void look_at_overcommit(mo_visit *v)
 {
     char text[32];
     if (mo_textfile_read(text, sizeof text, "%s/proc/sys/vm/overcommit_memory", v->root) && text[0] == '2') {
-        mo_visit_wrong(
-            v, "overcommit", "sudo sysctl vm.overcommit_memory=0",
-            "The kernel counts memory that is asked for as used (vm.overcommit_memory is 2), so large models "
-            "may be refused though they would fit");
+        mo_visit_wrong(v, "overcommit", "sudo sysctl vm.overcommit_memory=0",
+                       "The kernel does not overcommit memory (vm.overcommit_memory "
+                       "is 2): large models may be refused although they would fit");
     }
 }
 

@@ -23,8 +23,8 @@ static void look_at_instructions(mo_visit *v)
     } else {
         mo_visit_wrong(
             v, "instruction_sets", "",
-            "The processor has none of the instruction sets that the kernels are written for, so they are "
-            "plain C and many times slower; a virtual machine may hide them (with QEMU: -cpu host)");
+            "The processor has none of the instruction sets that the kernels support; they run as plain "
+            "C, many times slower. A virtual machine may hide the instruction sets (with QEMU: -cpu host)");
     }
 }
 
@@ -33,19 +33,19 @@ static void look_at_cores(mo_visit *v)
     const mo_machine_info *m = &v->machine;
     const int quota = mo_cgroup_read(v->root).cpu_millicores;
     if (m->cores_usable >= m->cores_online) {
-        mo_visit_well(v, "cores", "all %d can be used", m->cores_online);
+        mo_visit_well(v, "cores", "all %d are usable", m->cores_online);
     } else if (quota && (quota + 999) / 1000 <= m->cores_usable) {
-        mo_visit_wrong(
-            v, "cores",
-            "sudo systemctl set-property --runtime UNIT CPUQuota=   (of a container: docker update --cpus 0 "
-            "NAME)",
-            "This process may use %d of %d cores: the control group it runs in has a quota of %.1f",
-            m->cores_usable, m->cores_online, quota / 1000.0);
+        mo_visit_wrong(v, "cores",
+                       "sudo systemctl set-property --runtime UNIT CPUQuota=   "
+                       "(for a container: docker update --cpus 0 NAME)",
+                       "This process may use %d of %d cores: its control group has a quota of %.1f",
+                       m->cores_usable, m->cores_online, quota / 1000.0);
     } else {
         char mend[64];
         snprintf(mend, sizeof mend, "taskset -cp 0-%d $$", m->cores_online - 1);
-        mo_visit_wrong(v, "cores", mend, "This process may use %d of %d cores: it is bound to them",
-                       m->cores_usable, m->cores_online);
+        mo_visit_wrong(v, "cores", mend,
+                       "This process may use %d of %d cores: its CPU affinity is restricted", m->cores_usable,
+                       m->cores_online);
     }
 }
 
@@ -63,7 +63,7 @@ static void look_at_governor(mo_visit *v)
     if (slow && !self) {
         mo_visit_wrong(v, "governor",
                        "echo schedutil | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-                       "The clock of the cores is kept low: their governor is %s", governor);
+                       "The clock of the cores is kept low: the governor is %s", governor);
         return;
     }
     if (self &&
@@ -73,7 +73,7 @@ static void look_at_governor(mo_visit *v)
         mo_visit_wrong(v, "governor",
                        "echo balance_performance | sudo tee "
                        "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference",
-                       "The clock of the cores is kept low: they are told to save energy (%s)", aim);
+                       "The clock of the cores is kept low to save energy (%s)", aim);
         return;
     }
     mo_visit_well(v, "governor", "%s", governor);
@@ -100,7 +100,7 @@ static void look_at_power(mo_visit *v)
     }
     if (mains && !on) {
         mo_visit_wrong(v, "power", "",
-                       "The machine runs on its battery, which most machines spare; plug it in");
+                       "The machine runs on battery, which usually lowers its speed; plug it in");
     } else if (mains) {
         mo_visit_well(v, "power", "plugged in");
     }
@@ -114,10 +114,10 @@ static void look_at_load(mo_visit *v)
     }
     const double load = strtod(text, NULL);
     if (load > 0.5 * v->machine.cores_usable) {
-        mo_visit_wrong(
-            v, "load", "top -o %CPU",
-            "Other programs want %.1f cores, of %d that there are, and a token waits for the slowest", load,
-            v->machine.cores_usable);
+        mo_visit_wrong(v, "load", "top -o %CPU",
+                       "Other programs keep %.1f cores busy (this machine has %d); every token waits for the "
+                       "slowest thread",
+                       load, v->machine.cores_usable);
     } else {
         mo_visit_well(v, "load", "other programs use %.1f of %d cores", load, v->machine.cores_usable);
     }

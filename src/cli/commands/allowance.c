@@ -70,15 +70,15 @@ void cli_allowance_print(const cli_allowance *a, int64_t sequences, double tps)
     if (a->missing == 0 || a->steps == 0) {
         return;
     }
-    printf("wires            a step chose %.0f experts, %.0f of them not in VRAM: %s",
+    printf("bandwidth        a step chose %.0f experts, %.0f of them not in VRAM: %s",
            (double)a->chosen / (double)a->steps, (double)a->missing / (double)a->steps,
            cli_bytes_text((uint64_t)step_bytes(a), bytes));
     if (allowed > 0.0) {
-        printf("; CPU %.1f and link %.1f, together %.1f GB/s, allow %.1f tokens/s: %.0f %% of them\n",
+        printf("; CPU %.1f + link %.1f, together %.1f GB/s, allow %.1f tokens/s; %.0f %% reached\n",
                a->cpu_bytes_s * 1e-9, a->link_bytes_s * 1e-9, wires_bytes_s(a) * 1e-9, allowed,
                100.0 * tps / allowed);
     } else {
-        printf(" (moraine probe says what the wires allow)\n");
+        printf(" (run moraine probe to see what the bandwidth allows)\n");
     }
 }
 

@@ -78,8 +78,8 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     }
     if (ids && n && (int64_t)n < count) {
         fprintf(stderr,
-                "moraine bench: note: %s has %zu tokens; it is repeated to %" PRId64
-                ", which finds its experts in RAM more often than a long text\n",
+                "moraine bench: note: %s has %zu tokens and is repeated to %" PRId64
+                "; its RAM hit rate is higher than that of a long text\n",
                 path, n, count);
     }
     for (int64_t i = 0; ids && n && i < count; i++) {
@@ -228,7 +228,7 @@ static void print_table(const speeds *s)
            i->isa, i->threads, s->text ? "text" : "random",
            i->prompt_precision == MO_PRECISION_BF16 ? ", prompts in bf16" : "", s->rounds);
     if (s->depth) {
-        printf("depth   %6" PRId64 "   positions before each\n", s->depth);
+        printf("depth   %6" PRId64 "   tokens of context before each run\n", s->depth);
     }
     if (s->prefill) {
         printf("prefill %6" PRId64 "   %9.1f (%.1f) tokens/s\n", s->prefill, s->prefill_tps, s->prefill_best);
@@ -243,12 +243,13 @@ static void print_table(const speeds *s)
             } else {
                 printf(", %.0f %% of the", share);
             }
-            printf(" %.1f that memory allows%s", limit, share > 100.0 ? ": caches hold some of it" : "");
+            printf(" %.1f tokens/s that memory bandwidth allows%s", limit,
+                   share > 100.0 ? ": part of the data is in CPU caches" : "");
         }
         printf("\n");
     }
     if (whole) {
-        printf("memory           %9.1f GB/s read by %d threads; %s per token\n", s->read_gbps, i->threads,
+        printf("memory           %9.1f GB/s with %d threads; %s read per token\n", s->read_gbps, i->threads,
                cli_bytes_text(i->bytes_per_token, a));
     }
     printf("resident         %s: weights %s, session %s, working memory %s\n",
@@ -283,13 +284,13 @@ static bool draw(const speeds *s, const char *svg)
     }
     if (s->split.seconds > 0.0) {
         cli_split_pieces(&s->split, parts);
-        bars[count++] = (mo_bar){"where the prompt's time goes", NULL, parts, CLI_SPLIT_PARTS, 100.0, 100.0};
+        bars[count++] = (mo_bar){"prompt time by part", NULL, parts, CLI_SPLIT_PARTS, 100.0, 100.0};
     }
     if (s->decode) {
         snprintf(labels[count], sizeof labels[count], "answer of %" PRId64 " tokens", s->decode);
         snprintf(notes[count], sizeof notes[count],
-                 limit > 0.0 ? "%.1f tokens/s of %.1f that memory allows" : "%.1f tokens/s, best %.1f",
-                 s->decode_tps, limit > 0.0 ? limit : s->decode_best);
+                 limit > 0.0 ? "%.1f tokens/s, memory limit %.1f" : "%.1f tokens/s, best %.1f", s->decode_tps,
+                 limit > 0.0 ? limit : s->decode_best);
         bars[count] = (mo_bar){labels[count],
                                notes[count],
                                &decode,
@@ -428,7 +429,7 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
         return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     if (access(path, R_OK) == 0) {
-        fprintf(stderr, "moraine bench: using %s, which is there already\n", path);
+        fprintf(stderr, "moraine bench: using existing %s\n", path);
         return CLI_OK;
     }
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
@@ -448,21 +449,18 @@ static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
                                                       : s->decode,
                   longest = s->depth + measured;
     if (measured == 0) {
-        fprintf(stderr,
-                "moraine bench: with --prefill 0 and --decode 0 there is nothing to measure; give one "
-                "of them more tokens\n");
+        fprintf(stderr, "moraine bench: --prefill 0 and --decode 0 leave "
+                        "nothing to measure; set one of them above 0\n");
         return false;
     }
     if (parallel && s->prefill == 0) {
-        fprintf(stderr,
-                "moraine bench: sequences side by side begin with a prompt; give --prefill 1 or more\n");
+        fprintf(stderr, "moraine bench: --parallel needs a prompt; give --prefill 1 or more\n");
         return false;
     }
     if (context && longest > context) {
         fprintf(stderr,
-                "moraine bench: %" PRId64 " tokens do not fit into --ctx %" PRId64
-                "; leave it out, or measure "
-                "fewer\n",
+                "moraine bench: %" PRId64 " tokens do not fit into --ctx %" PRId64 "; omit --ctx or "
+                "measure fewer\n",
                 longest, context);
         return false;
     }
@@ -473,7 +471,7 @@ static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
 static bool check_alone(const char *what, bool given, bool several)
 {
     if (given && several) {
-        fprintf(stderr, "moraine bench: %s one sequence; leave out --parallel and --server\n", what);
+        fprintf(stderr, "moraine bench: %s one sequence only; omit --parallel and --server\n", what);
     }
     return !(given && several);
 }
@@ -481,8 +479,8 @@ static bool check_alone(const char *what, bool given, bool several)
 static int bench_server(cli_server_bench *server, const speeds *s, bool other)
 {
     if (other || s->prefill == 0 || s->decode == 0) {
-        fprintf(stderr, "moraine bench: --server measures the model that runs there, with prompts of random "
-                        "tokens: give no model, no --text, and a --prefill and --decode above 0\n");
+        fprintf(stderr, "moraine bench: --server measures the model loaded there with random prompts: "
+                        "give no model and no --text, and set --prefill and --decode above 0\n");
         return CLI_USAGE;
     }
     server->prompt = s->prefill;
@@ -500,37 +498,37 @@ int cli_bench(int argc, char **argv)
     bool json = false;
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
     const cli_option options[] = {
-        {"prefill", 0, CLI_INTEGER, "N", "tokens of the prompt; 0: none (512)", &s.prefill, 0, 1000000},
-        {"decode", 0, CLI_INTEGER, "N", "tokens one by one; 0: none (64)", &s.decode, 0, 1000000},
-        {"depth", 0, CLI_INTEGER, "N",
-         "positions that are there before each of them, whose time does not count (0)", &s.depth, 0, 1000000},
-        {"rounds", 0, CLI_INTEGER, "N", "how often, in turn; the median is reported (5)", &s.rounds, 1, 64},
-        {"parallel", 0, CLI_INTEGER, "N",
-         "decode so many sequences side by side, each behind a prompt of its own", &parallel, 1,
-         CLI_PARALLEL_MAX},
+        {"prefill", 0, CLI_INTEGER, "N", "prompt length in tokens; 0: skip (default: 512)", &s.prefill, 0,
+         1000000},
+        {"decode", 0, CLI_INTEGER, "N", "tokens to generate one by one; 0: skip (default: 64)", &s.decode, 0,
+         1000000},
+        {"depth", 0, CLI_INTEGER, "N", "tokens of context before each of them, not timed (default: 0)",
+         &s.depth, 0, 1000000},
+        {"rounds", 0, CLI_INTEGER, "N", "number of rounds; the median is reported (default: 5)", &s.rounds, 1,
+         64},
+        {"parallel", 0, CLI_INTEGER, "N", "decode N sequences in parallel, each with its own prompt",
+         &parallel, 1, CLI_PARALLEL_MAX},
         {"server", 0, CLI_TEXT, "URL",
-         "measure a running server instead, as http://127.0.0.1:8080, with as many streams at once, each "
-         "with a new prompt",
+         "measure a running server, such as http://127.0.0.1:8080, "
+         "with --parallel streams, each with a new prompt",
          &server.url, 0, 0},
-        {"api-key", 0, CLI_TEXT, "KEY", "what that server asks for; also LLAMA_API_KEY in the environment",
-         &server.key, 0, 0},
-        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text instead of random ones", &text, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY", "API key of that server (env: LLAMA_API_KEY)", &server.key, 0, 0},
+        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text file instead of random ones", &text, 0, 0},
         {"synthetic", 0, CLI_TEXT, "NAME",
-         "make a model of that shape first (see moraine synth --list): NAME.gguf in this directory, kept for "
-         "next time",
+         "first create a model of this shape (see moraine synth "
+         "--list) as NAME.gguf in the current directory; it is kept",
          &synthetic, 0, 0},
-        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only so many layers", &layers, 1, 1000},
+        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
-        {"svg", 0, CLI_TEXT, "FILE", "draw the speeds of one sequence", &svg, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the speeds of one sequence", &svg, 0, 0},
         CLI_LOADING_OPTIONS(l),
         CLI_LEARNING_OPTIONS(l.learning),
     };
     const cli_usage usage = {
         .command = "bench",
         .arguments = "[MODEL]",
-        .description =
-            "Measures how fast a model reads a prompt and writes an answer here, and what share of the "
-            "memory's rate that is." CLI_DEFAULT_MODEL_HELP,
+        .description = "Measures the prompt and generation speed of a model on this "
+                       "machine, and the share of the memory bandwidth it reaches." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine bench model.gguf\n"
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
                     "  moraine bench model.gguf --depth 8192 --prefill 2048\n"
@@ -553,15 +551,15 @@ int cli_bench(int argc, char **argv)
         return CLI_USAGE;
     }
     if (layers && !synthetic) {
-        fprintf(stderr, "moraine bench: --layers needs --synthetic NAME; a model file is measured whole\n");
+        fprintf(stderr, "moraine bench: --layers requires --synthetic NAME\n");
         return CLI_USAGE;
     }
-    if (!check_alone("--svg draws the speeds of", svg != NULL, parallel || server.url) ||
-        !check_alone("--depth is measured with", s.depth > 0, parallel || server.url)) {
+    if (!check_alone("--svg supports", svg != NULL, parallel || server.url) ||
+        !check_alone("--depth supports", s.depth > 0, parallel || server.url)) {
         return CLI_USAGE;
     }
     if (cli_cluster() && (synthetic || server.url)) {
-        fprintf(stderr, "moraine bench: with several ranks give a model file that each of them has\n");
+        fprintf(stderr, "moraine bench: with several ranks, give a model file that exists on every rank\n");
         return CLI_USAGE;
     }
     if (cli_cluster_follows("bench", argv[first], &l, &code)) {

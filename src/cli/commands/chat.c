@@ -33,10 +33,10 @@ typedef struct dialog {
 
 static void offer(void)
 {
-    fprintf(stderr, "  /drop    forget the oldest questions and answers, until half of the context is free\n"
-                    "  /undo    forget the last question and its answer\n"
-                    "  /clear   begin anew\n"
-                    "A larger context: moraine chat --ctx N.\n");
+    fprintf(stderr, "  /drop    remove the oldest messages until half of the context is free\n"
+                    "  /undo    remove the last message and its answer\n"
+                    "  /clear   start over\n"
+                    "For a larger context: moraine chat --ctx N.\n");
 }
 
 /* Tokens of the conversation as it is; 0 after saying what is wrong. They become g's unless there is no place for them
@@ -64,7 +64,8 @@ static void answer(dialog *chat)
         !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {
         cli_conversation_forget(&chat->c, chat->c.count - 1); /* the question can be put again */
     } else if (g->finish == CLI_FINISH_CONTEXT) {
-        fprintf(stderr, "The context of %lld positions is full, and the answer ends here:\n",
+        fprintf(stderr,
+                "The context of %lld tokens is full and the answer was cut off. To continue, use one of:\n",
                 (long long)chat->context);
         offer();
     }
@@ -88,18 +89,17 @@ static void ask(dialog *chat, const char *text)
         return;
     }
     if (alone) {
-        fprintf(
-            stderr,
-            "This message alone takes %zu of the context's %lld positions; shorten it, or make the context "
-            "larger with --ctx.\n",
-            count, (long long)chat->context);
+        fprintf(stderr,
+                "This message alone takes %zu of the context's "
+                "%lld tokens; shorten it or increase --ctx.\n",
+                count, (long long)chat->context);
         return;
     }
     chat->pending = strdup(text);
     fprintf(stderr,
-            "The context of %lld positions is full: with this message the conversation takes %zu. The "
-            "message waits "
-            "for one of these:\n",
+            "The context of %lld tokens is full: with this "
+            "message the conversation has %zu. The message "
+            "is kept; free some context with one of:\n",
             (long long)chat->context, count);
     offer();
 }
@@ -132,7 +132,7 @@ static void clear(dialog *chat, const char *argument)
 
 static void say_nothing_asked(void)
 {
-    fprintf(stderr, "nothing to forget: nothing was asked yet\n");
+    fprintf(stderr, "nothing to remove: no messages yet\n");
 }
 
 static void undo(dialog *chat, const char *argument)
@@ -165,15 +165,14 @@ static void drop(dialog *chat, const char *argument)
         cli_conversation_forget(&chat->c, chat->c.count - 1);
     }
     if (dropped > 1) {
-        fprintf(stderr, "forgot the %d oldest questions with their answers\n", dropped);
+        fprintf(stderr, "removed the %d oldest messages and their answers\n", dropped);
     } else if (dropped == 1) {
-        fprintf(stderr, "forgot the oldest question with its answer\n");
+        fprintf(stderr, "removed the oldest message and its answer\n");
     } else if (needed <= chat->context / 2) {
-        fprintf(stderr, "nothing to forget: half of the context is free\n");
+        fprintf(stderr, "nothing to remove: half of the context is free\n");
     } else {
-        fprintf(stderr,
-                "nothing to forget: only the last question with its answer is there; /undo and /clear "
-                "take that too\n");
+        fprintf(stderr, "nothing to remove: only the last message and "
+                        "its answer are left; use /undo or /clear\n");
     }
     ask_again(chat);
 }
@@ -187,7 +186,7 @@ static void print_speed(dialog *chat, const char *argument)
                 (long long)g->prompt_tokens, (double)g->prompt_tokens / g->prompt_seconds,
                 (long long)g->answer_tokens, (double)g->answer_tokens / g->answer_seconds);
     } else {
-        fprintf(stderr, "nothing was answered yet\n");
+        fprintf(stderr, "no answer yet\n");
     }
 }
 
@@ -204,7 +203,7 @@ static void apply(dialog *chat, const char *argument)
 static void save(dialog *chat, const char *path)
 {
     if (cli_session_file_write(path, chat->g, &chat->c, false)) {
-        fprintf(stderr, "saved in %s: %zu messages\n", path, chat->c.count);
+        fprintf(stderr, "saved to %s: %zu messages\n", path, chat->c.count);
     }
 }
 
@@ -213,13 +212,14 @@ static bool go_on_with(dialog *chat, const cli_session_file *saved, const char *
 {
     if (cli_session_file_is_raw(saved)) {
         fprintf(stderr,
-                "moraine chat: the session in %s was begun with moraine run --raw and goes on there\n", path);
+                "moraine chat: the session in %s was created by moraine run --raw; continue it there\n",
+                path);
         return false;
     }
     if (!cli_session_file_restore(saved, chat->g, &chat->c)) {
         return false;
     }
-    fprintf(stderr, "going on with %s: %zu messages\n", path, chat->c.count);
+    fprintf(stderr, "resumed %s: %zu messages\n", path, chat->c.count);
     return true;
 }
 
@@ -241,17 +241,17 @@ static const struct command {
     const char *name, *argument, *help;
     void (*run)(dialog *chat, const char *argument);
 } commands[] = {
-    {"/clear", NULL, "begin anew (the system message stays)", clear},
-    {"/undo", NULL, "forget the last question and answer", undo},
-    {"/drop", NULL, "forget the oldest ones, until half of the context is free", drop},
-    {"/save", "FILE", "keep the conversation with its state in a file", save},
-    {"/load", "FILE", "go on with such a file", load},
-    {"/speed", NULL, "tokens per second of the last answer", print_speed},
-    {"/profile", "[FILE]", "which experts were used, as JSON, here or in a file", profile},
-    {"/apply", "FILE", "bring the experts that a profile prefers to the device, or into RAM", apply},
-    {"/help", NULL, "this list", help},
-    {"/exit", NULL, "leave; Ctrl-D does too. Ctrl-C ends an answer", leave},
-    {"/quit", NULL, "the same", leave},
+    {"/clear", NULL, "start over (the system message stays)", clear},
+    {"/undo", NULL, "remove the last message and its answer", undo},
+    {"/drop", NULL, "remove the oldest messages until half of the context is free", drop},
+    {"/save", "FILE", "save the conversation and its state to a file", save},
+    {"/load", "FILE", "resume a saved conversation", load},
+    {"/speed", NULL, "speed of the last answer", print_speed},
+    {"/profile", "[FILE]", "print expert usage as JSON, or write it to a file", profile},
+    {"/apply", "FILE", "move the experts preferred by a profile to the GPU or into RAM", apply},
+    {"/help", NULL, "list the commands", help},
+    {"/exit", NULL, "exit, like Ctrl-D; Ctrl-C stops an answer", leave},
+    {"/quit", NULL, "same as /exit", leave},
 };
 
 static void help(dialog *chat, const char *argument)
@@ -264,8 +264,8 @@ static void help(dialog *chat, const char *argument)
                  commands[i].argument ? commands[i].argument : "");
         fprintf(stderr, "  %-16s%s\n", left, commands[i].help);
     }
-    fprintf(stderr, "A message of several lines: end a line with \\, or put it between \"\"\" and \"\"\", or "
-                    "paste it.\n");
+    fprintf(stderr, "For a message of several lines, end a line with \\, "
+                    "or put it between \"\"\" and \"\"\", or paste it.\n");
 }
 
 /* Runs a command with what follows it, which is the name of a file for all that take something. */
@@ -290,19 +290,18 @@ static void obey(dialog *chat, const char *line)
             continue;
         }
         if (!c->argument && argument[0]) {
-            fprintf(stderr, "%s takes nothing after it\n", c->name);
+            fprintf(stderr, "%s takes no argument\n", c->name);
         } else if (c->argument && c->argument[0] != '[' && !argument[0]) {
-            fprintf(stderr, "%s needs the name of a file\n", c->name);
+            fprintf(stderr, "%s needs a file name\n", c->name);
         } else {
             run_with(chat, c, argument);
         }
         return;
     }
-    fprintf(
-        stderr,
-        "there is no command %.*s; /help lists them. A message that begins with / goes between \"\"\" and "
-        "\"\"\".\n",
-        (int)length, line);
+    fprintf(stderr,
+            "unknown command %.*s; /help lists commands. Put a message that starts with / between \"\"\" and "
+            "\"\"\".\n",
+            (int)length, line);
 }
 
 /* ---- The conversation ---- */
@@ -378,7 +377,8 @@ static bool check(const request *r, const cli_session_file *saved)
         return false;
     }
     if (saved && r->system) { /* a system message comes first or not at all */
-        fprintf(stderr, "moraine chat: the session in %s has begun; --system is for a new one\n", r->session);
+        fprintf(stderr, "moraine chat: the session in %s already exists; --system is only for new ones\n",
+                r->session);
         return false;
     }
     return true;
@@ -390,22 +390,22 @@ int cli_chat(int argc, char **argv)
     cli_loading l = CLI_LOADING_DEFAULT;
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
-        {"system", 0, CLI_TEXT, "TEXT", "a system message for the whole conversation", &r.system, 0, 0},
-        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens an answer; -1: until it ends (-1)", &r.limit,
-         -1, INT64_MAX},
+        {"system", 0, CLI_TEXT, "TEXT", "system message of the conversation", &r.system, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "maximum tokens per answer; -1: no limit (default: -1)",
+         &r.limit, -1, INT64_MAX},
         {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
         {"session", 0, CLI_TEXT, "FILE",
-         "go on with the conversation in FILE, or begin one, and keep it there at the end with its state",
-         &r.session, 0, 0},
+         "resume the conversation in FILE or start one, and save it with its state on exit", &r.session, 0,
+         0},
         {"history", 0, CLI_TEXT, "off|FILE",
-         "where messages are kept for the arrow keys of the next chat; off: nowhere (a file in the cache "
-         "directory)",
+         "file for the input history; off: no history "
+         "(default: a file in the cache directory)",
          &r.history, 0, 0},
         CLI_THINKING_OPTIONS(r.thinking),
         {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
-         "without "
-         "computing any; 10 is usual (0)",
+         "with experts on disk: route the first N tokens of a "
+         "new text without computing them, to prefetch the experts "
+         "it will probably need; 10 is typical (default: 0)",
          &r.discover, 0, 4096},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
@@ -414,13 +414,12 @@ int cli_chat(int argc, char **argv)
     const cli_usage usage = {
         .command = "chat",
         .arguments = "[MODEL]",
-        .description =
-            "A conversation, line by line, with editing and history. A line that ends with \\ goes on in the "
-            "next one; \"\"\" begins and ends a message of several lines; what is pasted is one message. "
-            "Ctrl-C "
-            "ends an answer, Ctrl-D or /exit the program; /save and /load keep a conversation, /drop makes "
-            "place in a "
-            "full context, /help lists more." CLI_DEFAULT_MODEL_HELP,
+        .description = "Interactive conversation with line editing and history. A "
+                       "line that ends with \\ continues on the next one; \"\"\" "
+                       "starts and ends a message of several lines; pasted text "
+                       "is one message. Ctrl-C stops an answer, Ctrl-D or /exit "
+                       "quits; /save and /load store and resume a conversation, "
+                       "/drop frees part of a full context, /help lists all commands." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine chat\n"
                     "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
@@ -460,8 +459,8 @@ int cli_chat(int argc, char **argv)
     }
     code = CLI_FAILED;
     if (strcmp(mo_model_chat_name(model), "none") == 0) {
-        fprintf(stderr, "moraine chat: this model has no chat format that is known; moraine run --raw "
-                        "continues a text\n");
+        fprintf(stderr, "moraine chat: this model has no known chat "
+                        "format; moraine run --raw continues a text\n");
     } else if (cli_generation_open(&g, "chat", model, kv, &s)) {
         code = talk(&r, &g, saved);
         cli_generation_close(&g);

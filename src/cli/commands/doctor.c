@@ -53,10 +53,10 @@ static void print_table(const mo_doctor *doctor)
         }
     }
     if (wrong) {
-        printf("\n%d thing%s found that keep%s models slow.\n", wrong, wrong == 1 ? " was" : "s were",
+        printf("\n%d problem%s found that slow%s models down.\n", wrong, wrong == 1 ? "" : "s",
                wrong == 1 ? "s" : "");
     } else {
-        printf("\nNothing was found that keeps models slow.\n");
+        printf("\nNo problems found.\n");
     }
 }
 
@@ -66,19 +66,18 @@ int cli_doctor(int argc, char **argv)
     const char *device = "auto";
     const cli_option options[] = {
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
-        {"device", 0, CLI_TEXT, "NAME", "the GPU to look at: none, cuda, or auto where there is one (auto)",
-         &device, 0, 0},
+        {"device", 0, CLI_TEXT, "NAME", "GPU to check: none, cuda or auto (default: auto)", &device, 0, 0},
     };
     const cli_usage usage = {
         .command = "doctor",
         .arguments = "[MODEL]",
-        .description = "Looks for what keeps models slow on this machine: huge pages, locked memory, limits, "
-                       "cores and their clock, "
-                       "other programs, swapping, io_uring, the GPU; with a model also the disk and the file "
-                       "system it is on. Each "
-                       "finding comes with the command that mends it; nothing is changed. Exit code 0: "
-                       "nothing is wrong, 1: something "
-                       "was found.",
+        .description = "Checks this machine for anything that slows "
+                       "models down: huge pages, locked memory, limits, "
+                       "cores and their clock, other programs, swapping, "
+                       "io_uring, the GPU; with a model also its disk "
+                       "and file system. Each finding comes with the "
+                       "command that fixes it; nothing is changed. "
+                       "Exit code 0: no problems, 1: problems found.",
         .examples =
             "  moraine doctor\n  moraine doctor model.gguf\n  moraine doctor --json | jq '.findings[] | "
             "select(.wrong)'\n",

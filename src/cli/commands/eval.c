@@ -139,7 +139,7 @@ static int32_t *read_ids(const char *path, int64_t *count)
     char *at = text;
     *count = 0;
     if (ids && memchr(text, 0, length)) {
-        fprintf(stderr, "moraine eval: %s is no text: it has a zero byte\n", path);
+        fprintf(stderr, "moraine eval: %s is not a text: it contains a NUL byte\n", path);
         free(ids);
         ids = NULL;
     }
@@ -156,7 +156,7 @@ static int32_t *read_ids(const char *path, int64_t *count)
         errno = 0;
         const long value = strtol(at, &end, 10);
         if (end == at || errno || value < 0 || value > INT32_MAX || !strchr(" \t\r\n", *end)) {
-            fprintf(stderr, "moraine eval: %s: '%.20s' is no token id\n", path, at);
+            fprintf(stderr, "moraine eval: %s: '%.20s' is not a token id\n", path, at);
             free(ids);
             free(text);
             return NULL;
@@ -166,7 +166,7 @@ static int32_t *read_ids(const char *path, int64_t *count)
     }
     free(text);
     if (*count == 0) {
-        fprintf(stderr, "moraine eval: %s has no token ids\n", path);
+        fprintf(stderr, "moraine eval: %s contains no token ids\n", path);
         free(ids);
         ids = NULL;
     }
@@ -201,7 +201,7 @@ static bool check_rows(const evaluation *e)
     if (fstat(fileno(e->base), &st) == 0 && S_ISREG(st.st_mode) && st.st_size != bytes) {
         fprintf(stderr,
                 "moraine eval: --compare %s has %" PRId64 " bytes, but %" PRId64 " rows of %" PRId64
-                " logits have %" PRId64 "; it belongs to other tokens or another vocabulary\n",
+                " logits need %" PRId64 "; it was saved for other tokens or another vocabulary\n",
                 e->base_path, (int64_t)st.st_size, rows, e->vocab, bytes);
         return false;
     }
@@ -397,10 +397,10 @@ static void print_tables(const evaluation *e)
     } else {
         printf("tokens          %" PRId64 ", in windows of %" PRId64 "\n", all.count, e->window);
         if (all.predicted) {
-            printf("perplexity      %.4f over the %" PRId64 " tokens that are not the first of a window\n",
-                   perplexity_of(&all), all.predicted);
+            printf("perplexity      %.4f over the %" PRId64 " scored tokens\n", perplexity_of(&all),
+                   all.predicted);
         } else {
-            printf("perplexity      none: every token is the first of its window, which is not scored\n");
+            printf("perplexity      none: every token is the first of its window and not scored\n");
         }
     }
     if (e->base) {
@@ -532,24 +532,23 @@ int cli_eval(int argc, char **argv)
     const char *ids = NULL;
     evaluation e = {.window = 0};
     const cli_option options[] = {
-        {"text", 0, CLI_TEXTS, "FILE", "a text to evaluate; may be given several times", &texts, 0, 0},
-        {"tokens", 0, CLI_TEXT, "FILE", "token ids separated by white space, instead of a text", &ids, 0, 0},
+        {"text", 0, CLI_TEXTS, "FILE", "text to evaluate; may be repeated", &texts, 0, 0},
+        {"tokens", 0, CLI_TEXT, "FILE", "whitespace-separated token ids instead of a text", &ids, 0, 0},
         {"window", 'w', CLI_INTEGER, "N",
-         "cut each text into windows of N tokens, each from an empty context (--ctx, or 512; a list of ids "
-         "is "
-         "one window)",
+         "split each text into windows of N tokens, "
+         "each with an empty context (default: "
+         "--ctx, or 512; token ids are one window)",
          &e.window, 1, 16777216},
         {"routing", 0, CLI_FLAG, NULL,
-         "print which experts were used: for each layer the picks, their entropy, the share that the most "
-         "used "
-         "quarter of the experts takes and the share that the next token picks again; for several texts how "
-         "alike they are",
+         "print expert usage per layer: picks, entropy, the "
+         "share of picks that the most used quarter of the "
+         "experts takes and the share that the next token "
+         "picks again; for several texts also their similarity",
          &e.routing, 0, 0},
         {"save-logits", 0, CLI_TEXT, "FILE",
-         "write the logits of every position: little-endian float32, one row after the other", &e.save_path,
-         0, 0},
+         "write the logits of every position as rows of little-endian float32", &e.save_path, 0, 0},
         {"compare", 0, CLI_TEXT, "FILE",
-         "saved logits of the same tokens: print the KL divergence from them and the share of equal top "
+         "compare with saved logits of the same tokens: KL divergence and share of equal top "
          "tokens",
          &e.base_path, 0, 0},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &e.json, 0, 0},
@@ -559,9 +558,9 @@ int cli_eval(int argc, char **argv)
     const cli_usage usage = {
         .command = "eval",
         .arguments = "[MODEL] [TEXT]",
-        .description = "Prints the perplexity of texts, or of a list of token ids, in windows: the first "
-                       "token of a window "
-                       "is not scored. A model without a vocabulary can be given ids." CLI_DEFAULT_MODEL_HELP,
+        .description = "Prints the perplexity of texts or token ids in "
+                       "windows; the first token of each window is not scored. "
+                       "Models without a vocabulary accept token ids only." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine eval model.gguf book.txt\n"
                     "  moraine eval --text story.txt --text program.c --routing\n"
                     "  moraine eval model.gguf --tokens ids.txt --save-logits exact.f32 --kv f32\n"

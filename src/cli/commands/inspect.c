@@ -79,17 +79,17 @@ static void print_model(const mo_file *file, const mo_file_info *s)
     printf("  %-18s%s\n", "parameters", cli_count_text((uint64_t)s->parameters, a));
     printf("  %-18s%d", "layers", s->layers);
     if (s->mtp_layers) {
-        printf(" (and %d for predicting further tokens, not read)", s->mtp_layers);
+        printf(" (and %d multi-token prediction layers, not used)", s->mtp_layers);
     }
     putchar('\n');
     if (s->experts) {
-        printf("  %-18s%d in each of %d layers, %d used by a token\n", "experts", s->experts,
-               s->expert_layers, s->experts_used);
+        printf("  %-18s%d in each of %d layers, %d used per token\n", "experts", s->experts, s->expert_layers,
+               s->experts_used);
     }
     if (s->context_length) {
         printf("  %-18s%lld tokens\n", "context", (long long)s->context_length);
     }
-    printf("  %-18s%s, of which %s are %lld tensors\n", "size", cli_bytes_text((uint64_t)s->file_bytes, a),
+    printf("  %-18s%s, %s of it in %lld tensors\n", "size", cli_bytes_text((uint64_t)s->file_bytes, a),
            cli_bytes_text((uint64_t)s->tensor_bytes, b), (long long)s->tensors);
     printf("  %-18sGGUF version %d, %d %s\n", "container", s->version, s->parts,
            s->parts == 1 ? "file" : "files");
@@ -145,15 +145,15 @@ static void print_token(const mo_file_info *s)
     if (s->token_bytes == 0) {
         return;
     }
-    heading("One token reads");
+    heading("Read per token");
     if (s->expert_layers) {
         print_share("experts", s->token_expert_bytes, s->token_bytes, "");
     }
     print_share("other weights", s->token_other_bytes, s->token_bytes, "");
     print_share("output matrix", s->token_output_bytes, s->token_bytes,
-                s->output_tied ? "  (the embedding serves as output)" : "");
+                s->output_tied ? "  (shared with the embedding)" : "");
     print_share("embedding row", s->token_embedding_bytes, s->token_bytes, "");
-    printf("  %-18s%10s\n", "together", cli_bytes_text((uint64_t)s->token_bytes, a));
+    printf("  %-18s%10s\n", "total", cli_bytes_text((uint64_t)s->token_bytes, a));
 }
 
 static int print_metadata(const mo_file *file)
@@ -176,7 +176,7 @@ static int print_metadata(const mo_file *file)
         }
         char *text = value_text(file, i);
         if (!text) {
-            fprintf(stderr, "moraine inspect: no memory for the value of %s\n", info.key);
+            fprintf(stderr, "moraine inspect: out of memory for the value of %s\n", info.key);
             return CLI_FAILED;
         }
         int used = 2 + widest + 2 + 14 + 2;
@@ -332,19 +332,18 @@ int cli_inspect(int argc, char **argv)
 {
     bool json = false, tensors = false, metadata = false;
     const cli_option options[] = {
-        {"metadata", 'm', CLI_FLAG, NULL, "list every key with its value; long arrays are cut short",
+        {"metadata", 'm', CLI_FLAG, NULL, "list all keys with their values; long arrays are truncated",
          &metadata, 0, 0},
-        {"tensors", 't', CLI_FLAG, NULL, "list every tensor with type, sizes, bytes and place", &tensors, 0,
+        {"tensors", 't', CLI_FLAG, NULL, "list all tensors with type, shape, size and offset", &tensors, 0,
          0},
-        {"json", 0, CLI_FLAG, NULL, "print everything, complete, as JSON", &json, 0, 0},
+        {"json", 0, CLI_FLAG, NULL, "print everything as JSON, without truncation", &json, 0, 0},
     };
     const cli_usage usage = {
         .command = "inspect",
         .arguments = "[MODEL]",
-        .description =
-            "Shows what a GGUF model holds: formats, the size of its experts, and the bytes one token "
-            "reads when nothing is cached. Only the header is read. Of a split model, name the first "
-            "part." CLI_DEFAULT_MODEL_HELP,
+        .description = "Shows the contents of a GGUF model: formats, expert sizes, "
+                       "and the bytes read per token when nothing is cached. Reads "
+                       "only the header. For a split model, name the first part." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine inspect model.gguf\n"
                     "  moraine inspect --tensors model-00001-of-00003.gguf\n"
                     "  moraine inspect --json model.gguf | jq .token_bytes.total\n",

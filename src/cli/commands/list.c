@@ -31,8 +31,7 @@ static int print_table(const hub_models *models, const char *directory)
     char a[32];
     int widest = 5;
     if (models->count == 0) {
-        fprintf(stderr, "no model has been pulled to %s yet; moraine pull owner/repo:Q4_K_M does\n",
-                directory);
+        fprintf(stderr, "no models in %s yet; download one with moraine pull owner/repo:Q4_K_M\n", directory);
     }
     for (int i = 0; i < models->count; i++) {
         const int columns = cli_text_columns(models->items[i].name);
@@ -42,7 +41,7 @@ static int print_table(const hub_models *models, const char *directory)
         const hub_model *m = &models->items[i];
         printf("%s%*s  %10s  %s\n", m->name, widest - cli_text_columns(m->name), "",
                cli_bytes_text((uint64_t)m->bytes, a),
-               m->whole ? m->files[0] : "unfinished; moraine pull goes on with it");
+               m->whole ? m->files[0] : "incomplete; moraine pull resumes it");
     }
     return CLI_OK;
 }
@@ -56,14 +55,14 @@ int cli_list(int argc, char **argv)
     mo_error err;
     const cli_option options[] = {
         {"dir", 0, CLI_TEXT, "DIR",
-         "where models are kept (MORAINE_MODELS of the environment, or moraine/models in XDG_DATA_HOME or "
-         "~/.local/share)",
+         "directory of models (default: MORAINE_MODELS, or "
+         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
          &given, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {
         .command = "list",
-        .description = "Lists the models that were pulled: name, size, first file.",
+        .description = "Lists pulled models: name, size, first file.",
         .examples = "  moraine list\n  moraine list --json | jq -r '.[].name'\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,

@@ -34,7 +34,7 @@ static void print_table(const mo_machine_info *m)
 {
     char a[32], b[32], c[32];
     printf("processor          %s\n", m->cpu_model);
-    printf("instruction sets   %s\n", m->isa[0] ? m->isa : "none that the kernels use");
+    printf("instruction sets   %s\n", m->isa[0] ? m->isa : "none used by the kernels");
     printf("kernels            ");
     for (int i = 0; mo_isa_name(i); i++) {
         printf("%s%s", i ? " " : "", mo_isa_name(i));
@@ -59,7 +59,7 @@ int cli_machine(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "machine",
-        .description = "Shows what this machine offers and what this process may use of it.",
+        .description = "Shows the resources of this machine and how much of them this process may use.",
         .examples = "  moraine machine\n  moraine machine --json\n",
         .options = options,
         .option_count = 1,

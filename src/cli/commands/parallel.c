@@ -182,7 +182,7 @@ bool cli_parallel_run(mo_model *model, const int32_t *tokens, cli_parallel *p)
         m->steps = calloc((size_t)(p->rounds * p->generated + 1), sizeof *m->steps);
     }
     if (!m || !m->first || !m->steps) {
-        fprintf(stderr, "moraine bench: no memory\n");
+        fprintf(stderr, "moraine bench: out of memory\n");
     } else {
         done = open_sequences(m, info.vocab) && run_rounds(m, tokens);
     }
@@ -228,15 +228,13 @@ void cli_parallel_print(mo_model *model, const cli_parallel *p)
     const uint64_t generated = (uint64_t)(p->rounds * p->sequences * p->generated);
     printf("%s, %d layers, %s, %d threads, %s tokens, median (best) of %" PRId64 "\n", info.path, info.layers,
            info.isa, info.threads, p->text ? "text" : "random", p->rounds);
-    printf("%" PRId64 " sequences, each %" PRId64 " tokens of prompt and %" PRId64 " generated\n",
+    printf("%" PRId64 " sequences, each with %" PRId64 " prompt tokens and %" PRId64 " generated tokens\n",
            p->sequences, p->prompt, p->generated);
-    printf("together         %9.1f (%.1f) tokens/s, %.1f for each\n", p->together_tps, p->together_best,
+    printf("total            %9.1f (%.1f) tokens/s, %.1f per sequence\n", p->together_tps, p->together_best,
            p->together_tps / (double)p->sequences);
     printf("prompts          %9.1f tokens/s\n", p->prompt_tps);
-    printf("first token      %9.1f ms at the median, %.1f ms the last\n", 1e3 * p->first_s,
-           1e3 * p->first_last_s);
-    printf("between tokens   %9.2f ms at the median, %.2f ms at 99 %%\n", 1e3 * p->step_p50_s,
-           1e3 * p->step_p99_s);
+    printf("first token      %9.1f ms median, %.1f ms last\n", 1e3 * p->first_s, 1e3 * p->first_last_s);
+    printf("between tokens   %9.2f ms median, %.2f ms p99\n", 1e3 * p->step_p50_s, 1e3 * p->step_p99_s);
     cli_tiers_print(&tiers, generated, (int)p->sequences,
                     p->together_tps > 0.0 ? (double)generated / p->together_tps : 0.0);
     cli_device_print(&device, &tiers, &p->generating, generated,

@@ -54,12 +54,12 @@ static void print_device(const mo_plan_report *r, const char *kv)
         return;
     }
     count_experts(r, &in_slots, &experts);
-    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
-    const int length = snprintf(buffers, sizeof buffers, "%d layers are streamed through %d buffers",
+    snprintf(positions, sizeof positions, "%lld tokens, %s", (long long)r->context, kv);
+    const int length = snprintf(buffers, sizeof buffers, "%d layers streamed through %d buffers",
                                 d->streamed_layers, d->layer_buffers);
     if (d->cpu_layers) {
         snprintf(buffers + length, sizeof buffers - (size_t)length,
-                 "; a single token's are computed by the CPU in %d of them", d->cpu_layers);
+                 "; the CPU computes %d of them for single tokens", d->cpu_layers);
     }
     snprintf(slots, sizeof slots, "%lld of %lld experts, %.0f %%", (long long)d->slots, (long long)experts,
              experts ? 100.0 * (double)d->slots / (double)experts : 0.0);
@@ -71,16 +71,16 @@ static void print_device(const mo_plan_report *r, const char *kv)
     print_place("core", d->core_bytes, layers);
     print_place("vectors", d->vector_bytes, "");
     print_place("experts", d->slot_bytes, slots);
-    print_place("keys and values", d->kv_bytes, positions);
+    print_place("KV cache", d->kv_bytes, positions);
     if (r->device_cold_layers) {
-        snprintf(kv_in_ram, sizeof kv_in_ram, "of %d layer%s, in RAM: tokens read them over the link",
+        snprintf(kv_in_ram, sizeof kv_in_ram, "of %d layer%s, in RAM, read over the link",
                  r->device_cold_layers, r->device_cold_layers > 1 ? "s" : "");
-        print_place("  not here", r->device_cold_bytes, kv_in_ram);
+        print_place("  kept in RAM", r->device_cold_bytes, kv_in_ram);
     }
     print_place("working memory", d->work_bytes, "");
-    print_place("staging", d->staging_bytes, "for experts that pass");
+    print_place("staging", d->staging_bytes, "for experts in transit");
     print_place("layer buffers", d->layer_buffer_bytes, buffers);
-    print_place("together", d->used_bytes, together);
+    print_place("total", d->used_bytes, together);
 }
 
 static void print_ram(const mo_plan_report *r, const char *kv)
@@ -88,29 +88,29 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     char positions[64], batch[64], buffers[64] = "", slots[96] = "", ceiling[32], together[64];
     int64_t in_slots, experts;
     count_experts(r, &in_slots, &experts);
-    snprintf(positions, sizeof positions, "%lld positions, %s", (long long)r->context, kv);
-    snprintf(batch, sizeof batch, "%lld tokens a step", (long long)r->batch);
+    snprintf(positions, sizeof positions, "%lld tokens, %s", (long long)r->context, kv);
+    snprintf(batch, sizeof batch, "%lld tokens per step", (long long)r->batch);
     const int used =
         snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
     if (r->device.slots > 0 && in_slots < experts) { /* others than those in VRAM */
         const int64_t sum = in_slots + r->device.slots < experts ? in_slots + r->device.slots : experts;
-        snprintf(slots + used, sizeof slots - (size_t)used, "; with VRAM's %lld, %.0f %%", (long long)sum,
-                 100.0 * (double)sum / (double)experts);
+        snprintf(slots + used, sizeof slots - (size_t)used, "; %lld (%.0f %%) together with VRAM",
+                 (long long)sum, 100.0 * (double)sum / (double)experts);
     }
     if (r->layer_buffers) {
         snprintf(buffers, sizeof buffers, "buffers for %d layers", r->layer_buffers);
     }
     snprintf(together, sizeof together, "of %s", cli_bytes_text((uint64_t)r->ceiling_bytes, ceiling));
     heading("In RAM");
-    print_place("core", r->core_bytes, r->streamed_layers ? "with the layers that stay" : "");
+    print_place("core", r->core_bytes, r->streamed_layers ? "with the resident layers" : "");
     print_place("vectors", r->vector_bytes, "");
-    print_place("embedding", r->table_bytes, "it is the output matrix too");
+    print_place("embedding", r->table_bytes, "also the output matrix");
     print_place("experts", r->slot_bytes, slots);
-    print_place("keys and values", r->kv_bytes, positions);
+    print_place("KV cache", r->kv_bytes, positions);
     print_place("working memory", r->work_bytes, batch);
     print_place("staging", r->staging_bytes, buffers);
-    print_place("program, texts", r->other_bytes, "");
-    print_place("together", r->used_bytes, together);
+    print_place("program, other", r->other_bytes, "");
+    print_place("total", r->used_bytes, together);
 }
 
 /* Sizes of experts, where there are several. */
@@ -121,7 +121,7 @@ static void print_classes(const mo_plan_report *r)
         return;
     }
     const bool device = r->device.ceiling_bytes > 0;
-    printf("\n%s%-18s%10s  %10s  %8s  %8s%s%s\n", cli_terminal_bold(), "Sizes of experts", "bytes", "slot",
+    printf("\n%s%-18s%10s  %10s  %8s  %8s%s%s\n", cli_terminal_bold(), "Expert sizes", "bytes", "slot",
            "experts", "in RAM", device ? "   in VRAM" : "", cli_terminal_plain());
     for (int i = 0; i < r->class_count; i++) {
         const mo_plan_report_class *c = &r->classes[i];
@@ -144,23 +144,23 @@ static void print_disk(const mo_plan_report *r)
     heading("Only on disk");
     print_place("layers", r->disk_core_bytes, layers);
     print_place("experts", r->disk_expert_bytes, "");
-    print_place("embedding", r->disk_table_bytes, "a token reads one row");
+    print_place("embedding", r->disk_table_bytes, "one row read per token");
 }
 
 static void print_speed(const mo_plan_report *r)
 {
     const mo_plan_report_device *d = &r->device;
     const bool device = d->ceiling_bytes > 0;
-    heading(r->experts ? "One token, with evenly spread routing" : "One token");
+    heading(r->experts ? "Per token, with uniform routing" : "Per token");
     print_place("from VRAM", d->token_bytes, "");
     print_place("over the link", d->token_link_bytes, "");
     print_place("from RAM", r->token_ram_bytes, "");
     print_place("from disk", r->token_disk_bytes, "");
     if (r->experts && device) {
-        printf("  %-18s%8.1f %%  of experts are in VRAM when they are needed\n", "hits", 100 * d->hit_rate);
+        printf("  %-18s%8.1f %%  of the chosen experts are in VRAM\n", "hits", 100 * d->hit_rate);
     }
     if (r->experts && strcmp(r->mode, "resident") != 0) {
-        printf("  %-18s%8.1f %%  of experts are in RAM%s when they are needed\n", device ? "" : "hits",
+        printf("  %-18s%8.1f %%  of the chosen experts are in RAM%s\n", device ? "" : "hits",
                100 * r->hit_rate, device ? " or VRAM" : "");
     }
     printf("  %-18s%7.1f ms\n", "core", 1e3 * r->core_seconds);
@@ -168,27 +168,27 @@ static void print_speed(const mo_plan_report *r)
         printf("  %-18s%7.1f ms\n", "experts", 1e3 * r->expert_seconds);
     }
     if (device && d->link_seconds > 0) {
-        printf("  %-18s%7.1f ms  for layers that pass, beyond their products\n", "link",
+        printf("  %-18s%7.1f ms  for streamed layers, beyond their compute time\n", "link",
                1e3 * d->link_seconds);
     }
     if (device) {
         printf("  %-18s%7.1f ms  launches and round trips\n", "overhead", 1e3 * d->overhead_seconds);
     }
     if (r->disk_seconds > 0) {
-        printf("  %-18s%7.1f ms  while computing\n", "reads", 1e3 * r->disk_seconds);
+        printf("  %-18s%7.1f ms  overlapped with compute\n", "reads", 1e3 * r->disk_seconds);
     }
     printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
     if (r->attention_seconds > 0) {
         printf("  %-18s%10.2f  tokens/s\n", "  empty context", r->empty_tokens_per_second);
-        printf("  %-18s%10.2f  tokens/s: keys and values of %lld positions take %.1f ms\n", "  full context",
+        printf("  %-18s%10.2f  tokens/s: the KV cache of %lld tokens takes %.1f ms\n", "  full context",
                r->full_tokens_per_second, (long long)r->context, 1e3 * r->attention_seconds);
     }
     if (r->prompt_tokens_per_second > 0) {
-        printf("  %-18s%10.0f  tokens/s, of a prompt of %lld in steps of %lld\n", "prompts",
+        printf("  %-18s%10.0f  tokens/s, for a prompt of %lld in steps of %lld\n", "prompts",
                r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);
     }
     if (r->full_prompt_tokens_per_second > 0) {
-        printf("  %-18s%10.0f  tokens/s, of the last such step\n", "  full context",
+        printf("  %-18s%10.0f  tokens/s, for the last step\n", "  full context",
                r->full_prompt_tokens_per_second);
     }
 }
@@ -204,21 +204,20 @@ static void print_hot_cache(const mo_plan_report *r)
     }
     count_experts(r, &in_slots, &experts);
     snprintf(budget, sizeof budget, "of %s in %s%s", cli_bytes_text((uint64_t)h->budget_bytes, size),
-             device ? "VRAM" : "RAM", h->moves ? ", with places for exchanges" : "");
+             device ? "VRAM" : "RAM", h->moves ? ", with slots for exchanges" : "");
     heading("Hot cache");
-    print_place("taken", h->used_bytes, budget);
+    print_place("used", h->used_bytes, budget);
     printf("  %-18s%10lld  of %lld, in %d of %d layers", "experts", (long long)h->experts, (long long)experts,
            h->layers, r->routed_layers);
     if (h->whole_layers) {
-        printf("; %d %s all of theirs", h->whole_layers, h->whole_layers == 1 ? "has" : "have");
+        printf("; %d %s all experts", h->whole_layers, h->whole_layers == 1 ? "has" : "have");
     }
     printf("\n");
     if (h->filled) {
-        printf("  %-18s%10lld  of them, unknown to the profile\n", "filled up with", (long long)h->filled);
+        printf("  %-18s%10lld  not in the profile\n", "added", (long long)h->filled);
     }
-    printf("  %-18s%8.1f %%  of the profile's picks are in it\n", "hits", 100 * h->hit_rate);
-    printf("  %-18s%10.2f  tokens/s, if a text picks as the profile does\n", "expected",
-           h->tokens_per_second);
+    printf("  %-18s%8.1f %%  of the profile's picks\n", "hits", 100 * h->hit_rate);
+    printf("  %-18s%10.2f  tokens/s, for texts that match the profile\n", "expected", h->tokens_per_second);
 }
 
 /* Of several devices, what each has and takes. */
@@ -227,7 +226,7 @@ static void print_devices(const mo_plan_report *r)
     for (int i = 0; i < r->card_count; i++) {
         const mo_plan_report_card *c = &r->cards[i];
         char used[32], ceiling[32];
-        printf("    layers %d to %d on %s: %s of %s, %lld experts (%.0f %% of picks), %.2f ms of a token\n",
+        printf("    layers %d to %d on %s: %s of %s, %lld experts (%.0f %% of picks), %.2f ms per token\n",
                c->first_layer, c->first_layer + c->layers - 1, c->name,
                cli_bytes_text((uint64_t)c->used_bytes, used),
                cli_bytes_text((uint64_t)c->ceiling_bytes, ceiling), (long long)c->slots, 100 * c->hit_rate,
@@ -241,39 +240,39 @@ static void print_device_reasons(const mo_plan_report *r)
     char a[32], b[32];
     if (d->ceiling_bytes == 0) {
         if (d->why[0]) {
-            printf("  %-18s", "no device");
+            printf("  %-18s", "no GPU");
             cli_terminal_wrap(d->why, 20);
         }
         return;
     }
     printf("  %-18s%s\n", "device", d->name);
     print_devices(r);
-    printf("  %-18s", "its ceiling");
+    printf("  %-18s", "VRAM ceiling");
     cli_terminal_wrap(d->why, 20);
-    printf("  %-18s%s to run at all, %s for everything\n", "needed there",
+    printf("  %-18sminimum %s; %s to hold everything\n", "VRAM needed",
            cli_bytes_text((uint64_t)d->least_bytes, a), cli_bytes_text((uint64_t)d->whole_bytes, b));
     printf("  %-18s", "fetch lane");
     cli_terminal_wrap(d->lane, 20);
-    printf("  %-18sits memory %.0f GB/s, link %.1f GB/s, RAM under both %.1f GB/s\n", "its rates",
+    printf("  %-18sVRAM %.0f GB/s, link %.1f GB/s, RAM under both %.1f GB/s\n", "GPU rates",
            d->memory_bytes_s / 1e9, d->link_bytes_s / 1e9, d->host_bytes_s / 1e9);
     if (!d->measured) {
-        printf("  %-18sguesses, at least in part: moraine probe measures them\n", "");
+        printf("  %-18sat least in part estimated; moraine probe measures them\n", "");
     }
 }
 
 static void print_reasons(const mo_plan_report *r)
 {
     char a[32], b[32], batch[256];
-    heading("What decided");
+    heading("Why");
     printf("  %-18s", "ceiling");
     cli_terminal_wrap(r->why, 20);
-    printf("  %-18s%s to run at all, %s for everything\n", "needed",
+    printf("  %-18sminimum %s; %s to hold everything\n", "needed",
            cli_bytes_text((uint64_t)r->least_bytes, a), cli_bytes_text((uint64_t)r->whole_bytes, b));
-    printf("  %-18smemory %.1f GB/s, of which products reach %.0f %%; disk %.2f GB/s%s\n", "rates",
+    printf("  %-18smemory %.1f GB/s, matrix products reach %.0f %% of it; disk %.2f GB/s%s\n", "rates",
            r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9,
-           r->disk_learned ? ", as found while models ran" : "");
+           r->disk_learned ? ", measured during earlier runs" : "");
     if (!r->measured) {
-        printf("  %-18smodest guesses, at least in part: moraine probe measures them\n", "");
+        printf("  %-18sat least in part conservative defaults; moraine probe measures them\n", "");
     }
     snprintf(batch, sizeof batch, "%lld tokens: %s", (long long)r->batch, r->batch_why);
     printf("  %-18s", "batch");
@@ -364,41 +363,40 @@ int cli_plan(int argc, char **argv)
                            .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
     const cli_option options[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
-         "most memory to use, as in 24G (what is available or the cgroup allows, less a reserve)", &ram, 1,
-         0},
+         "RAM limit, as in 24G (default: available memory or the cgroup limit, less a reserve)", &ram, 1, 0},
         {"ctx", 'c', CLI_INTEGER, "N",
-         "positions a session can hold (what the model was made for, at most 8192)", &l.context, 1, 16777216},
-        {"batch", 'b', CLI_INTEGER, "N", "most tokens of a prompt processed together (chosen)", &l.batch, 1,
-         65536},
-        {"kv", 0, CLI_TEXT, "FORMAT", "how keys and values are kept: i16, f32 or q8_0 (i16)", &l.kv, 0, 0},
+         "context size in tokens (default: the model's training context, at most 8192)", &l.context, 1,
+         16777216},
+        {"batch", 'b', CLI_INTEGER, "N", "maximum prompt tokens per step (default: chosen by the plan)",
+         &l.batch, 1, 65536},
+        {"kv", 0, CLI_TEXT, "FORMAT", "KV cache format: i16, f32 or q8_0 (default: i16)", &l.kv, 0, 0},
         {"machine", 0, CLI_TEXT, "FILE",
-         "plan for another machine: JSON with ram_bytes, ram_bytes_s, disk_bytes_s and others, as moraine "
-         "probe "
-         "writes it (this machine)",
+         "plan for another machine: a JSON file with "
+         "ram_bytes, ram_bytes_s, disk_bytes_s and others, "
+         "as written by moraine probe (default: this machine)",
          &ask.machine, 0, 0},
         {"hosts", 0, CLI_TEXT, "FILE",
-         "plan for several machines that share the model: a text file with a line for each, as in \"anna "
-         "ram=64G "
-         "link=10Gbit/s latency=30us\"; probed: those that moraine probe found under mpirun",
+         "plan for several machines that share the model: a text file with "
+         "one line per machine, as in \"anna ram=64G link=10Gbit/s latency=30us\"; "
+         "probed: the machines measured by moraine probe under mpirun",
          &hosts, 0, 0},
-        {"divide", 0, CLI_TEXT, "HOW", "with --hosts: layers, experts or auto, which takes the faster (auto)",
-         &l.divide, 0, 0},
+        {"divide", 0, CLI_TEXT, "HOW",
+         "with --hosts: layers, experts or auto, the faster one (default: auto)", &l.divide, 0, 0},
         CLI_ADAPTER_OPTIONS(l.adapters),
         CLI_DEVICE_OPTIONS(l),
-        {"cpu-moe", 0, CLI_FLAG, NULL, "no expert stays in the device's memory, but for the hot cache",
+        {"cpu-moe", 0, CLI_FLAG, NULL, "keep experts out of GPU memory, except for the hot cache",
          &ask.cpu_moe, 0, 0},
         CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
-        {"streaming", 0, CLI_FLAG, NULL, "a note alone: tiers are planned by themselves", &l.streaming, 0, 0},
+        {"streaming", 0, CLI_FLAG, NULL, "accepted for compatibility; has no effect", &l.streaming, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
-        {"svg", 0, CLI_TEXT, "FILE", "draw what is where", &svg, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the placement", &svg, 0, 0},
     };
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",
-        .description =
-            "Shows, before anything is loaded, what of a model would be in a device's memory, what in "
-            "RAM and what on disk, what a token reads from each, and how fast that will "
-            "be." CLI_DEFAULT_MODEL_HELP,
+        .description = "Shows, before anything is loaded, which parts of a "
+                       "model would be in GPU memory, in RAM and on disk, "
+                       "what a token reads from each, and the expected speed." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine plan --ram 24G model.gguf\n"
                     "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
                     "  moraine plan --device cuda --vram 8G model.gguf\n"
@@ -425,7 +423,7 @@ int cli_plan(int argc, char **argv)
     ask.adapter_count = named.adapter_count;
     const char *idle = hosts ? idle_with_hosts(&l, &ask, ram, svg) : l.divide ? "--divide" : NULL;
     if (idle) {
-        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; leave it out\n", idle,
+        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; omit it\n", idle,
                 hosts ? "with" : "without");
         return CLI_USAGE;
     }

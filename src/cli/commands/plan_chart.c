@@ -49,8 +49,8 @@ bool cli_plan_chart(const char *path, const mo_plan_report *r, const char *svg)
         mo_bar *b = &bars[count++];
         snprintf(t->label, sizeof t->label, "VRAM (%s)", d->name);
         add(t, b, "experts", d->slot_bytes);
-        add(t, b, "layers' cores", d->core_bytes + d->vector_bytes);
-        add(t, b, "keys and values", d->kv_bytes);
+        add(t, b, "core", d->core_bytes + d->vector_bytes);
+        add(t, b, "KV cache", d->kv_bytes);
         add(t, b, "working memory", d->work_bytes);
         add(t, b, "staging and buffers", d->staging_bytes + d->layer_buffer_bytes);
         finish(t, b, d->used_bytes, d->ceiling_bytes);
@@ -59,18 +59,18 @@ bool cli_plan_chart(const char *path, const mo_plan_report *r, const char *svg)
     mo_bar *b = &bars[count++];
     snprintf(ram->label, sizeof ram->label, "RAM");
     add(ram, b, "experts", r->slot_bytes);
-    add(ram, b, "layers' cores", r->core_bytes + r->vector_bytes);
-    add(ram, b, "keys and values", r->kv_bytes);
+    add(ram, b, "core", r->core_bytes + r->vector_bytes);
+    add(ram, b, "KV cache", r->kv_bytes);
     add(ram, b, "working memory", r->work_bytes);
     add(ram, b, "staging and buffers", r->staging_bytes);
     add(ram, b, "embedding", r->table_bytes);
-    add(ram, b, "the program", r->other_bytes);
+    add(ram, b, "program", r->other_bytes);
     finish(ram, b, r->used_bytes, r->ceiling_bytes);
     tier *disk = &tiers[count];
     b = &bars[count++];
     snprintf(disk->label, sizeof disk->label, "Disk");
     add(disk, b, "experts", r->disk_expert_bytes);
-    add(disk, b, "layers' cores", r->disk_core_bytes);
+    add(disk, b, "core", r->disk_core_bytes);
     add(disk, b, "embedding", r->disk_table_bytes);
     finish(disk, b, r->disk_expert_bytes + r->disk_core_bytes + r->disk_table_bytes, 0);
     snprintf(title, sizeof title, "%.200s: %.1f tokens/s expected", slash ? slash + 1 : path,

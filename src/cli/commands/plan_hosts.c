@@ -22,7 +22,7 @@ static void print_hosts(const mo_plan_hosts_report *r)
     const bool experts = strcmp(r->way, "experts") == 0;
     char part[64], held[32], memory[32], disk[64], size[32];
     printf("\n%s%-20s %-22s %10s  %10s%s\n", cli_terminal_bold(), "Hosts",
-           experts ? "experts of a layer" : "layers", "holds", "of", cli_terminal_plain());
+           experts ? "experts per layer" : "layers", "holds", "of", cli_terminal_plain());
     for (int i = 0; i < r->host_count; i++) {
         const mo_plan_report_host *h = &r->hosts[i];
         const int first = experts ? h->first_expert : h->first_layer,
@@ -31,9 +31,9 @@ static void print_hosts(const mo_plan_hosts_report *r)
         const int64_t beyond = experts ? h->experts_disk_bytes : h->layers_disk_bytes;
         if (count > 0) {
             snprintf(part, sizeof part, "%d to %d%s", first, first + count - 1,
-                     experts && i == 0 ? ", and cores" : "");
+                     experts && i == 0 ? ", and the core" : "");
         } else {
-            snprintf(part, sizeof part, "%s", i == 0 ? "none, but cores" : "none");
+            snprintf(part, sizeof part, "%s", i == 0 ? "core only" : "none");
         }
         snprintf(disk, sizeof disk, "%s%s%s", beyond ? ", " : "",
                  beyond ? cli_bytes_text((uint64_t)beyond, size) : "", beyond ? " on disk" : "");
@@ -59,24 +59,23 @@ static void print_ways(const mo_plan_hosts_report *r)
 {
     const mo_plan_report_way *a = &r->by_layers, *b = &r->by_experts;
     const bool has_a = a->possible, has_b = b->possible;
-    printf("\n%s%-28s%14s%14s%s\n", cli_terminal_bold(), "One token, ms", "by layers", "by experts",
+    printf("\n%s%-28s%14s%14s%s\n", cli_terminal_bold(), "Per token, ms", "by layers", "by experts",
            cli_terminal_plain());
     print_pair("core", "%.2f", 1e3 * a->core_seconds, has_a, 1e3 * b->core_seconds, has_b);
     if (r->experts) {
         print_pair("experts", "%.2f", 1e3 * a->expert_seconds, has_a, 1e3 * b->expert_seconds, has_b);
     }
     if (a->disk_seconds + b->disk_seconds > 0) {
-        print_pair("  of both, from disk", "%.2f", 1e3 * a->disk_seconds, has_a, 1e3 * b->disk_seconds,
+        print_pair("  of both, disk reads", "%.2f", 1e3 * a->disk_seconds, has_a, 1e3 * b->disk_seconds,
                    has_b);
     }
-    print_pair("latency of messages", "%.2f", 1e3 * a->latency_seconds, has_a, 1e3 * b->latency_seconds,
-               has_b);
-    print_pair("their bytes", "%.2f", 1e3 * a->wire_seconds, has_a, 1e3 * b->wire_seconds, has_b);
-    print_pair("together", "%.2f", 1e3 * a->token_seconds, has_a, 1e3 * b->token_seconds, has_b);
+    print_pair("message latency", "%.2f", 1e3 * a->latency_seconds, has_a, 1e3 * b->latency_seconds, has_b);
+    print_pair("message transfer", "%.2f", 1e3 * a->wire_seconds, has_a, 1e3 * b->wire_seconds, has_b);
+    print_pair("total", "%.2f", 1e3 * a->token_seconds, has_a, 1e3 * b->token_seconds, has_b);
     print_pair("messages", "%.0f", a->token_messages, has_a, b->token_messages, has_b);
     print_pair("KiB on the network", "%.1f", a->token_bytes / 1024, has_a, b->token_bytes / 1024, has_b);
     heading("Tokens/s");
-    print_pair("answers, one sequence", "%.2f", a->tokens_per_second, has_a, b->tokens_per_second, has_b);
+    print_pair("generation, one sequence", "%.2f", a->tokens_per_second, has_a, b->tokens_per_second, has_b);
     print_pair("prompts", "%.0f", a->prompt_tokens_per_second, has_a, b->prompt_tokens_per_second, has_b);
 }
 
@@ -84,7 +83,7 @@ static void print_reason(const char *label, const mo_plan_report_way *w)
 {
     char text[256];
     if (w->possible) {
-        snprintf(text, sizeof text, "a token waits most for %s, a prompt for %s", w->bound, w->prompt_bound);
+        snprintf(text, sizeof text, "tokens are bound by %s, prompts by %s", w->bound, w->prompt_bound);
     } else {
         snprintf(text, sizeof text, "not possible: %s", w->why_not);
     }
@@ -104,19 +103,19 @@ static bool any_device(const mo_plan_hosts_report *r)
 
 static void print_table(const char *path, const mo_plan_hosts_report *r)
 {
-    printf("%s\ndivided by %s among %d host%s, %lld positions, pieces of %lld tokens\n", path, r->way,
+    printf("%s\nsplit by %s across %d host%s, context of %lld tokens, steps of %lld tokens\n", path, r->way,
            r->host_count, r->host_count == 1 ? "" : "s", (long long)r->context, (long long)r->batch);
     print_hosts(r);
     print_ways(r);
-    heading("What decided");
+    heading("Why");
     printf("  %-18s%s: ", "way", r->way);
     cli_terminal_wrap(r->why, 20);
     print_reason("by layers", &r->by_layers);
     print_reason("by experts", &r->by_experts);
     if (any_device(r)) {
         printf("  %-18s", "devices");
-        cli_terminal_wrap("VRAM is counted as the file says; by layers ranks use the devices that are named "
-                          "to them, by experts their CPUs alone",
+        cli_terminal_wrap("VRAM sizes are those of the hosts file; split by layers, ranks "
+                          "use their assigned devices; split by experts, only their CPUs",
                           20);
     }
 }
@@ -171,7 +170,7 @@ int cli_plan_hosts(const char *path, const char *hosts, const char *divide, cons
     mo_error err = {0};
     mo_plan_hosts_report *report = calloc(1, sizeof *report); /* too large for a stack */
     if (!report) {
-        fprintf(stderr, "moraine plan: no memory for a plan\n");
+        fprintf(stderr, "moraine plan: out of memory for a plan\n");
         return CLI_FAILED;
     }
     const mo_status status = mo_plan_hosts(path, hosts, divide, ask, report, sizeof *report, &err);

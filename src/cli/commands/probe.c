@@ -70,7 +70,7 @@ static void print_copies(const mo_probe_device_report *d)
     if (!d->name[0]) {
         return;
     }
-    printf("\n%s%-18s%7s %8s %9s%s\n", cli_terminal_bold(), "Link, GB/s", "to it", "from it", "pageable",
+    printf("\n%s%-18s%7s %8s %9s%s\n", cli_terminal_bold(), "Link, GB/s", "to GPU", "from GPU", "pageable",
            cli_terminal_plain());
     for (int i = 0; i < d->copy_count; i++) {
         const struct mo_probe_copy *c = &d->copies[i];
@@ -84,25 +84,25 @@ static void print_device(const mo_probe_device_report *d)
     char a[32], b[32];
     if (!d->name[0]) {
         if (d->why[0]) {
-            printf("no device          ");
+            printf("no GPU             ");
             cli_terminal_wrap(d->why, 19);
         }
         return;
     }
     printf("device             %s, %s free of %s\n", d->name, cli_bytes_text((uint64_t)d->free_bytes, a),
            cli_bytes_text((uint64_t)d->memory_bytes, b));
-    printf("its memory         %.1f GB/s, read by products\n", d->memory_bytes_s * 1e-9);
-    printf("link               %.2f GB/s to it, %.2f from it; %.2f from ordinary memory\n",
+    printf("GPU memory         %.1f GB/s, in matrix products\n", d->memory_bytes_s * 1e-9);
+    printf("link               %.2f GB/s to the GPU, %.2f from it; %.2f from pageable memory\n",
            d->link_bytes_s * 1e-9, d->link_out_bytes_s * 1e-9, d->pageable_bytes_s * 1e-9);
     if (d->copy_count > 1) {
         printf("                   %.2f GB/s in copies of %s\n", d->copies[1].in_bytes_s * 1e-9,
                cli_bytes_text((uint64_t)d->copies[1].bytes, a));
     }
     if (!d->pinned) {
-        printf("                   the system refuses to pin memory, so everything crosses as ordinary "
-               "memory\n");
+        printf("                   the system refuses to "
+               "pin memory; all copies use pageable memory\n");
     }
-    printf("both at once       %.1f GB/s of memory and %.2f over the link\n", d->both_ram_bytes_s * 1e-9,
+    printf("both at once       memory %.1f GB/s, link %.2f GB/s\n", d->both_ram_bytes_s * 1e-9,
            d->both_link_bytes_s * 1e-9);
     printf("latency            %.1f us for a launch, %.1f us for a round trip\n", d->launch_seconds * 1e6,
            d->round_trip_seconds * 1e6);
@@ -114,16 +114,16 @@ static void print_table(const mo_probe_report *r)
     print_method(r, false);
     print_method(r, true);
     print_copies(&r->device);
-    printf("GB/s with so many reads under way; in brackets the processor time, of one core\n\n");
+    printf("GB/s by number of concurrent reads; in brackets the CPU time, relative to one core\n\n");
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
-    printf("products           %.1f GB/s of weights kept in RAM, %.1f of those read on demand\n",
+    printf("products           %.1f GB/s with weights in RAM, %.1f with weights read on demand\n",
            r->product_bytes_s * 1e-9, r->slot_bytes_s * 1e-9);
     printf("disk               %.2f GB/s, reads of 1 MiB %s, %d %s\n", r->disk_bytes_s * 1e-9,
-           r->direct ? "past the page cache" : "through the page cache", r->readers,
-           r->io_uring       ? "by io_uring"
+           r->direct ? "bypassing the page cache" : "through the page cache", r->readers,
+           r->io_uring       ? "in flight with io_uring"
            : r->readers == 1 ? "thread"
                              : "threads");
-    printf("because            ");
+    printf("reason             ");
     cli_terminal_wrap(r->disk_reason, 19);
     print_device(&r->device);
 }
@@ -238,7 +238,7 @@ static int probe(const mo_probe_options *ask, const char *output, bool keep, boo
     }
     print_table(&report);
     if (keep) {
-        fprintf(stderr, "kept in %s for moraine plan\n", saved);
+        fprintf(stderr, "saved to %s for moraine plan\n", saved);
     }
     return CLI_OK;
 }
@@ -250,33 +250,33 @@ int cli_probe(int argc, char **argv)
     int64_t threads = 0;
     const cli_option options[] = {
         {"dir", 'd', CLI_TEXT, "DIRECTORY",
-         "without MODEL: where to make a file of 1 GiB to measure with, on the disk that will hold the "
-         "models; "
-         "it is gone afterwards (the current directory)",
+         "without MODEL: directory for a temporary test "
+         "file of 1 GiB, on the disk that will hold "
+         "the models (default: the current directory)",
          &directory, 0, 0},
-        {"threads", 't', CLI_INTEGER, "N", "most threads that read memory (one per usable core)", &threads, 1,
-         1024},
+        {"threads", 't', CLI_INTEGER, "N",
+         "maximum threads for reading memory (default: one per usable core)", &threads, 1, 1024},
         {"device", 0, CLI_TEXT, "NAME",
-         "measure this one too: none, cuda, auto (a GPU where one can be used) or sim (auto)", &device, 0, 0},
-        {"output", 'o', CLI_TEXT, "FILE", "keep the rates in this file (rates.json in the user's cache)",
-         &output, 0, 0},
-        {"dry", 0, CLI_FLAG, NULL, "keep nothing", &dry, 0, 0},
+         "also measure this device: none, cuda, auto (a usable GPU, if any) or sim (default: auto)", &device,
+         0, 0},
+        {"output", 'o', CLI_TEXT, "FILE",
+         "save the rates to FILE (default: rates.json in the user's cache directory)", &output, 0, 0},
+        {"dry", 0, CLI_FLAG, NULL, "save nothing", &dry, 0, 0},
         {"network", 0, CLI_FLAG, NULL,
-         "under mpirun: only the network between ranks; of each machine the rates that are kept there",
+         "under mpirun: measure only the network between ranks, and use the saved rates of each machine",
          &network, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {
         .command = "probe",
         .arguments = "[MODEL]",
-        .description =
-            "Measures how fast this machine reads memory and disk and what its GPU does, which "
-            "takes some ten "
-            "seconds, and keeps the rates for moraine plan. The disk is read as the engine does "
-            "it, from MODEL if one is "
-            "named. Other programs that run meanwhile make the rates look lower. Started by mpirun, all "
-            "ranks "
-            "are measured at once and then the network between them, for moraine plan --hosts probed.",
+        .description = "Measures the speed of memory, disk and GPU on "
+                       "this machine in about ten seconds and saves the "
+                       "rates for moraine plan. The disk is read the way "
+                       "the engine does, from MODEL if given. Other "
+                       "running programs lower the rates. Under mpirun, "
+                       "all ranks are measured at once and then the network "
+                       "between them, for moraine plan --hosts probed.",
         .examples = "  moraine probe\n"
                     "  moraine probe --dir /data/models\n"
                     "  moraine probe model.gguf --json\n"
@@ -304,7 +304,7 @@ int cli_probe(int argc, char **argv)
         return CLI_USAGE;
     }
     if (network && !cli_cluster()) {
-        fprintf(stderr, "moraine probe: --network needs several ranks, which mpirun starts\n");
+        fprintf(stderr, "moraine probe: --network needs several ranks, started by mpirun\n");
         return CLI_USAGE;
     }
     if (cli_cluster_rank() == 0 &&

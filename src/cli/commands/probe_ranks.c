@@ -36,7 +36,7 @@ static void print_table(const mo_probe_ranks_report *r)
         guessed |= !k->measured;
     }
     if (guessed) {
-        printf("?: a modest guess; without --network it is measured\n");
+        printf("?: estimated; without --network it is measured\n");
     }
 }
 
@@ -70,7 +70,7 @@ static int show(const mo_probe_ranks_report *report, const char *output, bool ke
     }
     print_table(report);
     if (keep) {
-        fprintf(stderr, "kept in %s for moraine plan --hosts%s\n", saved, output ? "" : " probed");
+        fprintf(stderr, "saved to %s for moraine plan --hosts%s\n", saved, output ? "" : " probed");
     }
     return CLI_OK;
 }
@@ -80,7 +80,7 @@ int cli_probe_ranks(const mo_probe_report *own, const char *output, bool keep, b
     mo_error err = {0};
     mo_probe_ranks_report *report = calloc(1, sizeof *report);
     if (!report) {
-        fprintf(stderr, "moraine probe: no memory for what ranks say of themselves\n");
+        fprintf(stderr, "moraine probe: out of memory for the reports of the ranks\n");
         return CLI_FAILED;
     }
     int code = CLI_OK;

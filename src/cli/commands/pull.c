@@ -12,33 +12,33 @@ int cli_pull(int argc, char **argv)
     cli_pulling p = CLI_PULLING_DEFAULT;
     const cli_option options[] = {
         {"dir", 0, CLI_TEXT, "DIR",
-         "where models are kept (MORAINE_MODELS of the environment, or moraine/models in XDG_DATA_HOME or "
-         "~/.local/share)",
+         "directory of models (default: MORAINE_MODELS, or "
+         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
          &p.directory, 0, 0},
         {"mirror", 0, CLI_TEXT, "URL",
-         "another hub with the same API (HF_ENDPOINT of the environment, or "
-         "https://huggingface.co)",
+         "another hub with the same API (default: "
+         "HF_ENDPOINT, or https://huggingface.co)",
          &p.mirror, 0, 0},
-        {"list", 0, CLI_FLAG, NULL, "only say what the repository has", &p.list, 0, 0},
-        {"dry", 0, CLI_FLAG, NULL, "only say what it is, what it takes and what it would do on this machine",
-         &p.dry, 0, 0},
-        {"force", 0, CLI_FLAG, NULL, "fetch it also if it cannot be run", &p.force, 0, 0},
-        {"connections", 0, CLI_INTEGER, "N", "ranges fetched at once (4)", &p.connections, 1, 16},
-        {"range", 0, CLI_SIZE, "SIZE", "bytes of one request (16M)", &p.piece, 65536, 0},
-        {"timeout", 0, CLI_INTEGER, "S", "a connection that is silent for so many seconds is made anew (30)",
-         &p.timeout_s, 1, 3600},
-        {"tries", 0, CLI_INTEGER, "N", "give up after so many failures in a row (8)", &p.tries, 1, 1000},
+        {"list", 0, CLI_FLAG, NULL, "only list the models in the repository", &p.list, 0, 0},
+        {"dry", 0, CLI_FLAG, NULL,
+         "only show what it is, the disk space it needs and its expected speed on this machine", &p.dry, 0,
+         0},
+        {"force", 0, CLI_FLAG, NULL, "download it even if it cannot be run", &p.force, 0, 0},
+        {"connections", 0, CLI_INTEGER, "N", "parallel range requests (default: 4)", &p.connections, 1, 16},
+        {"range", 0, CLI_SIZE, "SIZE", "size of one request (default: 16M)", &p.piece, 65536, 0},
+        {"timeout", 0, CLI_INTEGER, "S", "reconnect after S seconds without data (default: 30)", &p.timeout_s,
+         1, 3600},
+        {"tries", 0, CLI_INTEGER, "N", "give up after N failures in a row (default: 8)", &p.tries, 1, 1000},
     };
     const cli_usage usage = {
         .command = "pull",
         .arguments = "MODEL...",
-        .description =
-            "Fetches models: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo or the address of a .gguf file. "
-            "Says "
-            "before what it takes of the disk and what it would do on this machine. Prints the path of the "
-            "model. What was interrupted is gone on with by the same command; a file gets its name when it "
-            "is "
-            "whole and its checksum is right. For private and gated repositories set HF_TOKEN.",
+        .description = "Downloads models: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo "
+                       "or the URL of a .gguf file. First shows the disk space needed "
+                       "and the expected speed on this machine; prints the path of the "
+                       "model. Run the same command again to resume an interrupted "
+                       "download; a file gets its final name when it is complete and its "
+                       "checksum matches. For private and gated repositories set HF_TOKEN.",
         .examples = "  moraine pull ggml-org/gpt-oss-20b-GGUF\n"
                     "  moraine pull unsloth/Qwen3-30B-A3B-GGUF --list\n"
                     "  moraine pull unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n"
@@ -70,9 +70,9 @@ int cli_pull(int argc, char **argv)
     const cli_usage usage = {
         .command = "pull",
         .arguments = "MODEL...",
-        .description = "This program was built without libcurl and cannot fetch models: download the .gguf "
-                       "file by other "
-                       "means, or build it on a machine that has libcurl4-gnutls-dev.",
+        .description = "This program was built without libcurl and cannot "
+                       "download models: download the .gguf file by other means, "
+                       "or build it on a machine with libcurl4-gnutls-dev.",
         .max_arguments = 64,
     };
     int first, code = cli_options_parse(&usage, argc, argv, &first);

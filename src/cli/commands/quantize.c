@@ -49,29 +49,31 @@ int cli_quantize(int argc, char **argv)
     mo_quantize_options chosen = mo_quantize_options_default();
     int64_t threads = 0;
     const cli_option options[] = {
-        {"experts", 0, CLI_TEXT, "FORMAT", "for the matrices of routed experts", &chosen.experts, 0, 0},
+        {"experts", 0, CLI_TEXT, "FORMAT", "format of routed experts", &chosen.experts, 0, 0},
         {"rest", 0, CLI_TEXT, "FORMAT",
-         "for every other matrix: attention, shared experts, dense layers, embedding and output",
+         "format of all other matrices: attention, shared experts, dense layers, embedding and output",
          &chosen.rest, 0, 0},
-        {"output", 0, CLI_TEXT, "FORMAT", "for the output matrix (as --rest)", &chosen.output, 0, 0},
-        {"embedding", 0, CLI_TEXT, "FORMAT", "for the embedding (as --rest)", &chosen.embedding, 0, 0},
-        {"threads", 't', CLI_INTEGER, "N", "one per usable core if not given; changes nothing in the file",
-         &threads, 1, 1024},
+        {"output", 0, CLI_TEXT, "FORMAT", "format of the output matrix (default: as --rest)", &chosen.output,
+         0, 0},
+        {"embedding", 0, CLI_TEXT, "FORMAT", "format of the embedding (default: as --rest)",
+         &chosen.embedding, 0, 0},
+        {"threads", 't', CLI_INTEGER, "N",
+         "number of threads; the file does not depend on it (default: one per usable core)", &threads, 1,
+         1024},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &chosen.overwrite, 0, 0},
     };
     const cli_usage usage = {
         .command = "quantize",
         .arguments = "IN OUT",
-        .description =
-            "Writes the model IN (of a split one: its first part) to the single file OUT with its matrices "
-            "in "
-            "other formats: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_1, Q4_0, IQ4_NL, IQ4_XS, "
-            "MXFP4, NVFP4, Q3_K or Q2_K (IQ1 to IQ3, TQ1_0, TQ2_0, Q1_0 and Q2_0 are read and not written). "
-            "Classes without a format stay as they are, and so do routers, "
-            "vectors "
-            "and convolutions always. Prints sizes and, for each class, the root mean square of what was "
-            "lost "
-            "over that of the values. The file does not depend on threads or machine.",
+        .description = "Writes the model IN (for a split model, its first part) "
+                       "to the single file OUT with its matrices in other "
+                       "formats: F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, "
+                       "Q4_K, Q4_1, Q4_0, IQ4_NL, IQ4_XS, MXFP4, NVFP4, Q3_K or "
+                       "Q2_K (IQ1 to IQ3, TQ1_0, TQ2_0, Q1_0 and Q2_0 can be "
+                       "read but not written). Classes without a format are not "
+                       "converted, and routers, vectors and convolutions never "
+                       "are. Prints sizes and, for each class, the relative RMS "
+                       "error. The file does not depend on threads or machine.",
         .examples = "  moraine quantize model-f16.gguf model.gguf --experts mxfp4 --rest q8_0\n"
                     "  moraine quantize model-f16.gguf model.gguf --experts q4_k --rest q6_k --output q8_0\n",
         .options = options,
@@ -90,7 +92,7 @@ int cli_quantize(int argc, char **argv)
     chosen.threads = (int)threads;
     if (!chosen.experts && !chosen.rest && !chosen.output && !chosen.embedding) {
         fprintf(stderr,
-                "moraine quantize: say what to convert: --experts, --rest, --output or --embedding\n");
+                "moraine quantize: choose what to convert: --experts, --rest, --output or --embedding\n");
         return CLI_USAGE;
     }
     const char *source = cli_pulled_path("quantize", argv[first], &code);

@@ -54,7 +54,7 @@ static bool read_budget(const char *text, int64_t all, int64_t *out)
         return true;
     }
     if (!cli_size_parse(text, &bytes) || bytes == 0) {
-        fprintf(stderr, "moraine replay: --budget %s: a share such as 25%% or a size such as 6G is needed\n",
+        fprintf(stderr, "moraine replay: --budget %s: expected a share such as 25%% or a size such as 6G\n",
                 text);
         return false;
     }
@@ -82,7 +82,7 @@ static bool add_policy(request *r, const char *name)
 {
     const char *known = known_policy(name);
     if (!known) {
-        fprintf(stderr, "moraine replay: there is no policy %s; choose all, " OPTIMUM, name);
+        fprintf(stderr, "moraine replay: unknown policy %s; choose all, " OPTIMUM, name);
         for (int i = 0; policy_at(i); i++) {
             fprintf(stderr, ", %s", policy_at(i));
         }
@@ -104,7 +104,7 @@ static bool read_lists(request *r, int64_t all)
     bool ok = copy != NULL;
     while (ok && (word = strsep(&rest, ","))) {
         if (r->budget_count == BUDGETS_MAX) {
-            fprintf(stderr, "moraine replay: at most %d budgets can be given\n", BUDGETS_MAX);
+            fprintf(stderr, "moraine replay: at most %d budgets are allowed\n", BUDGETS_MAX);
             ok = false;
         } else {
             ok = read_budget(word, all, &r->budget[r->budget_count++]);
@@ -162,7 +162,7 @@ static void print_rows(const request *r, const mo_trace_info *info, const row *r
 {
     char bytes[32], all[32], core[32];
     const int count = r->budget_count * r->policy_count;
-    printf("%d layers of %d experts, %d used; experts %s in all, %s per token; core %s\n", info->layers,
+    printf("%d layers of %d experts, %d used; experts %s in total, %s per token; core %s\n", info->layers,
            info->experts, info->used, cli_bytes_text((uint64_t)info->expert_bytes, all),
            cli_bytes_text((uint64_t)info->token_bytes, bytes),
            cli_bytes_text((uint64_t)info->core_bytes, core));
@@ -181,10 +181,10 @@ static void print_rows(const request *r, const mo_trace_info *info, const row *r
                cli_bytes_text((uint64_t)(p->tokens ? p->bytes_read / p->tokens : 0), bytes),
                tokens_per_second(p));
     }
-    printf("\nHit rates, bytes read and speed of %s; " OPTIMUM " knows the future and bounds the others.\n",
-           info->tokens[MO_TRACE_GENERATION] ? "answers" : "prompts, without the time for computing them");
+    printf("\nHit rates, bytes read and speed of %s; " OPTIMUM " knows the future and is the upper bound.\n",
+           info->tokens[MO_TRACE_GENERATION] ? "answers" : "prompts, without compute time");
     if (!rows[0].result.rates_measured) {
-        printf("The speed rests on modest defaults for a machine that was not measured.\n");
+        printf("The speed uses conservative defaults: this machine has not been measured.\n");
     }
 }
 
@@ -242,7 +242,7 @@ static bool draw_hits(const request *r, const mo_trace_info *info, const row *ro
 static bool draw(const request *r, const mo_trace *trace, const mo_trace_info *info, const row *rows)
 {
     mo_error err;
-    if (r->heat && mo_trace_chart(trace, "Picks of each expert", r->heat, &err) != MO_OK) {
+    if (r->heat && mo_trace_chart(trace, "Picks per expert", r->heat, &err) != MO_OK) {
         return say(&err);
     }
     return !r->svg || draw_hits(r, info, rows);
@@ -328,27 +328,26 @@ int cli_replay(int argc, char **argv)
     request r = {.budgets = "10%,25%,50%", .policies = "all"};
     const cli_option options[] = {
         {"budget", 'b', CLI_TEXT, "LIST",
-         "memory for experts: shares of all experts' bytes or sizes, separated by commas (10%,25%,50%)",
+         "memory for experts: comma-separated shares of all expert bytes, or sizes (default: 10%,25%,50%)",
          &r.budgets, 0, 0},
         {"policy", 0, CLI_TEXT, "LIST",
-         "which experts stay: all, or names separated by commas; the optimum is always shown (all)",
+         "cache policies: all or comma-separated names; the optimum is always shown (default: all)",
          &r.policies, 0, 0},
         {"step", 0, CLI_INTEGER, "N",
-         "cut passes to at most N tokens; 1: as if every token came alone (as recorded)", &r.step, 1,
-         1 << 24},
-        {"warm", 0, CLI_TEXT, "TRACE", "begin with the experts that this trace of the same model used most",
+         "limit passes to N tokens; 1: one token at a time (default: as recorded)", &r.step, 1, 1 << 24},
+        {"warm", 0, CLI_TEXT, "TRACE", "start with the experts that this trace of the same model used most",
          &r.warm, 0, 0},
-        {"rates", 0, CLI_TEXT, "FILE", "rates of a machine, for the speed (this machine's)", &r.rates, 0, 0},
-        {"svg", 0, CLI_TEXT, "FILE", "draw hit rates against budgets", &r.svg, 0, 0},
-        {"heat", 0, CLI_TEXT, "FILE", "draw how often each expert was picked", &r.heat, 0, 0},
+        {"rates", 0, CLI_TEXT, "FILE", "rates of the machine, for the speed (default: this machine)",
+         &r.rates, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "write a chart of hit rates by budget", &r.svg, 0, 0},
+        {"heat", 0, CLI_TEXT, "FILE", "write a chart of the picks per expert", &r.heat, 0, 0},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &r.json, 0, 0},
     };
     const cli_usage usage = {
         .command = "replay",
         .arguments = "TRACE",
-        .description =
-            "Replays a trace of moraine trace against budgets of memory and policies: how many experts "
-            "would have been in RAM, how much would have been read, how fast that would be.",
+        .description = "Replays a trace of moraine trace with different memory budgets "
+                       "and cache policies: hit rate, bytes read and resulting speed.",
         .examples = "  moraine replay story.trace\n"
                     "  moraine replay story.trace --budget 5%,10%,20%,40% --svg hits.svg --heat picks.svg\n"
                     "  moraine replay novel.trace --step 1 --policy auto,lru --budget 6G\n",

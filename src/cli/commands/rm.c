@@ -26,8 +26,8 @@ static int remove_one(const char *name, const char *directory, const hub_models 
     }
     if (meant == 0 || (meant > 1 && !all)) {
         fprintf(stderr,
-                meant ? "moraine rm: %s is several models; say which one, or --all\n"
-                      : "moraine rm: %s has not been pulled; moraine list says what has\n",
+                meant ? "moraine rm: %s matches several models; choose one, or use --all\n"
+                      : "moraine rm: %s has not been pulled; see moraine list\n",
                 name);
         return CLI_FAILED;
     }
@@ -52,15 +52,15 @@ int cli_rm(int argc, char **argv)
     mo_error err;
     const cli_option options[] = {
         {"dir", 0, CLI_TEXT, "DIR",
-         "where models are kept (MORAINE_MODELS of the environment, or moraine/models in XDG_DATA_HOME or "
-         "~/.local/share)",
+         "directory of models (default: MORAINE_MODELS, or "
+         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
          &given, 0, 0},
         {"all", 0, CLI_FLAG, NULL, "all models of a repository", &all, 0, 0},
     };
     const cli_usage usage = {
         .command = "rm",
         .arguments = "MODEL...",
-        .description = "Removes models that were pulled, and what is left of unfinished ones.",
+        .description = "Removes pulled models, and the remains of incomplete downloads.",
         .examples = "  moraine rm unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n",
         .options = options,
         .option_count = sizeof options / sizeof *options,

@@ -64,8 +64,7 @@ static bool set_chat(cli_generation *g, cli_conversation *c, const request *r, c
 {
     size_t count = 0;
     if (strlen(text) != length) {
-        fprintf(stderr,
-                "moraine run: the prompt has a NUL byte, which no message can hold; --raw takes any bytes\n");
+        fprintf(stderr, "moraine run: the prompt contains a NUL byte; only --raw accepts any bytes\n");
         return false;
     }
     if ((r->system && !cli_conversation_say(c, "system", r->system)) ||
@@ -134,7 +133,7 @@ static int print_end(const request *r, const cli_generation *g)
         printf("\n");
     }
     if (g->finish == CLI_FINISH_CONTEXT) {
-        fprintf(stderr, "\nmoraine run: the context of %lld positions is full; --ctx makes it larger\n",
+        fprintf(stderr, "\nmoraine run: the context of %lld tokens is full; increase --ctx\n",
                 (long long)info.context);
     }
     if (r->json) {
@@ -219,16 +218,14 @@ static int check(const request *r, const cli_session_file *saved)
         return CLI_USAGE;
     }
     if (r->raw && (r->system || r->thinking.on || r->thinking.off)) {
-        fprintf(stderr,
-                "moraine run: --raw leaves out the chat format, which --%s belongs to; give one of them\n",
+        fprintf(stderr, "moraine run: --raw disables the chat format that --%s needs; give one of them\n",
                 r->system        ? "system"
                 : r->thinking.on ? "think"
                                  : "no-think");
         return CLI_USAGE;
     }
     if (r->go_on && (r->constraint.schema || r->constraint.grammar)) {
-        fprintf(stderr,
-                "moraine run: with --%s the answer has an end, which --ignore-eos would not stop at\n",
+        fprintf(stderr, "moraine run: --%s and --ignore-eos cannot be combined\n",
                 r->constraint.schema ? "schema" : "grammar");
         return CLI_USAGE;
     }
@@ -236,12 +233,13 @@ static int check(const request *r, const cli_session_file *saved)
         return CLI_USAGE;
     }
     if (saved && cli_session_file_is_raw(saved) != r->raw) {
-        fprintf(stderr, "moraine run: the session in %s was begun with%s --raw and goes on so\n", r->session,
-                r->raw ? "out" : "");
+        fprintf(stderr, "moraine run: the session in %s was created with%s --raw; continue it the same way\n",
+                r->session, r->raw ? "out" : "");
         return CLI_USAGE;
     }
     if (saved && r->system) { /* a system message comes first or not at all */
-        fprintf(stderr, "moraine run: the session in %s has begun; --system is for a new one\n", r->session);
+        fprintf(stderr, "moraine run: the session in %s already exists; --system is only for new ones\n",
+                r->session);
         return CLI_USAGE;
     }
     return CLI_OK;
@@ -254,31 +252,28 @@ int cli_run(int argc, char **argv)
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
         {"prompt", 'p', CLI_TEXT, "TEXT",
-         "the prompt; what comes through a pipe, or from a file by <, is added to it after an empty line",
-         &r.prompt, 0, 0},
-        {"file", 'f', CLI_TEXT, "FILE", "read the prompt from a file; without -p and -f from stdin", &r.file,
-         0, 0},
-        {"system", 0, CLI_TEXT, "TEXT", "a system message before it", &r.system, 0, 0},
-        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens; -1: until the answer ends (-1)", &r.limit,
-         -1, INT64_MAX},
+         "the prompt; piped or redirected stdin is appended to it after an empty line", &r.prompt, 0, 0},
+        {"file", 'f', CLI_TEXT, "FILE", "read the prompt from a file (default without -p: stdin)", &r.file, 0,
+         0},
+        {"system", 0, CLI_TEXT, "TEXT", "system message", &r.system, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "maximum tokens to generate; -1: no limit (default: -1)",
+         &r.limit, -1, INT64_MAX},
         {"stop", 0, CLI_TEXTS, "TEXT", CLI_STOP_HELP, &r.stops, 0, 0},
         CLI_CONSTRAINT_OPTIONS(r.constraint),
         {"session", 0, CLI_TEXT, "FILE",
-         "go on with the conversation in FILE, or begin one, and keep it there with its state: earlier "
-         "messages are not computed again",
+         "resume the conversation in FILE or start one, and save it "
+         "with its state; earlier messages are not computed again",
          &r.session, 0, 0},
         {"json", 0, CLI_FLAG, NULL,
-         "print one object at the end instead: text, tokens, why it ended, timings", &r.json, 0, 0},
-        {"raw", 0, CLI_FLAG, NULL, "continue the text as it is, without the model's chat format", &r.raw, 0,
-         0},
+         "print one JSON object at the end instead: text, tokens, stop reason, timings", &r.json, 0, 0},
+        {"raw", 0, CLI_FLAG, NULL, "continue the text as is, without the model's chat format", &r.raw, 0, 0},
         CLI_THINKING_OPTIONS(r.thinking),
-        {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end tokens", &r.go_on, 0, 0},
-        {"quiet", 'q', CLI_FLAG, NULL, "print neither speed nor the default model's name on stderr", &r.quiet,
-         0, 0},
+        {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end-of-sequence tokens", &r.go_on, 0, 0},
+        {"quiet", 'q', CLI_FLAG, NULL, "do not print speed and default model to stderr", &r.quiet, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: let the first N tokens of a new text find those it will probably need, "
-         "without "
-         "computing any; 10 is usual (0)",
+         "with experts on disk: route the first N tokens of a "
+         "new text without computing them, to prefetch the experts "
+         "it will probably need; 10 is typical (default: 0)",
          &r.discover, 0, 4096},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
@@ -288,8 +283,8 @@ int cli_run(int argc, char **argv)
         .command = "run",
         .arguments = "[MODEL]",
         .description =
-            "Answers a prompt: text on stdout, speed and bytes per token on stderr. Ctrl-C ends the "
-            "answer; the exit code is then 130." CLI_DEFAULT_MODEL_HELP,
+            "Answers a prompt: text on stdout, speed and bytes per token "
+            "on stderr. Ctrl-C stops the answer; the exit code is then 130." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine run -p 'Tell me a story about a fox.'\n"
                     "  moraine run model.gguf -p 'Why is the sky blue?'\n"
                     "  moraine run model.gguf -f story.txt --raw -n 200 --temp 0\n"
@@ -302,7 +297,7 @@ int cli_run(int argc, char **argv)
         .option_count = sizeof options / sizeof *options,
         .min_arguments = 0,
         .max_arguments = 1,
-        .surplus = "a prompt goes behind -p",
+        .surplus = "give the prompt with -p",
     };
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);

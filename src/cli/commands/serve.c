@@ -54,27 +54,57 @@ typedef struct serve_settings {
     bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja, no_ui;
 } serve_settings;
 
-#define SAMPLING_DEFAULTS(d)                                                                                 \
-    {"n-predict",     'n', CLI_INTEGER, "N", "most tokens of an answer; -1: until the window is full (-1)",  \
-     &(d).max_tokens, -1,  INT64_MAX},                                                                       \
-        {"temp", 0, CLI_REAL, "X", "temperature (0.8)", &(d).temperature, 0, INT64_MAX},                     \
-        {"top-k",    0, CLI_INTEGER, "N", "choose among the N likeliest tokens; 0: all (40)",                \
-         &(d).top_k, 0, 1000000},                                                                            \
-        {"top-p",    0, CLI_ABOVE, "X", "choose among tokens that have X of the probability (0.95)",         \
-         &(d).top_p, 0, 1},                                                                                  \
-        {"min-p",    0, CLI_REAL, "X", "drop tokens below X times the likeliest one's probability (0.05)",   \
-         &(d).min_p, 0, 1},                                                                                  \
-        {"repeat-penalty",    0, CLI_ABOVE, "X", "divide the logits of recent tokens by X (1)",              \
-         &(d).repeat_penalty, 0, INT64_MAX},                                                                 \
-        {"repeat-last-n",    0,  CLI_INTEGER, "N", "how many tokens count as recent; -1: all (64)",          \
-         &(d).repeat_last_n, -1, INT64_MAX},                                                                 \
-        {"presence-penalty",    0, CLI_REAL, "X", "subtract X from the logits of recent tokens (0)",         \
-         &(d).presence_penalty, 0, 0},                                                                       \
-        {"frequency-penalty",    0, CLI_REAL, "X", "subtract X for every recent occurrence (0)",             \
-         &(d).frequency_penalty, 0, 0},                                                                      \
-    {                                                                                                        \
-        "seed", 's', CLI_INTEGER, "N", "of requests that name none; -1: another one each (-1)", &(d).seed,   \
-            -1, INT64_MAX                                                                                    \
+#define SAMPLING_DEFAULTS(d)                                                                                  \
+    {"n-predict",                                                                                             \
+     'n',                                                                                                     \
+     CLI_INTEGER,                                                                                             \
+     "N",                                                                                                     \
+     "maximum tokens per answer; -1: until the context is full (default: -1)",                                \
+     &(d).max_tokens,                                                                                         \
+     -1,                                                                                                      \
+     INT64_MAX},                                                                                              \
+        {"temp", 0, CLI_REAL, "X", "temperature (default: 0.8)", &(d).temperature, 0, INT64_MAX},             \
+        {"top-k",    0, CLI_INTEGER, "N", "sample from the N likeliest tokens; 0: all (default: 40)",         \
+         &(d).top_k, 0, 1000000},                                                                             \
+        {"top-p",                                                                                             \
+         0,                                                                                                   \
+         CLI_ABOVE,                                                                                           \
+         "X",                                                                                                 \
+         "sample from the likeliest tokens with a total probability of X (default: 0.95)",                    \
+         &(d).top_p,                                                                                          \
+         0,                                                                                                   \
+         1},                                                                                                  \
+        {"min-p",                                                                                             \
+         0,                                                                                                   \
+         CLI_REAL,                                                                                            \
+         "X",                                                                                                 \
+         "drop tokens below X times the top token's probability (default: 0.05)",                             \
+         &(d).min_p,                                                                                          \
+         0,                                                                                                   \
+         1},                                                                                                  \
+        {"repeat-penalty",                                                                                    \
+         0,                                                                                                   \
+         CLI_ABOVE,                                                                                           \
+         "X",                                                                                                 \
+         "divide the logits of recent tokens by X; 1: off (default: 1)",                                      \
+         &(d).repeat_penalty,                                                                                 \
+         0,                                                                                                   \
+         INT64_MAX},                                                                                          \
+        {"repeat-last-n",                                                                                     \
+         0,                                                                                                   \
+         CLI_INTEGER,                                                                                         \
+         "N",                                                                                                 \
+         "number of recent tokens to penalize; -1: all (default: 64)",                                        \
+         &(d).repeat_last_n,                                                                                  \
+         -1,                                                                                                  \
+         INT64_MAX},                                                                                          \
+        {"presence-penalty",    0, CLI_REAL, "X", "subtract X from the logits of recent tokens (default: 0)", \
+         &(d).presence_penalty, 0, 0},                                                                        \
+        {"frequency-penalty",    0, CLI_REAL, "X", "subtract X for every recent occurrence (default: 0)",     \
+         &(d).frequency_penalty, 0, 0},                                                                       \
+    {                                                                                                         \
+        "seed", 's', CLI_INTEGER, "N", "seed for requests that set none; -1: random (default: -1)",           \
+            &(d).seed, -1, INT64_MAX                                                                          \
     }
 
 /* ---- Tables ---- */
@@ -82,72 +112,71 @@ typedef struct serve_settings {
 static int model_table(model_settings *m, cli_option *out)
 {
     const cli_option table[] = {
-        {"model", 'm', CLI_TEXT, "FILE", "the model; the same as naming it without an option", &m->model, 0,
-         0},
-        {"alias", 'a', CLI_TEXT, "NAME,...", "further names of the first model", &m->alias, 0, 0},
+        {"model", 'm', CLI_TEXT, "FILE", "model file; same as the plain argument", &m->model, 0, 0},
+        {"alias", 'a', CLI_TEXT, "NAME,...", "additional names of the first model", &m->alias, 0, 0},
         {"parallel", 0, CLI_INTEGER, "N",
-         "sequences answered at once; others wait (4, or fewer where the memory does not allow it); also -np",
+         "sequences decoded at once; further requests wait (default: 4, or fewer if memory is short); also "
+         "-np",
          &m->parallel, 1, 256},
-        {"ctx-size", 'c', CLI_INTEGER, "N", "positions of all sequences together (parallel times ctx)",
-         &m->context_all, 1, INT64_MAX >> 20},
-        {"queue", 0, CLI_INTEGER, "N", "requests that may wait; more are refused with 429 (256)", &m->queue,
-         1, 1000000},
+        {"ctx-size", 'c', CLI_INTEGER, "N",
+         "context of all sequences together, in tokens (default: parallel times ctx)", &m->context_all, 1,
+         INT64_MAX >> 20},
+        {"queue", 0, CLI_INTEGER, "N", "requests that may wait; more are rejected with 429 (default: 256)",
+         &m->queue, 1, 1000000},
         {"between-ms", 0, CLI_INTEGER, "N",
-         "prompts pass in pieces that delay the tokens of other answers by no more than N milliseconds (50)",
+         "process prompts in pieces that delay the tokens of other answers by at most N ms (default: 50)",
          &m->between_ms, 1, 60000},
         {"stalled-s", 0, CLI_INTEGER, "N",
-         "end an answer whose client has not read for N seconds when others wait for its place (10)",
+         "if other requests wait, end an answer whose client has not read for N seconds (default: 10)",
          &m->stalled_s, 1, 86400},
         {"cache-ram", 0, CLI_INTEGER, "MIB",
-         "memory for prefixes that are kept, so that nothing is computed twice; 0: none are (1024); also "
-         "-cram",
+         "memory for cached prompt prefixes; "
+         "0: off (default: 1024); also -cram",
          &m->cache_mib, 0, INT64_MAX >> 20},
         {"cache-dir", 0, CLI_TEXT, "DIR",
-         "keep prefixes, and answers of the responses API, there as well, and find them after a restart",
+         "also store prefixes and Responses API answers in DIR, and reuse them after a restart",
          &m->cache_dir, 0, 0},
-        {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "most of them on disk (8192)", &m->cache_dir_mib, 1,
+        {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "limit of these files (default: 8192)", &m->cache_dir_mib, 1,
          INT64_MAX >> 20},
         {"lora-init-without-apply", 0, CLI_FLAG, NULL,
-         "requests begin without the adapters of --lora, until they or POST /lora-adapters say otherwise",
+         "load the adapters of --lora disabled, until a request or POST /lora-adapters enables them",
          &m->adapters_idle, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: let the first N tokens of a text of which nothing is kept find those it will "
-         "probably need, without "
-         "computing any; 10 is usual (0)",
+         "with experts on disk: route the first N tokens of a text "
+         "without a cached prefix without computing them, to prefetch "
+         "the experts it will probably need; 10 is typical (default: 0)",
          &m->discover, 0, 4096},
-        {"pin", 0, CLI_FLAG, NULL, "never unload the model, and load it at the start", &m->pin, 0, 0},
+        {"pin", 0, CLI_FLAG, NULL, "load the model at startup and never unload it", &m->pin, 0, 0},
         {"sleep-idle-seconds", 0, CLI_REAL, "S",
-         "unload a model that nobody has asked for S seconds; the next request loads it again (-1: never)",
-         &m->idle_s, -1, INT64_MAX},
+         "unload a model after S idle seconds; the next request reloads it (default: -1, never)", &m->idle_s,
+         -1, INT64_MAX},
         SAMPLING_DEFAULTS(m->defaults),
         {"reasoning", 0, CLI_TEXT, "on|off|auto",
-         "let models think, or not, where requests do not say (auto: as the template does)",
+         "thinking, if requests do not set it (default: auto, as the template decides)",
          &m->defaults.reasoning, 0, 0},
         {"reasoning-format", 0, CLI_TEXT, "auto|deepseek|none",
-         "where thoughts go: a field of their own, or (none) the text (auto)", &m->defaults.reasoning_format,
-         0, 0},
-        {"reasoning-budget", 0, CLI_INTEGER, "N",
-         "tokens of thought after which its end is forced; -1: any number (-1)",
+         "where reasoning goes: a field of its own, or with none the text (default: auto)",
+         &m->defaults.reasoning_format, 0, 0},
+        {"reasoning-budget", 0, CLI_INTEGER, "N", "maximum reasoning tokens; -1: no limit (default: -1)",
          &m->defaults.reasoning_budget, -1, INT64_MAX},
         {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
-         "an object of values that the template may ask for, as {\"enable_thinking\":false}",
-         &m->defaults.template_kwargs, 0, 0},
+         "JSON object of template variables, as {\"enable_thinking\":false}", &m->defaults.template_kwargs, 0,
+         0},
         {"chat-template", 0, CLI_TEXT, "TEXT",
          "a Jinja template instead of the model's own, or the name of a format, as chatml",
          &m->defaults.template_text, 0, 0},
-        {"chat-template-file", 0, CLI_TEXT, "FILE", "the same from a file", &m->template_file, 0, 0},
+        {"chat-template-file", 0, CLI_TEXT, "FILE", "the same, from a file", &m->template_file, 0, 0},
         CLI_LOADING_OPTIONS(m->loading),
         CLI_LEARNING_OPTIONS(m->loading.learning),
-        {"batch-size", 0, CLI_INTEGER, "N", "the same as --batch", &m->loading.batch, 1, 65536},
+        {"batch-size", 0, CLI_INTEGER, "N", "same as --batch", &m->loading.batch, 1, 65536},
     };
     const int count = sizeof table / sizeof *table;
     memcpy(out, table, sizeof table);
     for (int i = 0; i < count; i++) {
         if (strcmp(out[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
             out[i].letter = 0;
-            out[i].help =
-                "positions of one sequence (what the model was made for, or what memory allows at the same "
-                "speed)";
+            out[i].help = "context of one sequence in tokens (default: the training "
+                          "context, or what memory allows at the same speed)";
         }
     }
     return count;
@@ -157,62 +186,67 @@ static int server_table(serve_settings *s, cli_option *out)
 {
     const cli_option table[] = {
         {"host", 0, CLI_TEXT, "ADDRESS",
-         "where to listen: an address, a name, * for all, or the path of a unix socket that ends in .sock "
-         "(127.0.0.1)",
+         "listen address: an IP address, a host name, * for all, or the path of a unix socket ending in "
+         ".sock "
+         "(default: 127.0.0.1)",
          &s->host, 0, 0},
-        {"port", 0, CLI_INTEGER, "N", "0 takes one that is free (8080)", &s->port, 0, 65535},
-        {"unix", 0, CLI_TEXT, "PATH", "listen on this unix socket as well", &s->unix_path, 0, 0},
-        {"api-key", 0, CLI_TEXT, "KEY,...", "what clients must show; also LLAMA_API_KEY in the environment",
+        {"port", 0, CLI_INTEGER, "N", "port; 0: any free port (default: 8080)", &s->port, 0, 65535},
+        {"unix", 0, CLI_TEXT, "PATH", "also listen on this unix socket", &s->unix_path, 0, 0},
+        {"api-key", 0, CLI_TEXT, "KEY,...", "API keys that clients must send (env: LLAMA_API_KEY)",
          &s->api_key, 0, 0},
         {"api-key-file", 0, CLI_TEXT, "FILE",
-         "keys, one a line, which name=NAME and priority=N may follow; read again at SIGHUP",
+         "file of API keys, one per line, optionally followed by name=NAME and priority=N; reread on SIGHUP",
          &s->api_key_file, 0, 0},
-        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS: the certificate, in PEM format", &s->tls_certificate, 0,
-         0},
-        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS: its key", &s->tls_key, 0, 0},
+        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS certificate (PEM)", &s->tls_certificate, 0, 0},
+        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS private key", &s->tls_key, 0, 0},
         {"cors-origins", 0, CLI_TEXT, "ORIGIN,...",
-         "web pages that may call, as https://chat.example; *: all (pages of this machine, when it alone is "
-         "listened to)",
+         "web origins that may call, such as https://chat.example; *: "
+         "all (default: pages of this machine, if listening only on it)",
          &s->origins, 0, 0},
         {"allow-hosts", 0, CLI_TEXT, "NAME,...",
-         "further names by which the server is called, when it listens to this machine only", &s->hosts, 0,
-         0},
-        {"api-prefix", 0, CLI_TEXT, "PATH", "before every path, as /llm", &s->prefix, 0, 0},
-        {"models-dir", 0, CLI_TEXT, "DIR", "every .gguf file there is a model, loaded when it is asked for",
-         &s->models_dir, 0, 0},
+         "additional host names of the server, if listening only on this machine", &s->hosts, 0, 0},
+        {"api-prefix", 0, CLI_TEXT, "PATH", "prefix of all paths, such as /llm", &s->prefix, 0, 0},
+        {"models-dir", 0, CLI_TEXT, "DIR", "serve every .gguf file in DIR, loaded on demand", &s->models_dir,
+         0, 0},
         {"models-file", 0, CLI_TEXT, "FILE",
-         "models and their own settings, a [name] and lines of option = value each", &s->models_file, 0, 0},
+         "models with their own settings: a [name] for each, then lines of option = value", &s->models_file,
+         0, 0},
         {"models-max", 0, CLI_INTEGER, "N",
-         "models loaded at once; another is unloaded before one more is loaded (those that are pinned and "
-         "one more)",
+         "maximum number of loaded models; another one is "
+         "unloaded first (default: the pinned ones plus one)",
          &s->models_max, 1, 256},
         {"warm", 0, CLI_TEXT, "FILE",
-         "a chat request in JSON, as an agent sends it: its prompt is computed and kept before the server "
-         "says that it is ready",
+         "chat request in JSON, as sent by an agent: its prompt "
+         "is computed and cached before the server reports ready",
          &s->warm, 0, 0},
         {"strict-model", 0, CLI_FLAG, NULL,
-         "refuse requests that name another model, also when there is one only", &s->strict, 0, 0},
-        {"max-body", 0, CLI_SIZE, "SIZE", "largest request (64M)", &s->body_bytes, 1024, 0},
-        {"max-connections", 0, CLI_INTEGER, "N", "at once; three quarters of them from one address (1024)",
-         &s->connections, 16, 65536},
+         "reject requests that name another model, even if there is only one", &s->strict, 0, 0},
+        {"max-body", 0, CLI_SIZE, "SIZE", "maximum request size (default: 64M)", &s->body_bytes, 1024, 0},
+        {"max-connections", 0, CLI_INTEGER, "N",
+         "maximum connections, three quarters of them per address (default: 1024)", &s->connections, 16,
+         65536},
         {"sse-ping-interval", 0, CLI_INTEGER, "S",
-         "a stream that is silent so long gets a heartbeat; -1: none (10)", &s->ping_s, -1, 3600},
+         "send a heartbeat after S seconds of silence in a stream; -1: off (default: 10)", &s->ping_s, -1,
+         3600},
         {"timeout", 0, CLI_INTEGER, "S",
-         "a client that takes nothing of its answer for so long is cut off (120)", &s->timeout_s, 1, 86400},
-        {"grace", 0, CLI_REAL, "S", "answers that run when the server is told to stop may go on so long (30)",
-         &s->grace_s, 0, 86400},
-        {"log-format", 0, CLI_TEXT, "text|json", "of the lines on stderr (text)", &s->log_format, 0, 0},
-        {"log-level", 0, CLI_TEXT, "LEVEL", "error, warning, info or debug (info)", &s->log_level, 0, 0},
-        {"log-requests", 0, CLI_FLAG, NULL,
-         "a line for each request: who, what, how long; never what it says", &s->log_requests, 0, 0},
-        {"metrics", 0, CLI_FLAG, NULL, "/metrics is there anyway, unless --no-metrics", &s->metrics, 0, 0},
-        {"no-metrics", 0, CLI_FLAG, NULL, "switch /metrics off", &s->no_metrics, 0, 0},
-        {"slots", 0, CLI_FLAG, NULL, "/slots is there anyway, unless --no-slots", &s->slots, 0, 0},
-        {"no-slots", 0, CLI_FLAG, NULL, "switch /slots off", &s->no_slots, 0, 0},
+         "disconnect a client that reads nothing for S seconds (default: 120)", &s->timeout_s, 1, 86400},
+        {"grace", 0, CLI_REAL, "S",
+         "seconds that running answers may continue after a stop signal (default: 30)", &s->grace_s, 0,
+         86400},
+        {"log-format", 0, CLI_TEXT, "text|json", "log format on stderr (default: text)", &s->log_format, 0,
+         0},
+        {"log-level", 0, CLI_TEXT, "LEVEL", "error, warning, info or debug (default: info)", &s->log_level, 0,
+         0},
+        {"log-requests", 0, CLI_FLAG, NULL, "log each request: client, path, duration; never its content",
+         &s->log_requests, 0, 0},
+        {"metrics", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->metrics, 0, 0},
+        {"no-metrics", 0, CLI_FLAG, NULL, "disable /metrics", &s->no_metrics, 0, 0},
+        {"slots", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->slots, 0, 0},
+        {"no-slots", 0, CLI_FLAG, NULL, "disable /slots", &s->no_slots, 0, 0},
         {"slot-save-path", 0, CLI_TEXT, "DIR",
-         "where clients may save and restore slots by name (they may not)", &s->slot_path, 0, 0},
-        {"jinja", 0, CLI_FLAG, NULL, "the model's own chat template is used anyway", &s->jinja, 0, 0},
-        {"no-ui", 0, CLI_FLAG, NULL, "serve no page at /, only programs; also --no-webui", &s->no_ui, 0, 0},
+         "directory where clients may save and restore slots (default: not allowed)", &s->slot_path, 0, 0},
+        {"jinja", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->jinja, 0, 0},
+        {"no-ui", 0, CLI_FLAG, NULL, "do not serve the web page at /; also --no-webui", &s->no_ui, 0, 0},
     };
     memcpy(out, table, sizeof table);
     return sizeof table / sizeof *table;
@@ -244,7 +278,7 @@ static bool is_one_of(const char *option, const char *word, const char *const *w
         }
     }
     if (word) {
-        fprintf(stderr, "moraine serve: --%s does not know %s; see moraine serve --help\n", option, word);
+        fprintf(stderr, "moraine serve: --%s: unknown value %s; see moraine serve --help\n", option, word);
     }
     return !word;
 }
@@ -320,8 +354,7 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
         const cli_usage usage = {
             .command = "serve", .options = options, .option_count = model_table(m, options)};
         if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
-            fprintf(stderr, "moraine serve: that is a line of [%s] in %s\n", sections.item[i].name,
-                    s->models_file);
+            fprintf(stderr, "moraine serve: in section [%s] of %s\n", sections.item[i].name, s->models_file);
             return false;
         }
         if (!m->model) {
@@ -430,7 +463,7 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         return CLI_USAGE;
     }
     if (s->models_max > 0 && pinned_count(specs, count) > s->models_max) {
-        fprintf(stderr, "moraine serve: --models-max is %d, and %d models are pinned\n", (int)s->models_max,
+        fprintf(stderr, "moraine serve: --models-max is %d, but %d models are pinned\n", (int)s->models_max,
                 pinned_count(specs, count));
         return CLI_USAGE;
     }
@@ -484,12 +517,12 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
 static int check(const serve_settings *s)
 {
     if (!s->tls_certificate != !s->tls_key) {
-        fprintf(stderr, "moraine serve: --ssl-cert-file and --ssl-key-file belong together\n");
+        fprintf(stderr, "moraine serve: --ssl-cert-file and --ssl-key-file must be given together\n");
         return CLI_USAGE;
     }
     if (s->prefix && *s->prefix && (s->prefix[0] != '/' || s->prefix[strlen(s->prefix) - 1] == '/')) {
         fprintf(stderr,
-                "moraine serve: --api-prefix begins with a slash and does not end with one, as /llm\n");
+                "moraine serve: --api-prefix must start with a slash and not end with one, as /llm\n");
         return CLI_USAGE;
     }
     return cli_serve_log(s->log_format, s->log_level) ? CLI_OK : CLI_USAGE;
@@ -515,16 +548,15 @@ int cli_serve(int argc, char **argv)
     const cli_usage usage = {
         .command = "serve",
         .arguments = "[MODEL...]",
-        .description =
-            "Answers programs over HTTP: those made for OpenAI, Anthropic, llama-server or "
-            "Ollama. Many at once "
-            "share the engine's steps, and what was computed for one prompt is not computed again "
-            "for another that "
-            "begins alike. Options are also taken from the environment, as LLAMA_ARG_CTX_SIZE for "
-            "--ctx-size. "
-            "SIGTERM and Ctrl-C let answers end and exit with 0; SIGHUP reads the keys "
-            "again. Without MODEL, the one MORAINE_MODEL in the environment names is served, or else "
-            "all that were pulled, or else the built-in pebble.",
+        .description = "Serves models over HTTP, compatible with clients for "
+                       "the OpenAI, Anthropic, llama-server and Ollama APIs. "
+                       "Concurrent requests share the engine's steps, and common "
+                       "prompt prefixes are computed once. Options can also "
+                       "be set in the environment, as LLAMA_ARG_CTX_SIZE for "
+                       "--ctx-size. SIGTERM and Ctrl-C let running answers "
+                       "finish and exit with 0; SIGHUP rereads the API keys. "
+                       "Without MODEL, serves the model named by MORAINE_MODEL, "
+                       "or else all pulled models, or else the built-in pebble.",
         .examples = "  moraine serve\n"
                     "  curl http://127.0.0.1:8080/v1/models\n"
                     "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"
@@ -558,7 +590,7 @@ int cli_serve(int argc, char **argv)
         models[model_count++] = words[i];
     }
     if (cli_cluster() && model_count > 1) {
-        fprintf(stderr, "moraine serve: several ranks share one model; name one\n");
+        fprintf(stderr, "moraine serve: several ranks serve exactly one model; name one\n");
         return CLI_USAGE;
     }
     if (cli_cluster_follows("serve", model_count ? models[0] : NULL, &m.loading, &code)) {

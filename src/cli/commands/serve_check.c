@@ -18,8 +18,7 @@ bool cli_check_names(const char *option, const char *list)
     for (const char *at = list; at;) {
         const size_t length = strcspn(at, ",");
         if (strspn(at, " \t") >= length) {
-            fprintf(stderr, "moraine serve: --%s has an empty name; names have commas between them\n",
-                    option);
+            fprintf(stderr, "moraine serve: --%s has an empty name; separate names with commas\n", option);
             return false;
         }
         at = at[length] ? at + length + 1 : NULL;
@@ -43,8 +42,8 @@ bool cli_check_origins(const char *const *origins)
     for (; origins && *origins; origins++) {
         if (strcmp(*origins, "*") != 0 && strcmp(*origins, "null") != 0 && !is_origin(*origins)) {
             fprintf(stderr,
-                    "moraine serve: --cors-origins: %s is no origin; https://chat.example and "
-                    "http://localhost:3000 are, without a path, and * stands for all\n",
+                    "moraine serve: --cors-origins: %s is not an origin; use https://chat.example "
+                    "or http://localhost:3000, without a path, or * for all\n",
                     *origins);
             return false;
         }
@@ -64,11 +63,10 @@ bool cli_check_hosts(const char *const *hosts)
 {
     for (; hosts && *hosts; hosts++) {
         if (strcmp(*hosts, "*") != 0 && !is_host(*hosts)) {
-            fprintf(
-                stderr,
-                "moraine serve: --allow-hosts: %s is no name of a machine; box.example is, without scheme, "
-                "port and path, and * stands for all\n",
-                *hosts);
+            fprintf(stderr,
+                    "moraine serve: --allow-hosts: %s is not a host name; use "
+                    "box.example, without scheme, port or path, or * for all\n",
+                    *hosts);
             return false;
         }
     }
@@ -92,8 +90,8 @@ bool cli_check_request(const char *option, const char *path, const char *text)
     json_decref(root);
     if (!object) {
         fprintf(stderr,
-                "moraine serve: --%s: %s is no JSON object; a request as clients send it is needed, with "
-                "\"messages\" in it\n",
+                "moraine serve: --%s: %s is not a JSON object; "
+                "expected a client request with \"messages\"\n",
                 option, path);
     }
     return object;

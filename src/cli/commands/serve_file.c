@@ -22,7 +22,7 @@ static char *read_text(const char *command, const char *path)
     size_t length = 0;
     char *text = cli_read_file(command, path, &length);
     if (text && strlen(text) != length) { /* what is behind it would not count */
-        fprintf(stderr, "moraine %s: %s: a byte of zero in it; write it as plain text\n", command, path);
+        fprintf(stderr, "moraine %s: %s: contains a NUL byte; it must be plain text\n", command, path);
         free(text);
         text = NULL;
     }
@@ -81,13 +81,13 @@ bool cli_sections_read(const char *command, const char *path, cli_sections *out)
             ok = out->count > 0 && *line != '[' && add(&out->item[out->count - 1], line);
         }
         if (!ok) {
-            fprintf(stderr, "moraine %s: %s, line %d: [name] or option = value is needed, after a [name]\n",
+            fprintf(stderr, "moraine %s: %s, line %d: expected [name], or option = value after a [name]\n",
                     command, path, number);
             return false;
         }
     }
     if (out->memory && out->count == 0) {
-        fprintf(stderr, "moraine %s: %s names no model\n", command, path);
+        fprintf(stderr, "moraine %s: %s defines no model\n", command, path);
         return false;
     }
     return out->memory != NULL;

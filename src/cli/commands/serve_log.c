@@ -19,11 +19,12 @@ bool cli_serve_log(const char *format, const char *level_name)
         }
     }
     if (!known) {
-        fprintf(stderr, "moraine serve: --log-level is error, warning, info or debug, not %s\n", level_name);
+        fprintf(stderr, "moraine serve: --log-level must be error, warning, info or debug, not %s\n",
+                level_name);
         return false;
     }
     if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0) {
-        fprintf(stderr, "moraine serve: --log-format is text or json, not %s\n", format);
+        fprintf(stderr, "moraine serve: --log-format must be text or json, not %s\n", format);
         return false;
     }
     srv_log_set(strcmp(format, "json") == 0 ? SRV_LOG_JSON : SRV_LOG_TEXT, level);

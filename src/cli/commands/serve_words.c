@@ -57,7 +57,7 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     const cli_option *option = *name ? find_option(options, count, name) : NULL;
     if (!option) {
         if (*name) {
-            fprintf(stderr, "moraine serve: note: %.*s has no meaning here\n", (int)length, variable);
+            fprintf(stderr, "moraine serve: note: %.*s has no effect here\n", (int)length, variable);
         }
         return NULL;
     }

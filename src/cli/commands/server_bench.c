@@ -105,7 +105,7 @@ static bool look(run *r)
         fprintf(stderr, "moraine bench: %s/v1/models answered %d: %s\n", r->b->url, w.status,
                 text ? text : "nothing");
     } else if (r->vocab <= 0) {
-        fprintf(stderr, "moraine bench: the server's model is not loaded; ask it something first\n");
+        fprintf(stderr, "moraine bench: the server's model is not loaded; send it a request first\n");
     }
     const bool ok = w.status == 200 && id && r->vocab > 0;
     json_decref(root);
@@ -151,7 +151,7 @@ static void hear(run *r, stream *s, const char *line)
         s->done = true;
     } else if (json_object_get(event, "error")) {
         s->failed = true;
-        fprintf(stderr, "moraine bench: the server says: %s\n", line + 6);
+        fprintf(stderr, "moraine bench: the server reported: %s\n", line + 6);
     } else if (json_object_get(event, "content")) {
         count_piece(r, s, at);
     }
@@ -169,7 +169,7 @@ static void progress(run *r, stream *s)
             fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,
                     s->wire.body ? s->wire.body : "");
         } else {
-            fprintf(stderr, "moraine bench: the connection ended before the answer did\n");
+            fprintf(stderr, "moraine bench: the connection was closed before the answer was complete\n");
         }
         s->failed = true;
     }
@@ -238,10 +238,10 @@ static int print(run *r)
                       "together_best_tps", best, "first_token_p50_s", first50, "first_token_p99_s", first99,
                       "between_tokens_p50_s", between50, "between_tokens_p99_s", between99));
     }
-    printf("%s, %s: %lld streams, %lld prompt tokens and %lld generated ones each, %lld rounds\n", b->url,
+    printf("%s, %s: %lld streams, %lld prompt and %lld generated tokens each, %lld rounds\n", b->url,
            r->model, (long long)b->streams, (long long)b->prompt, (long long)b->generated,
            (long long)b->rounds);
-    printf("together         %10.1f tokens/s generated, best %.1f\n", rate, best);
+    printf("total            %10.1f tokens/s generated, best %.1f\n", rate, best);
     printf("first token      %10.1f ms median, %.1f ms p99\n", first50 * 1e3, first99 * 1e3);
     printf("between tokens   %10.1f ms median, %.1f ms p99\n", between50 * 1e3, between99 * 1e3);
     return CLI_OK;

@@ -73,40 +73,39 @@ int cli_synth(int argc, char **argv)
     int64_t layers = 0, threads = 0, seed = 1;
     double skew = 0.0;
     const cli_option options[] = {
-        {"output", 'o', CLI_TEXT, "FILE", "where to write; NAME.gguf in this directory if not given", &path,
+        {"output", 'o', CLI_TEXT, "FILE", "output file (default: NAME.gguf in the current directory)", &path,
          0, 0},
-        {"layers", 0, CLI_INTEGER, "N", "only the first N layers, the same bytes as in the whole model",
+        {"layers", 0, CLI_INTEGER, "N", "only the first N layers, with the same bytes as in the whole model",
          &layers, 1, 1000},
         {"type", 0, CLI_TEXT, "FORMAT",
-         "make every matrix (embedding, output, attention, experts) in this format, such as q8_0, instead of "
-         "the mix the model is published in; small tensors stay F32, and rows that do not fit the format's "
-         "block get what quantizers take instead",
+         "use this format, such as q8_0, for every matrix (embedding, output, "
+         "attention, experts) instead of the published mix; small tensors stay F32, "
+         "and rows that do not fit the block size use the usual fallback format",
          &type, 0, 0},
-        {"experts", 0, CLI_TEXT, "FORMAT", "the same for the matrices of routed experts alone", &experts, 0,
-         0},
-        {"seed", 0, CLI_INTEGER, "N", "of the random numbers (1)", &seed, 0, INT64_MAX},
+        {"experts", 0, CLI_TEXT, "FORMAT", "the same, for routed experts only", &experts, 0, 0},
+        {"seed", 0, CLI_INTEGER, "N", "random seed (default: 1)", &seed, 0, INT64_MAX},
         {"skew", 0, CLI_REAL, "X",
-         "of the routers: experts' rows are scaled by exp(X z), z from -1 to 1 in random order. Of random "
-         "inputs, the hottest quarter of 128 experts takes 28 % of the picks at 0, 60 % at 0.7, 78 % at 1.4; "
-         "of 32 experts 27 %, 47 %, 60 % (0)",
+         "router skew: expert rows are scaled by exp(X z), z from -1 to 1 in random order. "
+         "For random inputs, the hottest quarter of 128 experts takes 28 % of the picks "
+         "at 0, 60 % at 0.7, 78 % at 1.4; of 32 experts 27 %, 47 %, 60 % (default: 0)",
          &skew, 0, 0},
-        {"threads", 0, CLI_INTEGER, "N", "one per usable core if not given; changes nothing in the file",
-         &threads, 1, 1024},
+        {"threads", 0, CLI_INTEGER, "N",
+         "number of threads; the file does not depend on it (default: one per usable core)", &threads, 1,
+         1024},
         {"vocabulary", 0, CLI_FLAG, NULL,
-         "give it a made vocabulary (the bytes, pairs and words of letters), so that servers can serve it; "
-         "what it writes has no meaning",
+         "add a generated vocabulary (bytes, letter pairs and words), "
+         "so that the model can be served; its output has no meaning",
          &vocabulary, 0, 0},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &force, 0, 0},
-        {"list", 'l', CLI_FLAG, NULL, "print the known names with their sizes and exit", &list, 0, 0},
+        {"list", 'l', CLI_FLAG, NULL, "list the known names with their sizes and exit", &list, 0, 0},
     };
     const cli_usage usage = {
         .command = "synth",
         .arguments = "NAME",
-        .description =
-            "Makes a GGUF file of a published model's true shape with random, well-scaled weights, to "
-            "measure "
-            "how fast the real one will run here before downloading it. The same options give the same bytes "
-            "on every machine. The file has no vocabulary unless one is asked for.",
+        .description = "Creates a GGUF file with the exact shape of a published model and "
+                       "random, well-scaled weights, to measure how fast the real one will "
+                       "run before downloading it. The same options give the same bytes on "
+                       "every machine. The file has no vocabulary unless --vocabulary is given.",
         .examples = "  moraine synth --list\n"
                     "  moraine synth gpt-oss-20b\n"
                     "  moraine synth glm-4.5-air --experts iq2_xxs\n"
@@ -134,7 +133,7 @@ int cli_synth(int argc, char **argv)
         return print_list(&chosen);
     }
     if (first >= argc) {
-        fprintf(stderr, "moraine synth: a name is missing; moraine synth --list prints them\n");
+        fprintf(stderr, "moraine synth: missing name; moraine synth --list prints the known ones\n");
         return CLI_USAGE;
     }
     char default_path[256];

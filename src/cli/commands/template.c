@@ -95,7 +95,7 @@ static mo_status render(const char *line, size_t length, char **text, size_t *te
     o.clock = clock;
     if (!source) {
         snprintf(err->detail, sizeof err->detail,
-                 "the line is no JSON object with a text as \"template\" and an object as \"context\"");
+                 "expected a JSON object with a string \"template\" and an object \"context\"");
     } else {
         status = mo_template_open(source, strlen(source), &t, err);
     }
@@ -132,15 +132,15 @@ int cli_template(int argc, char **argv)
 {
     const cli_usage usage = {
         .command = "template",
-        .description = "Renders chat templates (Jinja). Reads lines of JSON from stdin, each an object with "
-                       "\"template\" (the text), "
-                       "\"context\" (its variables, such as messages, tools, add_generation_prompt, "
-                       "bos_token) and \"clock\" (what "
-                       "strftime_now says the time is, as 2026-01-15T10:20:30; without it the clock's), and "
-                       "writes for each a line "
-                       "{\"text\": ...}, or {\"error\": ...} with the template's own refusal or with what is "
-                       "wrong and the line of the "
-                       "template.",
+        .description = "Renders chat templates (Jinja). Reads JSON lines "
+                       "from stdin, each an object with \"template\" (the "
+                       "source), \"context\" (its variables, such as "
+                       "messages, tools, add_generation_prompt, bos_token) "
+                       "and optionally \"clock\" (the time returned by "
+                       "strftime_now, as 2026-01-15T10:20:30; default: the "
+                       "current time). Writes one line for each: {\"text\": "
+                       "...}, or {\"error\": ...} with the template's own "
+                       "error, or the problem and its line in the template.",
         .examples = "  echo '{\"template\": \"{{ x | tojson }}\", \"context\": {\"x\": [1, 2]}}' | moraine "
                     "template\n",
         .options = NULL,

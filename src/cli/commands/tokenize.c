@@ -15,15 +15,14 @@ int cli_tokenize(int argc, char **argv)
     bool special = false;
     const cli_option options[] = {
         {"special", 's', CLI_FLAG, NULL,
-         "recognize special tokens written in the text, and add begin and end tokens as the vocabulary asks",
+         "parse special tokens in the text, and add begin and end tokens as the vocabulary specifies",
          &special, 0, 0},
     };
     const cli_usage usage = {
         .command = "tokenize",
         .arguments = "[MODEL] FILE",
-        .description =
-            "Prints the token ids of the text in FILE (- for stdin), separated by spaces. Only the "
-            "model's header is read." CLI_DEFAULT_MODEL_HELP,
+        .description = "Prints the token ids of the text in FILE (- for stdin), "
+                       "separated by spaces. Reads only the model's header." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine tokenize model.gguf prompt.txt\n"
                     "  echo -n 'Hello' | moraine tokenize model.gguf - --special\n",
         .options = options,
@@ -42,7 +41,7 @@ int cli_tokenize(int argc, char **argv)
     const char *file = argv[argc - 1];
     /* One that looks like a model is a text forgotten, not a model to be read as text. */
     if (argc - first == 1 && cli_model_name(file)) {
-        fprintf(stderr, "moraine tokenize: a text file is missing after %s; - reads stdin\n", file);
+        fprintf(stderr, "moraine tokenize: missing text file after %s; - reads stdin\n", file);
         return CLI_USAGE;
     }
     const char *path = cli_model_path("tokenize", argc - first == 2 ? argv[first] : NULL, false, &code);

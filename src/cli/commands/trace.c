@@ -148,8 +148,8 @@ static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
     }
     bool ok = status == MO_OK || say(&err);
     if (ok && (count == 0 || (int64_t)count > c->info.context)) {
-        fprintf(stderr, "moraine trace: a prompt of %zu tokens does not fit; it may have 1 to %" PRId64 "\n",
-                count, c->info.context);
+        fprintf(stderr, "moraine trace: the prompt has %zu tokens; it must have 1 to %" PRId64 "\n", count,
+                c->info.context);
         ok = false;
     }
     ok = ok && begin_anew(c, kv) && cli_generation_set(c->g, ids, count) && record_answer(c);
@@ -179,7 +179,7 @@ static int save(const recording *c)
     mo_error err;
     struct stat st;
     if (cli_interrupted() && c->prompt_tokens + c->answer_tokens == 0) {
-        fprintf(stderr, "moraine trace: nothing was recorded before it was ended\n");
+        fprintf(stderr, "moraine trace: interrupted before anything was recorded\n");
         return CLI_FAILED;
     }
     if (stat(c->r->output, &st) == 0 && !S_ISREG(st.st_mode)) {
@@ -228,7 +228,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
     recording c = {.r = r, .model = model, .g = &g};
     mo_model_describe(model, &c.info, sizeof c.info);
     if (r->chat && strcmp(mo_model_chat_name(model), "none") == 0) {
-        fprintf(stderr, "moraine trace: this model has no chat format; leave out --chat\n");
+        fprintf(stderr, "moraine trace: this model has no chat format; omit --chat\n");
         code = CLI_USAGE;
     } else if (mo_tracer_open(model, &c.tracer, &err) != MO_OK) {
         say(&err);
@@ -251,24 +251,24 @@ int cli_trace(int argc, char **argv)
     l.learning.options.profile = "off"; /* a recording neither reads a profile nor writes one */
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option options[] = {
-        {"text", 0, CLI_TEXTS, "FILE", "a text, fed as it is; may be given several times, - is stdin",
-         &r.texts, 0, 0},
-        {"prompt", 'p', CLI_TEXTS, "TEXT", "a prompt to answer; may be given several times", &r.prompts, 0,
+        {"text", 0, CLI_TEXTS, "FILE", "text to process as is; may be repeated; - reads stdin", &r.texts, 0,
          0},
-        {"max-tokens", 'n', CLI_INTEGER, "N", "at most N tokens for each answer (256)", &r.limit, 0,
+        {"prompt", 'p', CLI_TEXTS, "TEXT", "prompt to answer; may be repeated", &r.prompts, 0, 0},
+        {"max-tokens", 'n', CLI_INTEGER, "N", "maximum tokens per answer (default: 256)", &r.limit, 0,
          INT64_MAX},
-        {"chat", 0, CLI_FLAG, NULL, "put prompts into the model's chat format", &r.chat, 0, 0},
-        {"output", 'o', CLI_TEXT, "FILE", "where to write the trace", &r.output, 0, 0},
-        {"quiet", 'q', CLI_FLAG, NULL, "print nothing about what was recorded", &r.quiet, 0, 0},
+        {"chat", 0, CLI_FLAG, NULL, "apply the model's chat format to prompts", &r.chat, 0, 0},
+        {"output", 'o', CLI_TEXT, "FILE", "output file", &r.output, 0, 0},
+        {"quiet", 'q', CLI_FLAG, NULL, "print no summary", &r.quiet, 0, 0},
         CLI_SAMPLING_OPTIONS(s),
         CLI_LOADING_OPTIONS(l),
     };
     const cli_usage usage = {
         .command = "trace",
         .arguments = "[MODEL]",
-        .description = "Records which experts the tokens of texts, prompts and answers choose in each layer, "
-                       "for moraine replay. Texts longer than the context are cut into windows. Ctrl-C keeps "
-                       "what was recorded so far." CLI_DEFAULT_MODEL_HELP,
+        .description =
+            "Records the experts chosen in each layer by the tokens of texts, "
+            "prompts and answers, for moraine replay. Texts longer than the "
+            "context are split into windows. Ctrl-C keeps what was recorded so far." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine trace -p 'Tell me a story about a fox.' -o story.trace\n"
                     "  moraine trace model.gguf --text novel.txt --text program.c -o mixed.trace\n"
                     "  moraine trace model.gguf --chat -p 'Why is the sky blue?' -n 500 -o sky.trace\n",

@@ -83,7 +83,7 @@ bool cli_wire_open(cli_wire *w, const char *command, const cli_url *url, const c
 {
     *w = (cli_wire){.fd = dial(url)};
     if (w->fd < 0) {
-        fprintf(stderr, "moraine %s: http://%s:%s cannot be reached: %s\n", command, url->host, url->port,
+        fprintf(stderr, "moraine %s: cannot connect to http://%s:%s: %s\n", command, url->host, url->port,
                 strerror(errno));
         return false;
     }

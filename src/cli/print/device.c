@@ -55,13 +55,13 @@ static void print_passage(const mo_device_report *r, uint64_t tokens)
     if (r->streamed_layers + r->host_layers == 0) {
         return;
     }
-    printf("  layers         %d do not fit: %d cross the link through %s, %d are the CPU's\n",
+    printf("  layers         %d do not fit: %d streamed through buffers of %s, %d computed by the CPU\n",
            r->streamed_layers + r->host_layers, r->streamed_layers,
            cli_bytes_text((uint64_t)r->layer_buffer_bytes, a), r->host_layers);
     if (r->streamed_ns) {
-        printf("                 crossed at %.1f GB/s", (double)r->streamed_bytes / (double)r->streamed_ns);
+        printf("                 streamed at %.1f GB/s", (double)r->streamed_bytes / (double)r->streamed_ns);
         if (tokens && r->host_layers) {
-            printf("; a token took the CPU %.2f ms", (double)r->host_ns * 1e-6 / (double)tokens);
+            printf("; %.2f ms of CPU time per token", (double)r->host_ns * 1e-6 / (double)tokens);
         }
         printf("\n");
     }
@@ -73,8 +73,8 @@ static void print_sum(const mo_device_report *r, const mo_tier_report *tiers)
     char a[32];
     if (r->slots && tiers->slots) {
         const long long placed = (long long)r->filled + tiers->filled;
-        printf("  with RAM       %lld of %lld experts have a place, %.0f %%; %s read at the start, %" PRIu64
-               " left RAM for VRAM, %" PRIu64 " came back\n",
+        printf("  with RAM       %lld of %lld experts held, %.0f %%; %s read at startup, %" PRIu64
+               " moved from RAM to VRAM, %" PRIu64 " moved back\n",
                placed, (long long)tiers->experts, percent((uint64_t)placed, (uint64_t)tiers->experts),
                cli_bytes_text(tiers->start_bytes, a), tiers->yielded, tiers->taken);
     }
@@ -87,8 +87,8 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
     if (!r->name) {
         return;
     }
-    printf("device           %s%s: %s of %s at most; core %s, work %s\n", r->name,
-           r->lost ? " (lost, the CPU went on)" : "", cli_bytes_text((uint64_t)r->peak_bytes, a),
+    printf("device           %s%s: peak %s of %s; core %s, work %s\n", r->name,
+           r->lost ? " (lost; continued on the CPU)" : "", cli_bytes_text((uint64_t)r->peak_bytes, a),
            cli_bytes_text((uint64_t)r->limit_bytes, b), cli_bytes_text((uint64_t)r->core_bytes, c),
            cli_bytes_text((uint64_t)(r->work_bytes + r->stage_bytes), d));
     print_passage(r, tokens);
@@ -96,17 +96,17 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
         r->asked) { /* what was sent ahead and nobody chose is among the fetched, not the asked for */
         const uint64_t there = r->hits + r->by_cpu, crossed = r->asked > there ? r->asked - there : 0;
         printf("  experts        %d of %d slots filled (%s); of %" PRIu64
-               " asked for %.1f %% there, %.1f %% fetched, "
-               "%.1f %% by the CPU\n",
+               " requested, %.1f %% in VRAM, %.1f %% "
+               "fetched, %.1f %% computed by the CPU\n",
                r->filled, r->slots, cli_bytes_text((uint64_t)r->slot_bytes, a), r->asked,
                percent(r->hits, r->asked), percent(crossed, r->asked), percent(r->by_cpu, r->asked));
     }
     print_sum(r, tiers);
     if (r->asked && tokens && seconds > 0.0) {
         const double ms = 1e-6 / (double)tokens;
-        printf("  a token        %.2f ms: waiting for the device's choice %.2f, the CPU's experts %.2f, "
-               "copies %.2f "
-               "(%.0f %% hidden)\n",
+        printf("  per token      %.2f ms: waiting for "
+               "routing %.2f, experts on the CPU %.2f, "
+               "copies %.2f (%.0f %% overlapped)\n",
                seconds * 1e3 / (double)tokens, (double)generating->wait_ns * ms,
                (double)generating->cpu_ns * ms, (double)generating->fetch_ns * ms,
                percent(generating->hidden_ns, generating->fetch_ns));

@@ -88,7 +88,7 @@ json_t *cli_json_value(const mo_value *v)
 int cli_json_print(json_t *root)
 {
     if (!root) {
-        fprintf(stderr, "moraine: no memory for the JSON; leave --json out\n");
+        fprintf(stderr, "moraine: out of memory for the JSON output; omit --json\n");
         return CLI_FAILED;
     }
     json_dumpf(root, stdout, JSON_INDENT(2)); /* a failed write shows when stdout is finished */

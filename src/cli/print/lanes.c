@@ -13,7 +13,7 @@ bool cli_lanes_read(const char *command, mo_model *model, cli_lanes *out)
     if (out->count > 0) {
         out->layers = calloc((size_t)out->count, sizeof *out->layers);
         if (!out->layers) {
-            fprintf(stderr, "moraine %s: no memory for the times of %d layers\n", command, out->count);
+            fprintf(stderr, "moraine %s: out of memory for the times of %d layers\n", command, out->count);
             return false;
         }
         mo_model_device_layers(model, out->layers, sizeof *out->layers, out->count);
@@ -109,7 +109,7 @@ static void print_fallbacks(const mo_device_layer *all)
     if (all->fetched + fell == 0) {
         return;
     }
-    printf("  fallbacks      %.2f %% of %" PRIu64 " experts that should have crossed",
+    printf("  fallbacks      %.2f %% of %" PRIu64 " experts scheduled for copying",
            100.0 * share(fell, all->fetched + fell), all->fetched + fell);
     for (int i = 0; i < MO_FALLBACKS; i++) {
         if (all->fallbacks[i]) {
@@ -141,16 +141,16 @@ void cli_lanes_print(const cli_lanes *l)
     for (int f = 0; f < FIGURES; f++) {
         worst[f] = figure(r, s.slowest, f);
     }
-    printf("  layers, us %16s%10s%10s%10s%10s%10s%10s%10s\n", "wall", "core", "trip", "CPU", "for copy",
-           "copies", "hidden", "for CPU");
+    printf("  layers, us %16s%10s%10s%10s%10s%10s%10s%10s\n", "wall", "core", "trip", "CPU", "copy wait",
+           "copies", "overlap", "GPU wait");
     snprintf(name, sizeof name, "median of %d", l->count);
     print_row(name, s.median);
     snprintf(name, sizeof name, "layer %d", (int)s.slowest->layer);
     print_row(name, worst);
-    printf("    p50 %.1f, p99 %.1f; GPU busy %.0f %%; %.0f %% of the copies beside the CPU's lane%s\n",
+    printf("    p50 %.1f, p99 %.1f; GPU busy %.0f %%; %.0f %% of the copies overlap CPU work%s\n",
            r->layer_p50_s * 1e6, r->layer_p99_s * 1e6, 100.0 * busy(r),
            100.0 * share(r->lanes.hidden_ns, r->lanes.fetch_ns),
-           r->round_trip_s > 0.0 ? "" : "; trip: the host's part, the device's was not probed");
+           r->round_trip_s > 0.0 ? "" : "; trip: host part only, the device part was not probed");
     print_fallbacks(&r->lanes);
 }
 

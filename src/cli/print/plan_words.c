@@ -9,14 +9,15 @@ const char *cli_plan_words(const mo_plan_report *r)
         return "everything is in VRAM";
     }
     if (r->device.ceiling_bytes && strcmp(mode, "resident") == 0) {
-        return "everything is in RAM, and in VRAM what fits there";
+        return "everything is in RAM, as much as fits also in VRAM";
     }
     if (r->device.ceiling_bytes && r->experts &&
         r->streamed_layers == 0) { /* what is in one tier is in no other */
         return r->token_disk_bytes == 0 ? "RAM and VRAM together hold everything"
-                                        : "experts are in VRAM, in RAM, and the others on disk";
+                                        : "experts are in VRAM, RAM and on disk";
     }
     return strcmp(mode, "resident") == 0 ? "everything is in RAM"
-           : strcmp(mode, "slots") == 0  ? "the core is in RAM, experts in slots and on disk"
-                                        : "layers come from the disk for every token, through buffers in RAM";
+           : strcmp(mode, "slots") == 0
+               ? "the core is in RAM, experts are cached in RAM and read from disk"
+               : "layers are streamed from disk for every token, through buffers in RAM";
 }

@@ -52,9 +52,9 @@ cli_routing *cli_routing_open(const char *command, const mo_model *model)
         fine = experts == 0 || add_layer(r, i, experts);
     }
     if (!fine) {
-        fprintf(stderr, "moraine %s: no memory for statistics of the routing\n", command);
+        fprintf(stderr, "moraine %s: out of memory for routing statistics\n", command);
     } else if (r->layer_count == 0) {
-        fprintf(stderr, "moraine %s: this model has no routed experts, so it has no routing\n", command);
+        fprintf(stderr, "moraine %s: this model has no routed experts\n", command);
         fine = false;
     }
     if (!fine) {

@@ -35,7 +35,7 @@ void cli_split_add(mo_split_report *sum, const mo_split_report *pass)
 
 void cli_split_print(const mo_split_report *s)
 {
-    const char *before = "  of its time   ";
+    const char *before = "  time spent    ";
     if (s->seconds <= 0.0) {
         return;
     }

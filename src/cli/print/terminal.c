@@ -219,7 +219,7 @@ bool cli_stdout_finish(void)
     }
     if (!fine && stdout_errno != EPIPE) {
         fprintf(stderr, "moraine: cannot write to standard output: %s\n",
-                stdout_errno ? strerror(stdout_errno) : "a part of the result is missing");
+                stdout_errno ? strerror(stdout_errno) : "the output is incomplete");
     }
     return fine;
 }

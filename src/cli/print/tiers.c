@@ -61,12 +61,12 @@ static void print_experts(const mo_tier_report *r)
     print_phase("  prompt", &r->prompt);
     print_phase("  generation", &r->generation);
     if (r->guessed) {
-        printf("  read ahead     %" PRIu64 " experts (%s): %" PRIu64 " useful, %" PRIu64 " late, %" PRIu64
+        printf("  prefetched     %" PRIu64 " experts (%s): %" PRIu64 " useful, %" PRIu64 " late, %" PRIu64
                " wasted\n",
                r->guessed, cli_bytes_text(r->guessed_bytes, a), r->useful, r->late, r->wasted);
     }
     if (r->skipped) {
-        printf("  left out       %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
+        printf("  skipped        %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
     }
 }
 
@@ -86,7 +86,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, int together, 
         print_experts(r);
     }
     if (r->streamed_layers) {
-        printf("streamed         %d layers through %d slots: %s, %.1f ms waiting in all\n",
+        printf("streamed         %d layers through %d slots: %s, %.1f ms waiting in total\n",
                r->streamed_layers, r->layer_buffer, cli_bytes_text(r->layer_bytes, a),
                (double)r->layer_wait_ns * 1e-6);
     }
@@ -99,7 +99,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, int together, 
     const double per_token = bytes_per_pass(r) / together;
     if (r->disk_reads && generated && seconds > 0.0) {
         const double rate = per_token * (double)generated / seconds;
-        printf("                 %s per token; %.2f GB/s over the time of generation",
+        printf("                 %s per token; %.2f GB/s averaged over generation",
                cli_bytes_text((uint64_t)per_token, b), rate * 1e-9);
         if (r->disk_probed_bytes_s > 0.0) {
             const double share = 100.0 * rate / r->disk_probed_bytes_s;
@@ -108,7 +108,7 @@ void cli_tiers_print(const mo_tier_report *r, uint64_t generated, int together, 
             } else {
                 printf(", %.0f %% of the", share);
             }
-            printf(" %.2f that moraine probe found", r->disk_probed_bytes_s * 1e-9);
+            printf(" %.2f measured by moraine probe", r->disk_probed_bytes_s * 1e-9);
         }
         printf("\n");
     }
@@ -166,7 +166,7 @@ void cli_tiers_left_out(const char *command, mo_model *model)
     }
     if (r.skipped) {
         fprintf(stderr,
-                "moraine %s: %" PRIu64 " experts were left out (--skip-missing): results are not exact\n",
+                "moraine %s: %" PRIu64 " experts were skipped (--skip-missing): results are not exact\n",
                 command, r.skipped);
     }
 }

@@ -27,8 +27,8 @@ void cli_traffic_print(const mo_traffic_report *t)
 {
     if (t->ranks > 1 && t->steps) {
         const double steps = (double)t->steps;
-        printf("ranks            %d: messages %.1f us a step (middle %.1f, least %.1f), %.1f us in the "
-               "others' %s; %.0f bytes sent, %.0f received\n",
+        printf("ranks            %d: messages %.1f us per step (median %.1f, minimum "
+               "%.1f), %.1f us in the other ranks' %s; %.0f bytes sent, %.0f received\n",
                t->ranks, messages_us(t), (double)t->middle_ns / 1e3, (double)t->least_ns / 1e3,
                (double)t->work_ns / steps / 1e3, way(t), (double)t->sent_bytes / steps,
                (double)t->received_bytes / steps);

@@ -64,21 +64,21 @@ static const char *prepare(mo_cuda_device *d, mo_cuda_blas *b)
     }
     if (b->create(&b->handle) != 0) {
         b->handle = NULL;
-        return "cuBLAS could not be started; the device may have too little free memory for it";
+        return "cannot start cuBLAS; the device may have too little free memory";
     }
     if (b->set_pointer_mode(b->handle, POINTERS_ON_DEVICE) != 0 ||
         d->driver->mem_alloc(&b->factors, sizeof factors) != MO_CUDA_OK) {
-        return "cuBLAS could not be prepared";
+        return "cannot initialize cuBLAS";
     }
     return d->driver->memcpy_htod_async(b->factors, factors, sizeof factors, NULL) == MO_CUDA_OK &&
                    d->driver->stream_synchronize(NULL) == MO_CUDA_OK
                ? NULL
-               : "cuBLAS could not be prepared";
+               : "cannot initialize cuBLAS";
 }
 
 static void give_up(mo_cuda_device *d, const char *why)
 {
-    mo_log(MO_LOG_INFO, "device", "%s; products in bfloat16 go by kernels of this program", why);
+    mo_log(MO_LOG_INFO, "device", "%s; bf16 products use the kernels of this program", why);
     mo_cuda_blas_close(d);
 }
 
@@ -89,7 +89,7 @@ static void open_blas(mo_cuda_device *d)
         return;
     }
     d->blas = calloc(1, sizeof *d->blas);
-    const char *lacks = d->blas ? prepare(d, d->blas) : "no memory for cuBLAS";
+    const char *lacks = d->blas ? prepare(d, d->blas) : "out of memory for cuBLAS";
     if (lacks) {
         give_up(d, lacks);
     }
@@ -117,7 +117,7 @@ bool mo_cuda_blas_multiply(mo_cuda_device *d, void *stream, const mo_op_bf16 *o)
                          R_32F, (int)o->stride, COMPUTE_32F, ALGO_DEFAULT);
     }
     if (result != 0) {
-        give_up(d, "cuBLAS refused a product");
+        give_up(d, "cuBLAS rejected a product");
     }
     return result == 0;
 }

@@ -35,8 +35,8 @@ mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
     if (!d->counters && make_counters(d, &err) != MO_OK) {
         d->apart = true;
         mo_log(MO_LOG_WARN, "cuda",
-               "%s; routers, choices and adapters have kernels of their own, which costs about 1 us each per "
-               "layer",
+               "%s; routers, expert selection and adapters use "
+               "separate kernels, which costs about 1 us each per layer",
                err.detail);
         return 0;
     }
@@ -47,8 +47,8 @@ mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
         }
     }
     mo_log(MO_LOG_WARN, "cuda",
-           "%d programs have routers joined with their choices; those of another one are not, nor are its "
-           "adapters "
+           "%d programs have routers fused with expert selection; "
+           "another one does not, nor are its adapters fused "
            "with products, which costs about 1 us each per layer",
            MO_CUDA_COUNTERS);
     return 0;
@@ -67,8 +67,8 @@ mo_cuda_place mo_cuda_place_of(mo_cuda_device *d, mo_daddr counter)
     if (!d->sums && !d->no_sums &&
         mo_cuda_alloc(&d->base, MO_JOINED_LOWS * MO_JOINED_VALUES * sizeof(float), &d->sums, &err) != MO_OK) {
         d->no_sums = true;
-        mo_log(MO_LOG_WARN, "cuda",
-               "%s; adapters have kernels of their own, which costs about 4 us per layer", err.detail);
+        mo_log(MO_LOG_WARN, "cuda", "%s; adapters use separate kernels, which costs about 4 us per layer",
+               err.detail);
     }
     return (mo_cuda_place){.mail = counter + MO_CUDA_MAIL_AT, .sums = d->sums};
 }

@@ -21,21 +21,21 @@ static void explain_init(const mo_cuda_driver *driver, int result, mo_error *err
 {
     char words[256];
     mo_cuda_words(driver, result, words, sizeof words);
-    const char *advice = "nvidia-smi may say more";
+    const char *advice = "see nvidia-smi";
     switch (result) {
     case MO_CUDA_NO_DEVICE:
         advice =
             "check that CUDA_VISIBLE_DEVICES does not hide it and that this process may open /dev/nvidia*";
         break;
     case MO_CUDA_STUB_LIBRARY:
-        advice = "libcuda.so.1 is the stub that compilers link with; take it out of LD_LIBRARY_PATH and "
-                 "install the "
-                 "driver";
+        advice = "libcuda.so.1 is the stub for "
+                 "linking; remove it from "
+                 "LD_LIBRARY_PATH and install the driver";
         break;
     case MO_CUDA_DRIVER_MISMATCH:
-        advice = "the driver's library and its kernel module are of different versions; restart the machine "
-                 "after an "
-                 "update";
+        advice = "the driver's library and kernel "
+                 "module have different versions; "
+                 "restart the machine after an update";
         break;
     default: break;
     }
@@ -218,19 +218,19 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
     int count = 0;
     *out = NULL;
     if (!mo_cuda_built() && !mo_cuda_driver_replaced()) {
-        return mo_fail(err, MO_EDEVICE, "this build has no CUDA kernels; install nvcc and build again");
+        return mo_fail(err, MO_EDEVICE, "this build has no CUDA kernels; install nvcc and rebuild");
     }
     const mo_cuda_driver *driver = start_driver(&count, err);
     if (!driver) {
         return MO_EDEVICE;
     }
     if (index < 0 || index >= count) {
-        return mo_fail(err, MO_EDEVICE, "there is no CUDA device %d; the driver offers %d, numbered from 0",
+        return mo_fail(err, MO_EDEVICE, "there is no CUDA device %d; the driver reports %d, numbered from 0",
                        index, count);
     }
     mo_cuda_device *d = calloc(1, sizeof *d);
     if (!d) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a device");
     }
     d->base.backend = &backend;
     d->driver = driver;

@@ -19,7 +19,7 @@ mo_status mo_cuda_event_create(mo_device *device, mo_event **out, mo_error *err)
     }
     mo_cuda_event *event = calloc(1, sizeof *event);
     if (!event) {
-        return mo_fail(err, MO_ENOMEM, "no memory for an event");
+        return mo_fail(err, MO_ENOMEM, "out of memory for an event");
     }
     event->base.device = device;
     status = mo_cuda_check(d, d->driver->event_create(&event->handle, MO_CUDA_EVENT_DEFAULT), "cuEventCreate",
@@ -100,7 +100,7 @@ mo_status mo_cuda_event_seconds(mo_event *from, mo_event *to, double *out, mo_er
     float milliseconds = 0;
     const int result = d->driver->event_elapsed_time(&milliseconds, handle_of(from), handle_of(to));
     if (result == MO_CUDA_NOT_READY) {
-        return mo_fail(err, MO_EINVAL, "the time between two events was asked for before both were done");
+        return mo_fail(err, MO_EINVAL, "the time between two events was requested before both were done");
     }
     status = mo_cuda_check(d, result, "cuEventElapsedTime", err);
     *out = (double)milliseconds / 1e3;

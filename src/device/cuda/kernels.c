@@ -27,7 +27,7 @@ static mo_status load_functions(mo_cuda_device *d, void *module, mo_error *err)
     }
     void **functions = calloc(count, sizeof *functions);
     if (!functions) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a list of %u kernels", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a list of %u kernels", count);
     }
     status = mo_cuda_check(d, driver->module_enumerate_functions(functions, count, module),
                            "cuModuleEnumerateFunctions", err);
@@ -93,7 +93,7 @@ static bool has_ptx(int ptx)
 static mo_status load_module(mo_cuda_device *d, const void *data, int *result, mo_error *err)
 {
     if (d->module_count == MO_CUDA_MODULES) {
-        return mo_fail(err, MO_EUNSUPPORTED, "this build has more than %d files of kernels", MO_CUDA_MODULES);
+        return mo_fail(err, MO_EUNSUPPORTED, "this build has more than %d kernel files", MO_CUDA_MODULES);
     }
     void *module = NULL;
     *result = d->driver->module_load_data(&module, data);
@@ -138,9 +138,9 @@ mo_status mo_cuda_load(mo_cuda_device *d, int ptx, mo_error *err)
     if (ptx == 0) {
         ptx = best_ptx(d->compute);
         mo_log(MO_LOG_INFO, "cuda",
-               "%s: this build has no machine code for capability %d.%d; the driver compiles the kernels "
-               "from PTX %d "
-               "now and keeps the result",
+               "%s: this build has no machine code for "
+               "capability %d.%d; the driver compiles the "
+               "kernels from PTX %d now and caches the result",
                d->name, d->compute / 10, d->compute % 10, ptx);
     }
     if (!has_ptx(ptx) || ptx > d->compute) {
@@ -148,7 +148,7 @@ mo_status mo_cuda_load(mo_cuda_device *d, int ptx, mo_error *err)
             err, MO_EDEVICE,
             "this build has no kernels that %s (capability %d.%d) can run%s; build with its architecture in "
             "MO_CUDA_ARCHITECTURES",
-            d->name, d->compute / 10, d->compute % 10, ptx ? " as the PTX that was asked for" : "");
+            d->name, d->compute / 10, d->compute % 10, ptx ? " as the requested PTX" : "");
     }
     d->code = ptx;
     status = load_all(d, ptx, &result, err);
@@ -185,8 +185,8 @@ static mo_status look_up(mo_cuda_device *d, const char *name, mo_cuda_kernel *ou
         }
         return status;
     }
-    return mo_fail(err, MO_EUNSUPPORTED,
-                   "kernel %s is not in this build; its files of kernels are incomplete", name);
+    return mo_fail(err, MO_EUNSUPPORTED, "kernel %s is not in this build; its kernel files are incomplete",
+                   name);
 }
 
 /* The place of a name, or the free one where it would be. A quarter of the places stays free, so there is an end. */
@@ -209,7 +209,7 @@ static mo_status find_kernel(mo_cuda_device *d, const char *name, mo_cuda_kernel
         return MO_OK;
     }
     if (d->kernel_count == MO_CUDA_KERNELS / 4 * 3) {
-        return mo_fail(err, MO_EUNSUPPORTED, "more than %d names of kernels are in use", d->kernel_count);
+        return mo_fail(err, MO_EUNSUPPORTED, "more than %d kernels are in use", d->kernel_count);
     }
     mo_status status = look_up(d, name, kernel, err);
     d->kernel_count += status == MO_OK;
@@ -339,7 +339,8 @@ static mo_status start_alone(mo_cuda_device *d, void *stream, const mo_cuda_step
         }
         d->punctual = true;
         mo_log(MO_LOG_WARN, "cuda",
-               "%s; kernels begin when the one before has ended, which costs about 1 us each", why.detail);
+               "%s; each kernel starts when the previous one has ended, which costs about 1 us each",
+               why.detail);
     }
     return mo_cuda_start(d, stream, step, false, err);
 }

@@ -55,7 +55,7 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
     const int count = choose(op, compute, sms, out, err);
     for (int i = 0; i < count; i++) {
         if (!fold(&out[i])) {
-            mo_fail(err, MO_EINVAL, "op %d has more rows than a grid can have; a step has at most 65536",
+            mo_fail(err, MO_EINVAL, "op %d has more rows than a grid allows; a step has at most 65536",
                     (int)op->kind);
             return -1;
         }

@@ -70,8 +70,8 @@ static int attend(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *o
 {
     if (o->v_len > 1024 || o->k_len > 1024) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels take heads of at most 1024 values, this model has %d and %d; run it with "
-                "`device` none",
+                "the GPU kernels support heads of at most 1024 values, "
+                "but this model has %d and %d; run it with `device` none",
                 o->k_len, o->v_len);
         return -1;
     }
@@ -97,8 +97,6 @@ int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_laun
     switch (op->kind) {
     case MO_OP_HEADS: return op->heads.tokens > 0 ? heads(&op->heads, out) : 0;
     case MO_OP_ATTEND: return op->attend.tokens > 0 ? attend(&op->attend, compute, sms, out, err) : 0;
-    default:
-        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of attention", (int)op->kind);
-        return -1;
+    default: mo_fail(err, MO_EINVAL, "op %d has no attention kernel", (int)op->kind); return -1;
     }
 }

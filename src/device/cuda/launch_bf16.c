@@ -39,7 +39,7 @@ static int launch_to_bf16(const mo_op_to_bf16 *o, mo_cuda_launch *out, mo_error 
     }
     if (!f || f->kind == MO_KIND_INTEGER || m->cols % f->block_values != 0 || o->count > GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "%d matrices of type %d with rows of %d values have no bfloat16 on a GPU", (int)o->count,
+                "%d matrices of type %d with rows of %d values do not support bf16 on a GPU", (int)o->count,
                 (int)m->type, (int)m->cols);
         return -1;
     }
@@ -62,8 +62,8 @@ static int launch_product(const mo_op_bf16 *o, int compute, mo_cuda_launch *out,
     }
     if (compute < BF16_COMPUTE || tokens > GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "products in bfloat16 of %d rows need a GPU of capability 8.0 and batches of at most 65536 "
-                "tokens",
+                "bf16 products of %d rows need a GPU of compute "
+                "capability 8.0 and batches of at most 65536 tokens",
                 (int)o->rows);
         return -1;
     }

@@ -10,8 +10,8 @@ int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch 
     if (o->experts > MO_OP_EXPERTS || o->used > MO_OP_USED || o->groups > MO_OP_GROUPS ||
         o->used > o->experts) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels choose at most %d of %d experts in %d groups, this model asks for %d of "
-                "%d in %d",
+                "the GPU kernels choose at most %d of %d experts "
+                "in %d groups, but this model needs %d of %d in %d",
                 MO_OP_USED, MO_OP_EXPERTS, MO_OP_GROUPS, o->used, o->experts, o->groups);
         return -1;
     }

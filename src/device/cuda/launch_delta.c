@@ -72,8 +72,6 @@ int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *
     switch (op->kind) {
     case MO_OP_CONVOLVE: return op->convolve.tokens > 0 ? convolve(&op->convolve, out) : 0;
     case MO_OP_RECUR: return op->recur.tokens > 0 ? recur(&op->recur, sms, out) : 0;
-    default:
-        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the delta rule", (int)op->kind);
-        return -1;
+    default: mo_fail(err, MO_EINVAL, "op %d has no delta rule kernel", (int)op->kind); return -1;
     }
 }

@@ -73,8 +73,8 @@ int mo_cuda_launch_experts(const mo_op *op, int compute, int sms, mo_cuda_launch
         return 0;
     }
     if (e->most > MOST_ITEMS) {
-        mo_fail(err, MO_EUNSUPPORTED, "a worklist of %d rows is longer than the %d that one launch takes",
-                e->most, MOST_ITEMS);
+        mo_fail(err, MO_EUNSUPPORTED, "a worklist of %d rows exceeds the limit of %d per launch", e->most,
+                MOST_ITEMS);
         return -1;
     }
     return op->kind == MO_OP_EXPERTS_IN ? launch_in(e, compute, out, err)

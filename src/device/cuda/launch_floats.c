@@ -44,7 +44,7 @@ static int fill(mo_cuda_launch *out, const cut *c, bool grouped, int64_t x, int6
 {
     if (x > INT32_MAX || y > GRID_LIMIT || z > GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "a product of %lld x %lld x %lld tiles is more than one launch can be; use smaller batches",
+                "a product of %lld x %lld x %lld tiles is too large for one launch; use smaller batches",
                 (long long)x, (long long)y, (long long)z);
         return -1;
     }

@@ -86,7 +86,7 @@ static int fill(mo_cuda_launch *out, const char *kernel, int64_t x, int64_t y, i
 {
     if (x > INT32_MAX || y > GRID_LIMIT || z > GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "a product of %lld x %lld x %lld tiles is more than one launch can be; use smaller batches",
+                "a product of %lld x %lld x %lld tiles is too large for one launch; use smaller batches",
                 (long long)x, (long long)y, (long long)z);
         return -1;
     }
@@ -102,7 +102,8 @@ static bool check_matrix(const mo_dmatrix *m, mo_error *err)
 {
     const mo_format *f = m->type >= 0 ? mo_format_of((uint32_t)m->type) : NULL;
     if (!f || f->kind == MO_KIND_INTEGER) {
-        mo_fail(err, MO_EUNSUPPORTED, "there is no product with matrices of type %d on a GPU", (int)m->type);
+        mo_fail(err, MO_EUNSUPPORTED, "products with matrices of type %d are not supported on a GPU",
+                (int)m->type);
         return false;
     }
     if (m->rows <= 0 || m->cols <= 0 || m->cols % f->block_values != 0) {

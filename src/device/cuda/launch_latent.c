@@ -36,8 +36,6 @@ int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch 
     switch (op->kind) {
     case MO_OP_LATENT: return op->latent.tokens > 0 ? latent(&op->latent, out) : 0;
     case MO_OP_COLLECT: return op->collect.tokens > 0 ? collect(&op->collect, out) : 0;
-    default:
-        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of latent attention", (int)op->kind);
-        return -1;
+    default: mo_fail(err, MO_EINVAL, "op %d has no latent attention kernel", (int)op->kind); return -1;
     }
 }

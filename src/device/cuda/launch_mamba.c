@@ -66,7 +66,7 @@ int mo_cuda_launch_mamba(const mo_op *op, int compute, int sms, mo_cuda_launch *
     (void)compute;
     (void)sms;
     if (tokens < 0) {
-        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of Mamba", (int)op->kind);
+        mo_fail(err, MO_EINVAL, "op %d has no Mamba kernel", (int)op->kind);
         return -1;
     }
     if (tokens == 0) {

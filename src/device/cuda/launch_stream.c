@@ -28,15 +28,15 @@ static bool wide(mo_daddr all, int n)
 static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
 {
     if (o->n > LONG) {
-        mo_fail(
-            err, MO_EUNSUPPORTED,
-            "the GPU's kernels take rows of at most %d values, this model has %d; run it with `device` none",
-            LONG, o->n);
+        mo_fail(err, MO_EUNSUPPORTED,
+                "the GPU kernels support rows of at most %d values, but this model has %d; run it with "
+                "`device` none",
+                LONG, o->n);
         return -1;
     }
     if (o->used > MO_OP_USED) {
         mo_fail(err, MO_EUNSUPPORTED,
-                "the GPU's kernels merge at most %d experts per token, this model uses %d", MO_OP_USED,
+                "the GPU kernels merge at most %d experts per token, but this model uses %d", MO_OP_USED,
                 o->used);
         return -1;
     }
@@ -127,8 +127,6 @@ int mo_cuda_launch_stream(const mo_op *op, int compute, int sms, mo_cuda_launch 
     case MO_OP_LOGITS: return op->logits.count > 0 ? logits(&op->logits, out) : 0;
     case MO_OP_PUBLISH: return publish(&op->publish, out);
     case MO_OP_AWAIT: return await(&op->await, out);
-    default:
-        mo_fail(err, MO_EINVAL, "op %d has no kernel among those of the stream", (int)op->kind);
-        return -1;
+    default: mo_fail(err, MO_EINVAL, "op %d has no stream kernel", (int)op->kind); return -1;
     }
 }

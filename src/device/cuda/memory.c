@@ -20,11 +20,10 @@ mo_status mo_cuda_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error
         size_t left = 0;
         size_t total = 0;
         d->driver->mem_get_info(&left, &total);
-        return mo_fail(
-            err, MO_ENOMEM,
-            "%s (cuda %d) has no memory for %.1f MiB: %.1f of %.1f MiB are free; give it less to hold, or "
-            "end what else uses it",
-            d->name, d->index, (double)bytes / mib, (double)left / mib, (double)total / mib);
+        return mo_fail(err, MO_ENOMEM,
+                       "%s (cuda %d) cannot allocate %.1f MiB: %.1f of %.1f MiB are "
+                       "free; reduce the load, or end other programs that use it",
+                       d->name, d->index, (double)bytes / mib, (double)left / mib, (double)total / mib);
     }
     *out = status == MO_OK ? address : 0;
     return status;

@@ -172,7 +172,8 @@ static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err
     if (status != MO_OK && status != MO_EDEVICE && status != MO_ENOMEM && !d->punctual) {
         d->punctual = true;
         mo_log(MO_LOG_WARN, "cuda",
-               "%s; kernels begin when the one before has ended, which costs about 1 us each", why.detail);
+               "%s; each kernel starts when the previous one has ended, which costs about 1 us each",
+               why.detail);
         status = record(d, p, &why);
     }
     if (status == MO_OK) {
@@ -184,7 +185,7 @@ static mo_status make_graph(mo_cuda_device *d, mo_cuda_program *p, mo_error *err
     }
     d->no_graphs = true;
     mo_log(MO_LOG_WARN, "cuda",
-           "%s; kernels are started one by one instead of as graphs, which costs a few us each", why.detail);
+           "%s; kernels are launched one by one instead of as graphs, which costs a few us each", why.detail);
     return MO_OK;
 }
 
@@ -195,7 +196,7 @@ static mo_status fill(mo_cuda_device *d, mo_cuda_program *p, const mo_op *ops, i
     p->ops = calloc(most, sizeof *p->ops);
     p->joined = calloc(most / 2 + 1, sizeof *p->joined);
     if (!p->steps || !p->ops || !p->joined) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a program of %d ops", count);
     }
     if (count > 0) {
         memcpy(p->ops, ops, (size_t)count * sizeof *ops);
@@ -214,7 +215,7 @@ mo_status mo_cuda_program_create(mo_device *device, const mo_op *ops, int count,
     }
     mo_cuda_program *p = calloc(1, sizeof *p);
     if (!p) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a program");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a program");
     }
     p->base.device = device;
     status = fill(d, p, ops, count, err);

@@ -80,13 +80,13 @@ static inline bool mo_rows_possible(const mo_dmatrix *matrix, const mo_dacts *in
 {
     const int bytes = matrix->type >= 0 ? mo_format_bytes(matrix->type) : 0;
     if (bytes == 0) {
-        mo_fail(err, MO_EUNSUPPORTED, "%s has type %d, which no kernel of this GPU multiplies", what,
+        mo_fail(err, MO_EUNSUPPORTED, "%s has type %d, which no kernel of this GPU supports", what,
                 matrix->type);
         return false;
     }
     if (matrix->cols != in->cols || matrix->cols <= 0 || matrix->cols % mo_format_values(matrix->type) != 0) {
         mo_fail(err, MO_EINVAL,
-                "%s has rows of %d values, which do not fit activations of %d in blocks of %d", what,
+                "%s has rows of %d values, which do not match activations of %d in blocks of %d", what,
                 matrix->cols, in->cols, mo_format_values(matrix->type));
         return false;
     }

@@ -43,7 +43,7 @@ void mo_cuda_words(const mo_cuda_driver *driver, int result, char *text, size_t 
     const char *name = NULL;
     const char *words = NULL;
     if (driver->get_error_name(result, &name) != MO_CUDA_OK || !name) {
-        snprintf(text, bytes, "error %d of the driver", result);
+        snprintf(text, bytes, "driver error %d", result);
         return;
     }
     if (driver->get_error_string(result, &words) != MO_CUDA_OK || !words) {
@@ -108,11 +108,10 @@ static mo_status lose(mo_cuda_device *device, const char *words, const char *cal
     pthread_mutex_lock(&device->losing);
     if (!atomic_load_explicit(&device->lost, memory_order_relaxed)) {
         const char *fate = device->ready ? "is lost" : "cannot be opened";
-        const char *advice =
-            device->ready ? "what was in its memory is gone, and this process cannot use it again (the "
-                            "system log may say why)"
-                          : "another process may keep it for itself; nvidia-smi may say more";
-        snprintf(device->why, sizeof device->why, "%s (cuda %d) %s: %s said %.200s; %s", device->name,
+        const char *advice = device->ready ? "the contents of its memory are gone, and this "
+                                             "process cannot use it again (see the system log)"
+                                           : "another process may use it exclusively; see nvidia-smi";
+        snprintf(device->why, sizeof device->why, "%s (cuda %d) %s: %s returned %.200s; %s", device->name,
                  device->index, fate, call, words, advice);
         atomic_store_explicit(&device->lost, true, memory_order_release);
     }
@@ -131,7 +130,8 @@ mo_status mo_cuda_check(mo_cuda_device *device, int result, const char *call, mo
     if (status == MO_EDEVICE) {
         return lose(device, words, call, err);
     }
-    return mo_fail(err, status, "%s (cuda %d) refused: %s said %s", device->name, device->index, call, words);
+    return mo_fail(err, status, "%s (cuda %d) failed: %s returned %s", device->name, device->index, call,
+                   words);
 }
 
 void mo_cuda_check_quietly(mo_cuda_device *device, int result, const char *call)

@@ -24,7 +24,7 @@ mo_status mo_cuda_stream_create(mo_device *device, mo_dstream **out, mo_error *e
     }
     mo_cuda_stream *stream = calloc(1, sizeof *stream);
     if (!stream) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a stream");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a stream");
     }
     stream->base.device = device;
     status = mo_cuda_check(d, d->driver->stream_create(&stream->handle, MO_CUDA_STREAM_NON_BLOCKING),
@@ -129,7 +129,7 @@ mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other,
         char words[256];
         mo_cuda_words(d->driver, result, words, sizeof words);
         return mo_fail(err, MO_EIO,
-                       "%s (cuda %d) copies nothing from %s (cuda %d): cuMemcpyPeerAsync said %s", d->name,
+                       "%s (cuda %d) cannot copy from %s (cuda %d): cuMemcpyPeerAsync returned %s", d->name,
                        d->index, o->name, o->index, words);
     }
     return MO_OK;

@@ -30,7 +30,7 @@ static const mo_dadapter_use *uses_of(const adapting *a, int64_t row)
 {
     const int64_t token = a->pick ? a->pick[row] : a->o->first + row;
     if (token < 0 || token >= a->o->tokens) {
-        mo_op_refuse(a->job, "has a row of token %" PRId64 " where there are %d", token, a->o->tokens);
+        mo_op_refuse(a->job, "has a row of token %" PRId64 "; there are %d", token, a->o->tokens);
         return NULL;
     }
     return a->uses + token * MO_OP_USES;
@@ -94,7 +94,7 @@ static mo_status each_row(mo_op_job *job, const mo_op_adapt *o,
     const int count = o->groups ? o->group_count : 1;
     for (int g = 0; g < count && job->status == MO_OK; g++) {
         if (groups[g].first < 0 || groups[g].count < 0 || groups[g].first + groups[g].count > o->rows) {
-            mo_op_refuse(job, "has a group of rows that there are not");
+            mo_op_refuse(job, "has a group of rows that do not exist");
         }
         for (int64_t i = groups[g].first; i < groups[g].first + groups[g].count && job->status == MO_OK;
              i++) {

@@ -201,8 +201,7 @@ static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, 
     const int64_t chunk = mo_kv_chunk(o->kv), chunks = position / chunk - first / chunk + 1;
     const bool wraps = position >= capacity;
     if (chunks > o->chunks) {
-        mo_op_refuse(job, "has a token that sees %" PRId64 " chunks, of %d that are expected", chunks,
-                     o->chunks);
+        mo_op_refuse(job, "has a token that sees %" PRId64 " chunks; expected %d", chunks, o->chunks);
     }
     if (wraps && (capacity % MO_CHUNK != 0 || position - first >= capacity)) {
         mo_op_refuse(job, "sees positions %" PRId64 " to %" PRId64 " in a circular cache of %" PRId64, first,

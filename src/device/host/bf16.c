@@ -86,7 +86,7 @@ static void run_group(const multiplying *p, int number, const mo_dgroup *g)
     const mo_dmatrix *m = &p->o->matrix;
     const int64_t values = (int64_t)m->rows * m->cols;
     if (g->first < 0 || g->count < 0 || g->first > p->o->rows - g->count || g->count > p->o->most) {
-        mo_op_refuse(p->job, "has a group of rows that there are not");
+        mo_op_refuse(p->job, "has a group of rows that do not exist");
     }
     if (g->count == 0 || p->job->status != MO_OK) {
         return;
@@ -118,7 +118,7 @@ mo_status mo_op_host_bf16(mo_op_job *job, const mo_op_bf16 *o)
     const int count = o->groups ? o->count : 1;
     if (!p.x) {
         job->status =
-            mo_fail(job->err, MO_ENOMEM, "no memory for %d rows of %d values", TOKENS, o->matrix.cols);
+            mo_fail(job->err, MO_ENOMEM, "out of memory for %d rows of %d values", TOKENS, o->matrix.cols);
     }
     for (int i = 0; i < count && job->status == MO_OK; i++) {
         run_group(&p, i, &groups[i]);

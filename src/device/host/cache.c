@@ -15,15 +15,14 @@ mo_op_cache mo_op_cache_of(mo_op_job *job, const mo_dplace *place, int layer, mo
     }
     if (job->status == MO_OK && s.stride &&
         s.first + (mo_daddr)((s.length - 1) * s.stride) != c.blocks[s.length - 1]) {
-        mo_op_refuse(job, "has a cache whose table and distance of blocks say different things");
+        mo_op_refuse(job, "has a cache whose block table and block distance are inconsistent");
     }
     return c;
 }
 
 uint8_t *mo_op_block_of(mo_op_job *job, const mo_op_cache *c, int64_t u)
 {
-    return job->status == MO_OK
-               ? mo_op_part(job, "a block of keys and values", c->blocks[mo_kv_entry(u, c->length)],
-                            mo_kv_block_bytes(c->shape))
-               : NULL;
+    return job->status == MO_OK ? mo_op_part(job, "a KV cache block", c->blocks[mo_kv_entry(u, c->length)],
+                                             mo_kv_block_bytes(c->shape))
+                                : NULL;
 }

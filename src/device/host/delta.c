@@ -57,7 +57,7 @@ mo_status mo_op_host_convolve(mo_op_job *job, const mo_op_convolve *o)
         return MO_OK;
     }
     if (o->taps < 2 || o->taps > MO_DELTA_TAPS) {
-        mo_op_refuse(job, "has %d taps; 2 to %d can be", o->taps, MO_DELTA_TAPS);
+        mo_op_refuse(job, "has %d taps; 2 to %d are supported", o->taps, MO_DELTA_TAPS);
     }
     p.before = mo_op_floats(job, "before", o->before, n * p.channels);
     p.after = mo_op_floats(job, "after", o->after, n * p.channels);

@@ -53,7 +53,7 @@ static void copy_rows(mo_op_job *job, const mo_op_await *o, const mo_dreply *rep
     const int64_t n = o->n;
     const int64_t head = (int64_t)offsetof(mo_dreply, row);
     if (reply->count < 0 || reply->count > o->most) {
-        mo_op_refuse(job, "was answered with %d rows where there can be %d", reply->count, o->most);
+        mo_op_refuse(job, "was answered with %d rows; the limit is %d", reply->count, o->most);
         return;
     }
     const mo_dreply *whole = mo_op_part(job, "reply", o->reply, head + reply->count * INT64_C(4));

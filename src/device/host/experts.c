@@ -16,7 +16,7 @@ static const mo_dwork_item *items_of(mo_op_job *job, const mo_op_experts *o, int
         return NULL;
     }
     if (work->count < 0 || work->count > o->most) {
-        mo_op_refuse(job, "has a worklist of %d items where there can be %d", work->count, o->most);
+        mo_op_refuse(job, "has a worklist of %d items; the limit is %d", work->count, o->most);
         return NULL;
     }
     const mo_dwork_item *items =

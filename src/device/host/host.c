@@ -64,7 +64,7 @@ static mo_status get_memory(mo_device *device, size_t align, size_t bytes, void 
     const size_t pages = bytes / (size_t)sysconf(_SC_PAGESIZE);
     if (pages > (size_t)sysconf(_SC_PHYS_PAGES) || posix_memalign(out, align, bytes) != 0) {
         *out = NULL;
-        return mo_fail(err, MO_ENOMEM, "%.1f MiB for a device in RAM cannot be had",
+        return mo_fail(err, MO_ENOMEM, "%.1f MiB for a device in RAM are not available",
                        (double)bytes / (1 << 20));
     }
     return MO_OK;
@@ -116,7 +116,7 @@ static mo_status stream_create(mo_device *device, mo_dstream **out, mo_error *er
 {
     *out = calloc(1, sizeof **out);
     if (!*out) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a stream");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a stream");
     }
     (*out)->device = device;
     return MO_OK;
@@ -169,7 +169,7 @@ static mo_status event_create(mo_device *device, mo_event **out, mo_error *err)
 {
     host_event *event = calloc(1, sizeof *event);
     if (!event) {
-        return mo_fail(err, MO_ENOMEM, "no memory for an event");
+        return mo_fail(err, MO_ENOMEM, "out of memory for an event");
     }
     event->base.device = device;
     *out = &event->base;
@@ -210,7 +210,7 @@ static mo_status event_seconds(mo_event *from, mo_event *to, double *out, mo_err
 {
     const host_event *a = (const host_event *)from, *b = (const host_event *)to;
     if (!a->recorded || !b->recorded) {
-        return mo_fail(err, MO_EINVAL, "only between events that were recorded is there a time");
+        return mo_fail(err, MO_EINVAL, "the elapsed time requires two recorded events");
     }
     *out = (double)(b->time_ns - a->time_ns) * 1e-9;
     return state_of(from->device, err);
@@ -240,7 +240,7 @@ static mo_status program_create(mo_device *device, const mo_op *ops, int count, 
 {
     host_program *program = malloc(sizeof *program + sizeof *ops * (size_t)count);
     if (!program) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a program of %d ops", count);
     }
     program->base.device = device;
     program->count = count;
@@ -304,7 +304,7 @@ mo_status mo_host_device_open(const mo_kernels *kernels, mo_device **out, mo_err
     }
     if (!host || !host->scratch) {
         free(host);
-        return mo_fail(err, MO_ENOMEM, "no memory for a device");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a device");
     }
     host->base.backend = &backend;
     host->runner = (mo_op_host){.kernels = kernels, .resolve = resolve, .user = host};

@@ -28,7 +28,7 @@ mo_status mo_op_host_ssm_convolve(mo_op_job *job, const mo_op_ssm_convolve *o)
         return MO_OK;
     }
     if (o->taps < 2 || o->taps > MO_MAMBA_TAPS) {
-        mo_op_refuse(job, "has %d taps; 2 to %d can be", o->taps, MO_MAMBA_TAPS);
+        mo_op_refuse(job, "has %d taps; 2 to %d are supported", o->taps, MO_MAMBA_TAPS);
     }
     const float *before = mo_op_floats(job, "before", o->before, (int64_t)o->tokens * o->channels);
     conv.weight = mo_op_floats(job, "weight", o->weight, (int64_t)o->taps * o->channels);

@@ -16,7 +16,7 @@ void mo_op_refuse(mo_op_job *job, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    job->status = mo_fail(job->err, MO_EDEVICE, "the device's op %s %s", job->name, text);
+    job->status = mo_fail(job->err, MO_EDEVICE, "device op %s %s", job->name, text);
 }
 
 void *mo_op_part(mo_op_job *job, const char *operand, mo_daddr address, int64_t bytes)

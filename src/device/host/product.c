@@ -79,7 +79,7 @@ static int64_t rows_read(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup
         if (first < 0 || end < first || end > o->rows || end - first > o->most) {
             mo_op_refuse(job,
                          "has a group of rows %" PRId64 " to %" PRId64
-                         " where there are %d rows and %d in the largest group",
+                         ", but there are %d rows and %d in the largest group",
                          first, end, o->rows, o->most);
             return 0;
         }

@@ -33,7 +33,7 @@ mo_status mo_op_host_short_conv(mo_op_job *job, const mo_op_short_conv *o)
         return MO_OK;
     }
     if (o->taps < 2 || o->taps > MO_SHORT_TAPS) {
-        mo_op_refuse(job, "has %d taps; 2 to %d can be", o->taps, MO_SHORT_TAPS);
+        mo_op_refuse(job, "has %d taps; 2 to %d are supported", o->taps, MO_SHORT_TAPS);
     }
     p.in = mo_op_floats(job, "in", o->in, (int64_t)o->tokens * 3 * o->channels);
     p.rule.conv = mo_op_floats(job, "weight", o->weight, (int64_t)o->taps * o->channels);

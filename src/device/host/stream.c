@@ -150,7 +150,7 @@ mo_status mo_op_host_stream(mo_op_job *job, const mo_op_stream *o)
     float *own = (void *)job->scratch;
     p.sum = o->n <= ROW_MAX ? own : malloc(2 * sizeof(float) * (size_t)o->n);
     if (!p.sum) {
-        return mo_fail(job->err, MO_ENOMEM, "no memory for two rows of %d values", o->n);
+        return mo_fail(job->err, MO_ENOMEM, "out of memory for two rows of %d values", o->n);
     }
     p.part = p.sum + o->n;
     for (int64_t t = 0; t < o->tokens; t++) {

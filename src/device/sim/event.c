@@ -69,7 +69,7 @@ mo_status mo_sim_event_create(mo_device *device, mo_event **out, mo_error *err)
     mo_sim *sim = mo_sim_of(device);
     mo_sim_event *event = calloc(1, sizeof *event);
     if (!event) {
-        return mo_fail(err, MO_ENOMEM, "no memory for an event");
+        return mo_fail(err, MO_ENOMEM, "out of memory for an event");
     }
     event->base.device = device;
     event->refs = 1;
@@ -162,7 +162,7 @@ mo_status mo_sim_event_seconds(mo_event *from, mo_event *to, double *out, mo_err
     pthread_mutex_lock(&sim->lock);
     mo_status status = mo_sim_state(sim, err);
     if (status == MO_OK && (!a->recorded || !b->recorded || a->done < a->recorded || b->done < b->recorded)) {
-        status = mo_fail(err, MO_EINVAL, "only between events that are done is there a time");
+        status = mo_fail(err, MO_EINVAL, "the elapsed time requires two finished events");
     } else if (status == MO_OK) {
         *out = (double)(b->time_ns - a->time_ns) * 1e-9;
     }

@@ -181,7 +181,7 @@ static mo_status begin(mo_sim *sim, mo_sim_fault kind, const char *what, mo_erro
     pthread_mutex_lock(&sim->lock);
     mo_status status = mo_sim_state(sim, err);
     if (status == MO_OK && mo_sim_hits(sim, kind, 1)) {
-        status = mo_fail(err, MO_ENOMEM, "the simulated GPU was told to refuse %s", what);
+        status = mo_fail(err, MO_ENOMEM, "the simulated GPU is configured to refuse %s", what);
     }
     pthread_mutex_unlock(&sim->lock);
     return status;
@@ -200,7 +200,7 @@ static void settle(mo_sim *sim)
 static mo_status no_memory(mo_sim_memory *m, size_t bytes, mo_error *err)
 {
     return mo_fail(
-        err, MO_ENOMEM, "the simulated GPU has %.1f MiB, of which %.1f are free; %.1f were asked for",
+        err, MO_ENOMEM, "the simulated GPU has %.1f MiB, of which %.1f are free; %.1f were requested",
         (double)m->limit / (1 << 20), (double)(m->limit - m->used) / (1 << 20), (double)bytes / (1 << 20));
 }
 
@@ -259,7 +259,8 @@ mo_status mo_sim_pin(mo_device *device, size_t bytes, void **out, mo_daddr *seen
         return status;
     }
     if (bytes >= SPAN || posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), bytes) != 0) {
-        return mo_fail(err, MO_ENOMEM, "%.1f MiB of pinned memory cannot be had", (double)bytes / (1 << 20));
+        return mo_fail(err, MO_ENOMEM, "%.1f MiB of pinned memory are not available",
+                       (double)bytes / (1 << 20));
     }
     pthread_mutex_lock(&m->lock);
     *seen = enter(m, PINNED, memory, (int64_t)bytes);
@@ -304,7 +305,7 @@ mo_status mo_sim_adopt(mo_device *device, void *memory, size_t bytes, mo_error *
         m->adopted[m->adopted_count++] = (mo_sim_range){.memory = memory, .bytes = (int64_t)bytes};
     }
     pthread_mutex_unlock(&m->lock);
-    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "no memory for a list of pinned memory");
+    return good ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a list of pinned memory");
 }
 
 void mo_sim_release(mo_device *device, void *memory)

@@ -85,13 +85,13 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     if (options->memory_bytes < 0 || options->link_bytes_s < 0.0 || options->link_copy_s < 0.0 ||
         options->after < 0 || options->count < 0 || options->hang_ms < 0) {
         return mo_fail(err, MO_EINVAL,
-                       "a simulated GPU needs sizes, rates, counts and times that are not negative");
+                       "sizes, rates, counts and times of a simulated GPU must not be negative");
     }
     if (options->fault == MO_SIM_LOST && options->count > 1) {
         return mo_fail(err, MO_EINVAL, "a simulated GPU can be lost only once");
     }
     if (options->fault == MO_SIM_OPEN) {
-        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d cannot be opened, as it was told",
+        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d cannot be opened, as configured",
                        options->index);
     }
     if (!kernels && mo_kernels_select(NULL, &kernels, err) != MO_OK) {
@@ -99,7 +99,7 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     }
     mo_sim *sim = calloc(1, sizeof *sim);
     if (!sim) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a simulated GPU");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a simulated GPU");
     }
     sim->base.backend = &backend;
     sim->options = *options;

@@ -33,7 +33,7 @@ mo_status mo_sim_push(mo_sim_stream *stream, const mo_sim_command *command, mo_e
 {
     mo_sim *sim = mo_sim_of(stream->base.device);
     if (stream->count == stream->limit && !grow(stream)) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a queue of %d commands", stream->count + 1);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a queue of %d commands", stream->count + 1);
     }
     mo_sim_command *last = &stream->queue[(stream->first + stream->count++) % stream->limit];
     *last = *command;
@@ -114,14 +114,14 @@ mo_status mo_sim_stream_create(mo_device *device, mo_dstream **out, mo_error *er
     }
     if (!stream || !stream->scratch || !grow(stream)) {
         drop(stream);
-        return mo_fail(err, MO_ENOMEM, "no memory for a stream");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a stream");
     }
     stream->base.device = device;
     pthread_cond_init(&stream->work, NULL);
     if (start(stream) != 0) {
         pthread_cond_destroy(&stream->work);
         drop(stream);
-        return mo_fail(err, MO_ENOMEM, "a thread for a stream of the simulated GPU cannot be had");
+        return mo_fail(err, MO_ENOMEM, "cannot start a thread for a stream of the simulated GPU");
     }
     pthread_mutex_lock(&sim->lock);
     sim->streams++;

@@ -61,9 +61,11 @@ static void cross_link(mo_sim *sim, int64_t end)
 /* ---- Doing ------------------------------------------------------------------------------------ */
 
 static const char *const kind_names[] = {
-    [COPY_IN] = "a copy to the device",         [COPY_OUT] = "a copy from the device",
-    [COPY_WITHIN] = "a copy within the device", [COPY_ACROSS] = "a copy from another device",
-    [CLEAR] = "the clearing of memory",
+    [COPY_IN] = "a copy to the device",
+    [COPY_OUT] = "a copy from the device",
+    [COPY_WITHIN] = "a copy within the device",
+    [COPY_ACROSS] = "a copy from another device",
+    [CLEAR] = "clearing memory",
 };
 
 /* The pointer behind the device's side of a copy. */
@@ -94,7 +96,7 @@ static bool sides(mo_sim *sim, const mo_sim_command *c, void **to, const void **
     const void *host = in ? *from : *to;
     if ((in || out) && mo_sim_memory_is_address(host)) {
         mo_fail(err, MO_EDEVICE,
-                "%s was given 0x%" PRIxPTR " as memory of the host: that is an address of the simulated GPU",
+                "%s was given 0x%" PRIxPTR " as host memory, but it is an address of the simulated GPU",
                 kind_names[c->kind], (uintptr_t)host);
         return false;
     }
@@ -205,7 +207,7 @@ static mo_status push_work(mo_sim_stream *stream, const mo_sim_command *command,
     }
     if (mo_sim_hits(sim, MO_SIM_LOST, steps)) {
         mo_error why;
-        mo_fail(&why, MO_EDEVICE, "the simulated GPU was lost, as it was told to be");
+        mo_fail(&why, MO_EDEVICE, "the simulated GPU was lost, as configured");
         return lose(sim, &why, err);
     }
     return mo_sim_push(stream, command, err);
@@ -222,7 +224,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
     void *to;
     const void *from;
     if (across && atomic_load(&command->copy.other->lost)) {
-        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d, from which a copy was to come, is lost",
+        return mo_fail(err, MO_EDEVICE, "the simulated GPU %d, the source of a copy, is lost",
                        command->copy.other->options.index);
     }
     const bool sound = sides(sim, command, &to, &from, &why);
@@ -234,7 +236,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
         status = lose(sim, &why, err);
     } else if ((status = mo_sim_state(sim, err)) == MO_OK && command->kind != CLEAR &&
                (mo_sim_hits(sim, MO_SIM_COPY, 1) || (across && mo_sim_hits(sim, MO_SIM_PEER, 1)))) {
-        status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU was told; the device goes on",
+        status = mo_fail(err, MO_EIO, "%s failed, as the simulated GPU is configured; the device continues",
                          kind_names[command->kind]);
     } else if (status == MO_OK) {
         count_copy(sim, command, 1);
@@ -314,7 +316,7 @@ mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, 
     mo_sim *sim = mo_sim_of(device);
     mo_sim_program *program = malloc(sizeof *program + sizeof *ops * (size_t)count);
     if (!program) {
-        return mo_fail(err, MO_ENOMEM, "no memory for a program of %d ops", count);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a program of %d ops", count);
     }
     program->base.device = device;
     program->refs = 1;
@@ -325,7 +327,8 @@ mo_status mo_sim_program_create(mo_device *device, const mo_op *ops, int count, 
     pthread_mutex_lock(&sim->lock);
     mo_status status = mo_sim_state(sim, err);
     if (status == MO_OK && mo_sim_hits(sim, MO_SIM_MAKE, 1)) {
-        status = mo_fail(err, MO_ENOMEM, "the simulated GPU was told to refuse a program of %d ops", count);
+        status =
+            mo_fail(err, MO_ENOMEM, "the simulated GPU is configured to refuse a program of %d ops", count);
     }
     sim->programs += status == MO_OK;
     pthread_mutex_unlock(&sim->lock);

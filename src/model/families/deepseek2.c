@@ -39,9 +39,9 @@ static shape read_shape(mo_binder *b, const mo_keys *k)
     s.plain = key - s.rotated;
     if (b->status == MO_OK && (s.plain < 1 || s.rotated < 2 || s.rotated > RANK_MAX)) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: queries of %lld values of which %lld are rotated make no sense in latent "
-                     "attention; fetch or convert "
-                     "the model again",
+                     "%s: queries of %lld values with %lld of "
+                     "them rotated are invalid in latent attention; "
+                     "download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), (long long)key, (long long)s.rotated);
     }
     if (b->status == MO_OK) {

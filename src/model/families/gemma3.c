@@ -28,7 +28,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     const int64_t divisor = k->layers == 62 ? k->width / k->heads : k->k_len;
     if (b->status == MO_OK && divisor < 1) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: %d heads of a width of %lld make no sense; fetch or convert the model again",
+                     "%s: %d heads of width %lld are invalid; download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), (int)k->heads, (long long)k->width);
     }
     spec->embed_scale = sqrtf((float)k->width);

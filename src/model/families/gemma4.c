@@ -37,11 +37,10 @@ static bool windowed(mo_binder *b, const mo_keys *k, int n)
         b->status = mo_keys_windowed(k, n, 6, &yes, b->err);
     }
     if (yes && k->window < 1) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: key gemma4.attention.sliding_window is missing; the converter left it out, so fetch "
-            "or convert the model again",
-            mo_gguf_part_path(b->gguf, 0));
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: key gemma4.attention.sliding_window is missing; the "
+                     "converter omitted it; download or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0));
     }
     return yes;
 }
@@ -52,12 +51,11 @@ static void refuse_small(mo_binder *b, const mo_keys *k)
     const int64_t shared = mo_part_int(b, k, "attention.shared_kv_layers", 0, 0, 0, INT32_MAX);
     const int64_t inputs = mo_part_int(b, k, "embedding_length_per_layer_input", 0, 0, 0, INT32_MAX);
     if (shared || inputs) {
-        mo_bind_fail(
-            b, MO_EUNSUPPORTED,
-            "%s: this gemma4 model %s, which this version does not compute; choose one of the larger "
-            "gemma4 models",
-            mo_gguf_part_path(b->gguf, 0),
-            inputs ? "has embeddings in every layer" : "shares keys and values between layers");
+        mo_bind_fail(b, MO_EUNSUPPORTED,
+                     "%s: this gemma4 model %s, which this version does "
+                     "not support; choose one of the larger gemma4 models",
+                     mo_gguf_part_path(b->gguf, 0),
+                     inputs ? "has per-layer embeddings" : "shares the KV cache between layers");
     }
 }
 

@@ -31,8 +31,8 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     const mo_rope *rope = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
     if (k->window < 1) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: key gpt-oss.attention.sliding_window is missing; the converter left it out, so "
-                     "fetch or convert the model again",
+                     "%s: key gpt-oss.attention.sliding_window is missing; the "
+                     "converter omitted it; download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0));
     }
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {

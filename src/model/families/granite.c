@@ -16,11 +16,10 @@ static multipliers read_multipliers(mo_binder *b, const mo_keys *k, bool hybrid)
                            .attention = (float)mo_part_real(b, k, "attention.scale", 0.0),
                            .logits = (float)mo_part_real(b, k, "logit_scale", 0.0)};
     if (b->status == MO_OK && m.logits == 0.0f && !hybrid) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: key %s.logit_scale is missing; the converter left it out, so fetch or convert the model "
-            "again",
-            mo_gguf_part_path(b->gguf, 0), k->architecture);
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: key %s.logit_scale is missing; the converter "
+                     "omitted it; download or convert the model again",
+                     mo_gguf_part_path(b->gguf, 0), k->architecture);
     }
     return m;
 }

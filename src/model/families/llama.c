@@ -6,8 +6,8 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     if (k->n_rot != k->k_len) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: llama.rope.dimension_count is %lld where the heads are %lld long; the file was "
-                     "converted wrongly, fetch it again",
+                     "%s: llama.rope.dimension_count is %lld, but the heads have length "
+                     "%lld; the file was converted incorrectly, download it again",
                      mo_gguf_part_path(b->gguf, 0), (long long)k->n_rot, (long long)k->k_len);
         return;
     }

@@ -19,8 +19,8 @@ static delta_shape read_shape(mo_binder *b, const mo_keys *k)
     const int64_t inner = mo_part_int(b, k, "ssm.inner_size", 0, 0, 1, (int64_t)1 << 24);
     if (b->status == MO_OK && (inner != s.head * s.v_heads || s.v_heads % s.k_heads)) {
         mo_bind_fail(b, MO_EFORMAT,
-                     "%s: the keys %s.ssm.* give %lld value heads of length %lld for %lld key heads and an "
-                     "inner size of %lld, which contradict each other; fetch or convert the model again",
+                     "%s: the keys %s.ssm.* specify %lld value heads of length %lld for %lld key heads and "
+                     "an inner size of %lld, which is inconsistent; download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), k->architecture, (long long)s.v_heads, (long long)s.head,
                      (long long)s.k_heads, (long long)inner);
     }

@@ -189,10 +189,10 @@ mo_status mo_row_quantize(mo_type type, const float *x, int64_t cols, uint8_t *o
                        f ? f->name : "an unknown type");
     }
     if (!mo_format_is_written(type)) {
-        return mo_fail(err, MO_EINVAL, "%s is read but not written; choose another format", f->name);
+        return mo_fail(err, MO_EINVAL, "%s can be read but not written; choose another format", f->name);
     }
     if (cols < 0 || cols % f->block_values) {
-        return mo_fail(err, MO_EINVAL, "a row of %lld values is no multiple of %s's block of %d",
+        return mo_fail(err, MO_EINVAL, "a row of %lld values does not fill whole %s blocks of %d",
                        (long long)cols, f->name, f->block_values);
     }
     for (int64_t i = 0; i < cols; i++) {

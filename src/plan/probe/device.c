@@ -90,7 +90,7 @@ static mo_status measure_size(probe *p, int64_t bytes, mo_error *err)
     status = status ? status : measure_copies(p, IN, fast, bytes, &c->in_bytes_s, err);
     status = status ? status : next(p, "link, from the device", err);
     status = status ? status : measure_copies(p, OUT, fast, bytes, &c->out_bytes_s, err);
-    status = status ? status : next(p, "link, ordinary memory", err);
+    status = status ? status : next(p, "link, pageable memory", err);
     status = status ? status : measure_copies(p, IN, p->plain, bytes, &c->pageable_bytes_s, err);
     p->report.copy_count++;
     return status;
@@ -170,8 +170,9 @@ static mo_status measure_both(probe *p, mo_error *err)
         mo_pool_run(pool, bytes, 1 << 21, touch, memory);
         status = sweep_beside(p, pool, memory, bytes, err);
     } else {
-        status = mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
-                         (long long)(bytes >> 20));
+        status =
+            mo_fail(err, MO_ENOMEM, "%lld MiB of memory for measuring are not available; end other programs",
+                    (long long)(bytes >> 20));
     }
     mo_host_free_huge(memory, (size_t)bytes);
     mo_pool_destroy(pool);
@@ -198,7 +199,7 @@ static mo_status measure_product(probe *p, int64_t bytes, mo_error *err)
     const int64_t acts = PRODUCT_COLS * 4 * 6, rows = (bytes - acts) / (row + 4) / 256 * 256;
     mo_op op = {.kind = MO_OP_PRODUCT};
     mo_daddr memory = 0;
-    mo_status status = next(p, "memory of the device", err);
+    mo_status status = next(p, "device memory", err);
     if (status || rows < 256) {
         return status;
     }
@@ -266,9 +267,8 @@ static mo_status answer(talk *t, int64_t *seen_ns, mo_error *err)
         while (__atomic_load_n(&t->flag, __ATOMIC_ACQUIRE) != i + 1) {
             if (mo_clock_ns() - begin > ANSWER_NS) {
                 __atomic_store_n(&t->reply.abort, 1, __ATOMIC_RELEASE);
-                return mo_fail(
-                    err, MO_EDEVICE,
-                    "the device did not say anything for two seconds; it may be in use or have failed");
+                return mo_fail(err, MO_EDEVICE,
+                               "the device did not respond for two seconds; it may be busy or have failed");
             }
         }
         seen_ns[i] = mo_clock_ns();
@@ -364,12 +364,13 @@ static mo_status prepare(probe *p, mo_error *err)
         p->largest = sizes[i] <= info.free_bytes / 4 ? sizes[i] : p->largest;
     }
     if (p->largest == 0) {
-        return mo_fail(err, MO_EDEVICE, "%s has %lld KiB of memory left; %lld are needed to measure it",
-                       info.name, (long long)(info.free_bytes >> 10), (long long)(sizes[0] * 4 >> 10));
+        return mo_fail(err, MO_EDEVICE, "%s has %lld KiB of memory left; measuring it needs %lld", info.name,
+                       (long long)(info.free_bytes >> 10), (long long)(sizes[0] * 4 >> 10));
     }
     p->plain = mo_host_alloc_huge((size_t)p->largest);
     if (!p->plain) {
-        return mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
+        return mo_fail(err, MO_ENOMEM,
+                       "%lld MiB of memory for measuring are not available; end other programs",
                        (long long)(p->largest >> 20));
     }
     memset(p->plain, 0x5A, (size_t)p->largest);

@@ -27,13 +27,11 @@ static mo_status fail_write(const char *directory, int64_t bytes, int code, mo_e
 {
     if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
         return mo_fail(err, MO_ENOSPC,
-                       "%s: no space for a file of %" PRId64
-                       " MiB to measure with; free some space, name another "
-                       "directory, or measure with a model that is there",
+                       "%s: no space for a test file of %" PRId64 " MiB; free some space, choose another "
+                       "directory, or measure with an existing model",
                        directory, bytes >> 20);
     }
-    return mo_fail(err, MO_EIO, "%s: a file to measure with cannot be written: %s", directory,
-                   strerror(code));
+    return mo_fail(err, MO_EIO, "%s: cannot write a test file: %s", directory, strerror(code));
 }
 
 static mo_status fill_file(int fd, const char *directory, int64_t bytes, mo_probe_file_fn go_on, void *user,
@@ -42,7 +40,7 @@ static mo_status fill_file(int fd, const char *directory, int64_t bytes, mo_prob
     uint64_t state = 88172645463325252u;
     uint64_t *chunk = malloc(CHUNK_BYTES);
     if (!chunk) {
-        return mo_fail(err, MO_ENOMEM, "out of memory while writing a file to measure with");
+        return mo_fail(err, MO_ENOMEM, "out of memory while writing a test file");
     }
     mo_status status = MO_OK;
     for (int64_t at = 0; at < bytes && !status;) {
@@ -66,13 +64,13 @@ mo_status mo_probe_file_create(const char *directory, int64_t bytes, mo_probe_fi
     char name[4096];
     directory = directory ? directory : ".";
     if (snprintf(name, sizeof name, "%s/.moraine-probe-XXXXXX", directory) >= (int)sizeof name) {
-        return mo_fail(err, MO_EINVAL, "the directory's name is too long");
+        return mo_fail(err, MO_EINVAL, "the directory name is too long");
     }
     const int fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0) {
         return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO,
-                       "%s: a file to measure with cannot be made there: %s; name another directory",
-                       directory, strerror(errno));
+                       "%s: cannot create a test file: %s; choose another directory", directory,
+                       strerror(errno));
     }
     unlink(name);
     const int code = posix_fallocate(fd, 0, bytes);

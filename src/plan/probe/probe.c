@@ -146,7 +146,8 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
     bytes = (bytes >> 20) > 0 ? bytes >> 20 << 20 : 1 << 20;
     uint8_t *memory = mo_host_alloc_huge((size_t)bytes);
     if (!memory) {
-        return mo_fail(err, MO_ENOMEM, "no %lld MiB of memory to measure with; end other programs",
+        return mo_fail(err, MO_ENOMEM,
+                       "%lld MiB of memory for measuring are not available; end other programs",
                        (long long)(bytes >> 20));
     }
     mo_status status = MO_OK;
@@ -334,7 +335,7 @@ static mo_status measure_files(probe *p, mo_error *err)
         return measure_disk(p, err);
     }
     mo_probe_file file;
-    p->what = "writing a file";
+    p->what = "writing a test file";
     mo_status status = mo_probe_file_create(o->directory, o->file_bytes ? o->file_bytes : FILE_BYTES,
                                             tell_writing, p, &file, err);
     if (status) {

@@ -72,7 +72,8 @@ mo_status mo_probe_product(mo_pool *pool, bool interleaved, const uint8_t *memor
     const size_t size = acts_bytes + scratch_bytes + sizeof(float) * (size_t)rows;
     uint8_t *own = mo_host_alloc_huge(size);
     if (!own) {
-        return mo_fail(err, MO_ENOMEM, "no %zu KiB of memory to measure products with; end other programs",
+        return mo_fail(err, MO_ENOMEM,
+                       "%zu KiB of memory for measuring products are not available; end other programs",
                        size >> 10);
     }
     mo_acts acts = mo_acts_lay(own, 1, COLS);

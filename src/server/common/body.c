@@ -38,10 +38,10 @@ static const char *refusal(mo_text body, int64_t *cost)
         depth -= (c == ']' || c == '}') && depth > 0;
         *cost += cost_of(c);
         if (depth > SRV_JSON_DEPTH) {
-            return "is nested too deep: at most 512 lists and objects may be in one another";
+            return "is nested too deeply: the limit is 512 levels of lists and objects";
         }
         if (*cost > SRV_JSON_COST) {
-            return "has too many values: send fewer";
+            return "has too many values; send fewer";
         }
     }
     return NULL;
@@ -166,7 +166,7 @@ static bool hold(int64_t cost, srv_fault *fault)
     }
     srv_body_release(cost);
     return srv_fault_set(fault, SRV_FAULT_QUEUE, NULL,
-                         "requests with too many values are being answered; try again later");
+                         "too many large requests are in progress; try again later");
 }
 
 void srv_body_release(int64_t held)
@@ -184,7 +184,7 @@ bool srv_text_hold(size_t bytes, srv_fault *fault)
     }
     srv_text_release(bytes);
     return srv_fault_set(fault, SRV_FAULT_QUEUE, NULL,
-                         "other requests with long texts are being tokenized; try again later");
+                         "too many long texts are being tokenized; try again later");
 }
 
 void srv_text_release(size_t bytes)
@@ -215,7 +215,7 @@ bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault)
     }
     if (!value) {
         return body.length == 0 ? srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
-                                                "the body is empty; a JSON object is expected")
+                                                "the body is empty; expected a JSON object")
                                 : srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,
                                                 "the body is not JSON: line %d, column %d: %s", err.line,
                                                 err.column, err.text);

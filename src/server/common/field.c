@@ -71,7 +71,7 @@ bool srv_wrong(const srv_field *f, const char *format, ...)
 
 bool srv_missing(const srv_field *f)
 {
-    return srv_wrong(f, "is missing");
+    return srv_wrong(f, "missing required field");
 }
 
 bool srv_wrong_type(const srv_field *f, const char *wanted)
@@ -104,7 +104,7 @@ bool srv_read_int(srv_field f, int64_t least, int64_t most, int64_t *out)
     } else if (json_is_real(f.value)) {
         const double real = json_real_value(f.value);
         if (real != floor(real)) {
-            return srv_wrong(&f, "must be a whole number");
+            return srv_wrong(&f, "must be an integer");
         }
         /* what 64 bits do not hold is out of every range */
         value = real >= 0x1p63 ? INT64_MAX : real < -0x1p63 ? INT64_MIN : (int64_t)real;

@@ -16,7 +16,7 @@ static bool append_system(json_t *message, const srv_field *at, mo_text text)
     }
     char *copy = malloc(text.length + 1);
     if (!copy) {
-        return srv_fault_set(at->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        return srv_fault_set(at->fault, SRV_FAULT_SERVER, NULL, "out of memory");
     }
     memcpy(copy, text.data, text.length + 1);
     const size_t line = strcspn(copy, "\n");
@@ -252,5 +252,5 @@ bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
         }
     }
     return json_array_size(out->messages) > 0 ? srv_conversation_finish(root, out)
-                                              : srv_wrong(&messages, "say nothing");
+                                              : srv_wrong(&messages, "have no content");
 }

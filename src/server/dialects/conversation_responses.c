@@ -157,11 +157,11 @@ static bool read_item(const srv_field *item, srv_conversation *out)
         return read_reasoning(item, out);
     }
     if (srv_text_is(kind, "item_reference")) {
-        return srv_conversation_miss(out, item, "what it refers to is not in memory, and was left out");
+        return srv_conversation_miss(out, item, "the item it refers to is not stored; it was skipped");
     }
     if (srv_text_is(kind, "compaction") || strncmp(kind.data, "mcp_", 4) == 0) {
         return srv_conversation_miss(out, item,
-                                     "it means something to its maker's server alone, and was left out");
+                                     "only the server that created it can read it; it was skipped");
     }
     return srv_wrong(&type, "items of type %.64s are not supported", kind.data);
 }

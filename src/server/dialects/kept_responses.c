@@ -15,7 +15,7 @@ static bool find(srv_server *server, srv_request *q, srv_kept_response *out)
     if (store && srv_response_store_get(store, srv_request_part(q, 0), srv_request_owner(q), out)) {
         return true;
     }
-    srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response of that id is kept");
+    srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response with that id is stored");
     return false;
 }
 
@@ -24,7 +24,7 @@ static void get_response(srv_server *server, srv_request *q)
     srv_kept_response kept;
     const char *stream = srv_request_query(q, "stream");
     if (stream && strcmp(stream, "true") == 0) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "stream", "kept responses are not told as streams");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "stream", "stored responses cannot be streamed");
     } else if (find(server, q, &kept)) {
         srv_reply_json(q, 200, kept.response);
         srv_request_end(q);
@@ -37,7 +37,7 @@ static void delete_response(srv_server *server, srv_request *q)
     srv_response_store *store = srv_server_responses(server);
     const char *id = srv_request_part(q, 0);
     if (!store || !srv_response_store_remove(store, id, srv_request_owner(q))) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response of that id is kept");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response with that id is stored");
         return;
     }
     srv_reply_json(q, 200, json_pack("{s:s, s:s, s:b}", "id", id, "object", "response", "deleted", 1));

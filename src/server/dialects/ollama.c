@@ -407,7 +407,7 @@ static bool put_earlier(srv_generation *g, const srv_field *root)
     int32_t *all = good ? realloc(earlier.ids, (earlier.count + g->prompts[0].count) * sizeof *all) : NULL;
     if (!all) {
         free(earlier.ids);
-        return good ? srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out") : false;
+        return good ? srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory") : false;
     }
     memcpy(all + earlier.count, g->prompts[0].ids, g->prompts[0].count * sizeof *all);
     free(g->prompts[0].ids);
@@ -431,7 +431,7 @@ static bool read_generate(srv_generation *g, const srv_field *root, mo_text *pro
     (void)g;
     return srv_count(&images) > 0 ? srv_wrong(&images, "image input is not supported")
            : after.length > 0     ? srv_wrong(&suffix, "is not supported by this model")
-           : other.length > 0     ? srv_wrong(&template, "templates of requests are not supported")
+           : other.length > 0     ? srv_wrong(&template, "templates in requests are not supported")
                                   : true;
 }
 

@@ -401,7 +401,7 @@ bool srv_responses_read(srv_generation *g)
     const srv_field background = srv_member(&root, "background");
     bool later = false;
     if (conversation.value) {
-        return srv_wrong(&conversation, "is not supported; go on from an answer by previous_response_id");
+        return srv_wrong(&conversation, "is not supported; continue an answer with previous_response_id");
     }
     if (!srv_read_bool(background, &later)) {
         return false;

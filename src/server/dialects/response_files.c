@@ -40,7 +40,7 @@ static void tell(srv_response_files *f, const char *what)
     f->told = true;
     pthread_mutex_unlock(&f->mutex);
     if (first) {
-        srv_say(MO_LOG_WARN, "responses", "answers cannot be kept on disk: %s", what);
+        srv_say(MO_LOG_WARN, "responses", "cannot store answers on disk: %s", what);
     }
 }
 
@@ -198,7 +198,7 @@ bool srv_response_files_write(srv_response_files *f, const char *id, const char 
     bool good = fd >= 0 && write_all(fd, text, length);
     good = fd >= 0 && close(fd) == 0 && good;
     good = good && renameat(dir, draft, dir, name) == 0;
-    const char *why = text ? strerror(errno) : "they cannot be written as JSON, or memory ran out";
+    const char *why = text ? strerror(errno) : "they cannot be encoded as JSON, or out of memory";
     free(text);
     if (!good) {
         tell(f, why);

@@ -11,7 +11,7 @@
 
 static bool no_memory(srv_generation *g)
 {
-    return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 /* What was before the answer that the request goes on from, and that answer. */
@@ -27,7 +27,7 @@ static bool read_previous(srv_generation *g, const srv_field *id)
         return false;
     }
     if (!store || !srv_response_store_get(store, name.data, srv_request_owner(g->request), &kept)) {
-        return srv_wrong(id, "no answer of that id is kept; send the whole conversation as input");
+        return srv_wrong(id, "no answer with that id is stored; send the whole conversation as input");
     }
     g->history.before = json_copy(kept.input); /* the list is new, its items are shared */
     const bool good = g->history.before &&

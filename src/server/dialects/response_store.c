@@ -235,7 +235,7 @@ void srv_response_store_add(srv_response_store *s, const char *id, const char *o
     pthread_mutex_unlock(&s->mutex);
     if (tell) {
         srv_say(MO_LOG_WARN, "responses",
-                "answers come faster than the disk takes them; some are not kept there");
+                "answers arrive faster than the disk can store them; some are not stored");
     }
 }
 

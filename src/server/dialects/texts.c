@@ -181,9 +181,8 @@ static void embeddings(srv_server *server, srv_request *q)
 {
     (void)server;
     srv_fault fault = {0};
-    srv_fault_set(
-        &fault, SRV_FAULT_NOT_SUPPORTED, NULL,
-        "this model generates text and was not trained to make embeddings; use an embedding model for them");
+    srv_fault_set(&fault, SRV_FAULT_NOT_SUPPORTED, NULL,
+                  "this model generates text and was not trained for embeddings; use an embedding model");
     srv_reply_fault(q, &fault);
     srv_request_end(q);
 }

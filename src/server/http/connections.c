@@ -196,7 +196,7 @@ srv_connections *srv_connections_open(const srv_connections_options *options, mo
     pthread_mutex_init(&c->mutex, NULL);
     const int code = pthread_create(&c->thread, NULL, run, c);
     if (code) {
-        fail(c, "a thread", code, err);
+        fail(c, "cannot start a thread", code, err);
         return NULL;
     }
     return c;

@@ -113,7 +113,7 @@ static void dispatch(srv_arrival *a, struct MHD_Connection *connection)
     if (!work || !srv_workers_run(a->route->flags & SRV_STATUS ? h->quick_workers : h->workers,
                                   handle_on_worker, work, a->q)) {
         free(work);
-        srv_arrival_refuse(a, SRV_FAULT_SERVER, "no thread can be had for the request");
+        srv_arrival_refuse(a, SRV_FAULT_SERVER, "cannot start a thread for the request");
         srv_request_end(a->q);
     }
 }
@@ -131,10 +131,10 @@ static void keep_body(srv_arrival *a, const char *data, size_t size, uint64_t li
     atomic_fetch_sub(&a->http->bodies, (int64_t)a->body_kept);
     a->body_kept = 0;
     if (most < limit) {
-        srv_arrival_refuse(a, SRV_FAULT_QUEUE, "too many large requests are on their way; try again later");
+        srv_arrival_refuse(a, SRV_FAULT_QUEUE, "too many large requests are in progress; try again later");
     } else {
         a->close = true;
-        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body has more than the %lld bytes that are taken",
+        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body exceeds the limit of %lld bytes",
                            (long long)limit);
     }
 }

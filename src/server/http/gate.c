@@ -73,18 +73,18 @@ static bool check_frame(srv_arrival *a, struct MHD_Connection *connection, const
     } else if (!c.clean) {
         srv_arrival_refuse(
             a, SRV_FAULT_REQUEST,
-            "the header has a character that it may not have, or a line that does not end with CR LF");
+            "the header contains an invalid character, or a line that does not end with CR LF");
     } else if (c.host > 1 || (c.host == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)) {
-        srv_arrival_refuse(a, SRV_FAULT_REQUEST, "a request has one Host field, not %d", c.host);
+        srv_arrival_refuse(a, SRV_FAULT_REQUEST, "expected one Host header, not %d", c.host);
     } else if (c.length > 1 || c.encoding > 1 || (length && encoding)) {
         srv_arrival_refuse(a, SRV_FAULT_REQUEST,
-                           "Content-Length and Transfer-Encoding exclude each other and come once");
+                           "Content-Length and Transfer-Encoding must not be combined or repeated");
     } else if (encoding && strcasecmp(encoding, "chunked") != 0) {
-        srv_arrival_refuse(a, SRV_FAULT_NOT_SUPPORTED, "Transfer-Encoding: only chunked is known");
+        srv_arrival_refuse(a, SRV_FAULT_NOT_SUPPORTED, "Transfer-Encoding: only chunked is supported");
     } else if (length && length[strspn(length, "0123456789")]) {
-        srv_arrival_refuse(a, SRV_FAULT_REQUEST, "Content-Length is no number");
+        srv_arrival_refuse(a, SRV_FAULT_REQUEST, "Content-Length is not a number");
     } else if (length && (strlen(length) > 18 || strtoll(length, NULL, 10) > a->http->o.body_bytes)) {
-        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body has %s bytes; at most %lld are taken", length,
+        srv_arrival_refuse(a, SRV_FAULT_TOO_LARGE, "the body has %s bytes; the limit is %lld", length,
                            (long long)a->http->o.body_bytes);
     } else {
         a->close = false;
@@ -103,20 +103,22 @@ static bool check_origin(srv_arrival *a)
     bool answer;
     if (!a->local && (!srv_host_allowed(origins, host) || !srv_host_allowed(origins, field))) {
         srv_arrival_refuse(a, SRV_FAULT_FORBIDDEN,
-                           "this server is not called %s; other names than localhost are given at its start",
+                           "host name %s is not allowed; names other than localhost must be allowed when the "
+                           "server is started",
                            srv_host_allowed(origins, host) ? field : host);
         return false;
     }
     if (!srv_origin_allowed(origins, origin, host, &answer)) {
         srv_arrival_refuse(a, SRV_FAULT_FORBIDDEN,
-                           "pages of %s may not call this server; their origins are given at its start",
+                           "origin %s is not allowed; origins must be allowed when the server is started",
                            origin);
         return false;
     }
     /* An image or a form of a foreign page sends no origin with GET. */
     if (!origin && site && strcasecmp(site, "cross-site") == 0 && strcmp(srv_request_path(a->q), "/") != 0 &&
         !srv_origin_allowed(origins, "null", NULL, &answer)) {
-        srv_arrival_refuse(a, SRV_FAULT_FORBIDDEN, "pages of other sites may not call this server");
+        srv_arrival_refuse(a, SRV_FAULT_FORBIDDEN,
+                           "pages of other sites are not allowed to call this server");
         return false;
     }
     if (origin && answer) {
@@ -134,8 +136,8 @@ static bool check_key(srv_arrival *a, const char *client)
         srv_reply_header(a->q, "WWW-Authenticate", "Bearer");
         srv_arrival_refuse(a, SRV_FAULT_KEY, "%s",
                            shown_key(a->q)
-                               ? "the API key is wrong"
-                               : "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+                               ? "invalid API key"
+                               : "missing API key: send Authorization: Bearer KEY or x-api-key: KEY");
         return false;
     }
     return true;
@@ -230,8 +232,9 @@ void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const cha
         srv_arrival_refuse(a, SRV_FAULT_UNAVAILABLE, "the server is shutting down");
     } else if (!a->route && *allow) {
         srv_reply_header(a->q, "Allow", allow);
-        srv_arrival_refuse(a, SRV_FAULT_METHOD, "%s knows %s, not %s", srv_request_path(a->q), allow, method);
+        srv_arrival_refuse(a, SRV_FAULT_METHOD, "%s supports %s, not %s", srv_request_path(a->q), allow,
+                           method);
     } else if (!a->route) {
-        srv_arrival_refuse(a, SRV_FAULT_NOT_FOUND, "there is no path %s", srv_request_path(a->q));
+        srv_arrival_refuse(a, SRV_FAULT_NOT_FOUND, "path %s not found", srv_request_path(a->q));
     }
 }

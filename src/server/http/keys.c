@@ -60,8 +60,9 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
         return MO_OK;
     }
     if (strlen(word) >= KEY_BYTES || list->count == KEYS_MAX) {
-        return fail(err, MO_EINVAL, "%s: a key has at most %d characters, and there are at most %d keys",
-                    where, KEY_BYTES - 1, KEYS_MAX);
+        return fail(err, MO_EINVAL,
+                    "%s: a key can have at most %d characters, and there can be at most %d keys", where,
+                    KEY_BYTES - 1, KEYS_MAX);
     }
     key *item = realloc(list->item, (size_t)(list->count + 1) * sizeof *item);
     if (!item) {
@@ -80,13 +81,13 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
         } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
             const long priority = strtol(word + 9, &end, 10);
             if (*end || priority < -100 || priority > 100) {
-                return fail(err, MO_EINVAL, "%s: key %d: priority is a number from -100 to 100", where,
+                return fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100", where,
                             number);
             }
             k->holder.priority = (int)priority;
         } else {
-            return fail(err, MO_EINVAL, "%s: key %d: only name=NAME and priority=N may follow a key", where,
-                        number);
+            return fail(err, MO_EINVAL, "%s: key %d: a key can only be followed by name=NAME and priority=N",
+                        where, number);
         }
     }
     return MO_OK;
@@ -112,7 +113,8 @@ static mo_status read_file(const char *path, int first, key_list *out, mo_error 
     while (memset(line, 1, sizeof line), status == MO_OK && fgets(line, sizeof line, f)) {
         if (memrchr(line, 0, sizeof line) !=
             line + strlen(line)) { /* or the beginning of a key would be one */
-            status = fail(err, MO_EINVAL, "%s: zero bytes are in it; keys are text, one a line", path);
+            status =
+                fail(err, MO_EINVAL, "%s: contains NUL bytes; expected text with one key per line", path);
         } else if (strlen(line) + 1 == sizeof line) {
             status = fail(err, MO_EINVAL, "%s: a line is too long", path);
         } else if (line[strspn(line, " \t")] != '#') {
@@ -124,7 +126,7 @@ static mo_status read_file(const char *path, int first, key_list *out, mo_error 
     }
     fclose(f);
     if (status == MO_OK && out->count == 0) {
-        status = fail(err, MO_EINVAL, "%s: there is no key in it", path);
+        status = fail(err, MO_EINVAL, "%s: contains no key", path);
     }
     if (status != MO_OK) {
         clear(out);
@@ -137,11 +139,11 @@ static mo_status read_list(const char *list, key_list *out, mo_error *err)
     char *words = strdup(list), *rest = words;
     mo_status status = words ? MO_OK : fail(err, MO_ENOMEM, "out of memory");
     for (char *word; status == MO_OK && (word = strtok_r(rest, ",", &rest));) {
-        status = add(out, word, "the list of keys", out->count + 1, err);
+        status = add(out, word, "API key list", out->count + 1, err);
     }
     free(words);
     if (status == MO_OK && out->count == 0) {
-        status = fail(err, MO_EINVAL, "the list of keys is empty");
+        status = fail(err, MO_EINVAL, "the API key list is empty");
     }
     return status;
 }

@@ -93,10 +93,9 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
         h->daemons[i] = start(h, &h->sockets[i]);
         if (!h->daemons[i]) {
             err->status = MO_EIO;
-            snprintf(err->detail, sizeof err->detail, "%s cannot be served%s", h->sockets[i].name,
-                     options->tls_certificate
-                         ? "; are the certificate and the key of one pair, in PEM format?"
-                         : "");
+            snprintf(err->detail, sizeof err->detail, "cannot serve %s%s", h->sockets[i].name,
+                     options->tls_certificate ? "; check that certificate and key match and are in PEM format"
+                                              : "");
             break;
         }
     }

@@ -91,7 +91,7 @@ mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list
     snprintf(service, sizeof service, "%d", port);
     const int code = getaddrinfo(all ? NULL : host, service, &hints, &found);
     if (code != 0) {
-        return fail(err, "the host %s cannot be found: %s", host, gai_strerror(code));
+        return fail(err, "cannot resolve host %s: %s", host, gai_strerror(code));
     }
     for (const struct addrinfo *a = found; a && *count < SRV_SOCKETS; a = a->ai_next) {
         const int fd = listen_at(a);
@@ -108,8 +108,8 @@ mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list
     }
     freeaddrinfo(found);
     if (opened == 0) {
-        return fail(err, "%s port %d cannot be listened on: %s%s", all ? "*" : host, port, strerror(why),
-                    why == EADDRINUSE ? "; another program has it, so name another port" : "");
+        return fail(err, "cannot listen on %s port %d: %s%s", all ? "*" : host, port, strerror(why),
+                    why == EADDRINUSE ? "; choose another port" : "");
     }
     return MO_OK;
 }
@@ -134,7 +134,7 @@ mo_status srv_sockets_unix(const char *path, srv_socket *list, int *count, mo_er
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path) {
-        return fail(err, "%s: the path of a unix socket has at most %zu characters", path,
+        return fail(err, "%s: the path of a unix socket can have at most %zu characters", path,
                     sizeof address.sun_path - 1);
     }
     if (*count == SRV_SOCKETS) {
@@ -175,7 +175,7 @@ mo_status srv_sockets_inherited(bool tls, srv_socket *list, int *count, mo_error
         int listens = 0;
         socklen_t length = sizeof listens;
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens) {
-            return fail(err, "the descriptor %d of LISTEN_FDS is no socket that listens", fd);
+            return fail(err, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
         }
         if (*count == SRV_SOCKETS) {
             return fail(err, "LISTEN_FDS has too many sockets");

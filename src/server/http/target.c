@@ -57,7 +57,7 @@ static bool parse_query(char *text, srv_target *out, const char **why)
             value = text + strlen(text);
         }
         if (!decode(text, true) || !decode(value, true)) {
-            *why = "the query has a %-sequence that stands for no character";
+            *why = "the query has an invalid %-sequence";
             return false;
         }
         out->queries[out->query_count++] = (struct srv_query){text, value};
@@ -110,7 +110,7 @@ bool srv_target_parse(const char *text, srv_target *out, const char **why)
         *query++ = '\0';
     }
     if (!decode(out->path, false)) {
-        *why = "the path has a %-sequence that stands for no character";
+        *why = "the path has an invalid %-sequence";
         return false;
     }
     return parse_query(query, out, why);

@@ -32,7 +32,7 @@ void *srv_idle_unload_run(void *user)
                 one->wanted_away || (!one->spec.pinned && one->keep_s >= 0 && idle >= one->keep_s);
             if (one->state == SRV_MODEL_LOADED && one->refs == 0 && due) {
                 m->changing = true;
-                srv_loader_unload(m, one, !one->wanted_away ? "idle" : one->away ? one->away : "asked");
+                srv_loader_unload(m, one, !one->wanted_away ? "idle" : one->away ? one->away : "requested");
                 m->changing = false;
                 pthread_cond_broadcast(&m->changed);
             }
@@ -63,9 +63,9 @@ void srv_model_doubt(srv_model *model)
         srv_log(MO_LOG_WARN, "changed",
                 (srv_log_field[]){
                     SRV_TEXT_FIELD("model", model->id),
-                    SRV_TEXT_FIELD("message", there ? "its file was changed while it was in use: it "
-                                                      "is loaded again when it is asked for"
-                                                    : "its file is gone: it is unloaded"),
+                    SRV_TEXT_FIELD("message", there ? "the model file was changed while in "
+                                                      "use; it is reloaded on the next request"
+                                                    : "the model file is gone; the model is unloaded"),
                     {0}});
     }
 }

@@ -43,7 +43,7 @@ static void drop_useless(const srv_model *model, srv_engine_options *e)
         e->discover = 0;
         srv_log(MO_LOG_WARN, "discover",
                 (srv_log_field[]){SRV_TEXT_FIELD("model", model->id),
-                                  SRV_TEXT_FIELD("message", "it changes nothing: the whole model is in RAM"),
+                                  SRV_TEXT_FIELD("message", "no effect: the whole model is in RAM"),
                                   {0}});
     }
 }
@@ -132,11 +132,10 @@ static void tell_loaded(const srv_model *model)
                               SRV_INT_FIELD("cache_mib", (w->kept_bytes + w->kept_device_bytes) >> 20),
                               {0}});
     if (w->made_for > 0 && w->context > w->made_for) {
-        srv_say(
-            MO_LOG_WARN, "window",
-            "sequences of %s have %lld positions, more than the %lld it was made for: text beyond them may "
-            "make no sense",
-            model->id, (long long)w->context, (long long)w->made_for);
+        srv_say(MO_LOG_WARN, "window",
+                "sequences of %s have a context of %lld tokens, more than the "
+                "training context of %lld; text beyond it may be incoherent",
+                model->id, (long long)w->context, (long long)w->made_for);
     }
 }
 
@@ -157,7 +156,7 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
         if (!victim || busy || m->stopping) {
             break;
         }
-        srv_loader_unload(m, victim, "its memory is needed");
+        srv_loader_unload(m, victim, "its memory is needed for another model");
     }
     if (status == MO_OK) {
         model->context_choice = context_choice;

@@ -31,9 +31,10 @@ static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault 
     if (srv_list_loaded(m) >= most) {
         srv_model *victim = srv_list_victim(m, model, &busy);
         if (!victim) { /* which will not change: nothing to be tried again */
-            return srv_fault_set(fault, SRV_FAULT_REQUEST, "model",
-                                 "%s cannot be loaded: the server keeps %d at once, and those are pinned",
-                                 model->id, most);
+            return srv_fault_set(
+                fault, SRV_FAULT_REQUEST, "model",
+                "%s cannot be loaded: the limit of %d loaded models is reached, and all are pinned",
+                model->id, most);
         }
         if (busy) { /* its answers end, and nobody new begins one */
             victim->wanted_away = true;
@@ -42,7 +43,7 @@ static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault 
             return true;
         }
         m->changing = true;
-        srv_loader_unload(m, victim, "another is asked for");
+        srv_loader_unload(m, victim, "another model was requested");
         m->changing = false;
         return true;
     }
@@ -79,7 +80,7 @@ bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **
         if (m->stopping) {
             ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the server is shutting down");
         } else if (q && srv_request_gone(q)) {
-            ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the client has left");
+            ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the client has disconnected");
         } else if (model->state == SRV_MODEL_LOADED && !model->wanted_away) {
             model->refs++;
             model->used_ns = srv_list_now();
@@ -202,7 +203,7 @@ mo_status srv_models_open(const srv_models_options *options, srv_models **out, m
         if (srv_list_find(m, m->list[i]->id) != i) {
             err->status = MO_EINVAL;
             snprintf(err->detail, sizeof err->detail,
-                     "two models are called %s; a file of models can give them other names", m->list[i]->id);
+                     "two models are named %s; rename them with a models file", m->list[i]->id);
             srv_models_close(m);
             return MO_EINVAL;
         }

@@ -6,7 +6,7 @@
 
 static bool no_memory(const srv_field *f)
 {
-    return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 void srv_conversation_free(srv_conversation *c)
@@ -193,15 +193,15 @@ static bool find_prefill(const srv_field *root, srv_conversation *c)
     const json_t *last = json_array_get(c->messages, count - 1);
     const bool possible = is_assistant(last) && json_array_size(json_object_get(last, "tool_calls")) == 0;
     if (wanted && !possible) {
-        return srv_wrong(&go_on, "the last message must be the assistant's, without calls");
+        return srv_wrong(&go_on, "the last message must be from the assistant and have no tool calls");
     }
     c->prefill = possible && (wanted || (!go_on.value && prompt));
     c->whole = !prompt && !c->prefill;
     if (c->prefill && begin.value && prompt) {
-        return srv_wrong(&begin, "cannot be true when the last message is the beginning of the answer");
+        return srv_wrong(&begin, "cannot be true when the last message is the start of the answer");
     }
     if (c->prefill && is_assistant(json_array_get(c->messages, count - 2))) {
-        return srv_wrong(&messages, "cannot end with two messages of the assistant");
+        return srv_wrong(&messages, "cannot end with two assistant messages");
     }
     return true;
 }
@@ -374,7 +374,7 @@ bool srv_conversation_chat(const srv_field *root, srv_conversation *out)
     const srv_field messages = srv_member(root, "messages");
     const srv_field old = srv_member(root, "functions");
     if (json_array_size(old.value) > 0) {
-        return srv_wrong(&old, "is no longer supported; offer the functions as tools");
+        return srv_wrong(&old, "is no longer supported; use tools instead");
     }
     if (!messages.value) {
         return srv_missing(&messages);

@@ -114,7 +114,7 @@ static void complete(srv_generation *g)
     for (size_t i = 0; i < g->choice_count && !g->failed; i++) {
         if (g->choices[i].failed) {
             g->failed = true;
-            srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+            srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
         }
     }
     if (g->streaming) {
@@ -156,7 +156,7 @@ static void fail(srv_generation *g, const mo_error *err)
     g->failed = true;
     if (err->status == MO_ECANCELLED && atomic_load(&g->ending)) {
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL,
-                      "the server is shutting down; the answer is not complete");
+                      "the server is shutting down; the answer is incomplete");
     } else if (err->status == MO_ECANCELLED) {
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL, "the request was cancelled");
     } else if (err->status == MO_EINVAL && (g->grammar || biased)) { /* no token is allowed */
@@ -361,7 +361,7 @@ static bool fits_queue(srv_generation *g)
     srv_engine_describe(srv_model_engine(g->model_ref), &r);
     return g->prompt_count <= (size_t)r.queue ||
            srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "prompt",
-                         "%zu prompts were sent, and at most %d requests can wait; send fewer",
+                         "%zu prompts were sent, but at most %d requests can wait; send fewer",
                          g->prompt_count, r.queue);
 }
 
@@ -373,11 +373,11 @@ static bool begin_trace(srv_generation *g)
     }
     if (!g->id[0]) {
         return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "trace",
-                             "answers of this endpoint have no id to ask by");
+                             "answers of this endpoint have no id and cannot be traced");
     }
     g->trace = srv_traces_begin(srv_server_traces(g->server), g->id, srv_request_owner(g->request), g->model,
                                 srv_model_mo(g->model_ref));
-    return g->trace || srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return g->trace || srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 void srv_generation_start(srv_generation *g)
@@ -391,7 +391,7 @@ void srv_generation_start(srv_generation *g)
     g->choices = calloc(g->choice_count, sizeof *g->choices);
     if (!g->choices) {
         g->choice_count = 0;
-        srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
         srv_generation_refuse(g);
         return;
     }

@@ -11,7 +11,7 @@ void srv_format_free(srv_format *f)
 static bool take(const srv_field *f, srv_format *out)
 {
     if (srv_format_asked(out)) {
-        return srv_wrong(f, "cannot be given together with %s", out->param);
+        return srv_wrong(f, "cannot be combined with %s", out->param);
     }
     srv_field_path(f, out->param, sizeof out->param);
     return true;
@@ -39,7 +39,7 @@ static bool take_object(const srv_field *f, srv_format *out)
         return false;
     }
     out->schema = out->own_schema = json_pack("{s:s}", "type", "object");
-    return out->schema || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return out->schema || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 /* {"type":"text"|"json_object"|"json_schema",...}; the schema is in a member of its own, or beside the type. */
@@ -126,7 +126,7 @@ static bool read_texts(const srv_field *f, srv_format *out)
         return false;
     }
     if (srv_count(f) == 0) {
-        return srv_wrong(f, "must have at least one text");
+        return srv_wrong(f, "must have at least one string");
     }
     srv_put_literal(&out->own_grammar, "root ::= ");
     for (size_t i = 0; i < srv_count(f); i++) {
@@ -139,12 +139,12 @@ static bool read_texts(const srv_field *f, srv_format *out)
         put_literal(&out->own_grammar, text);
     }
     out->grammar = (mo_text){out->own_grammar.data, out->own_grammar.length};
-    return !out->own_grammar.failed || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return !out->own_grammar.failed || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 static bool refuse(const srv_field *f)
 {
-    return !f->value || srv_wrong(f, "is not supported; a grammar, or a schema with a pattern, is");
+    return !f->value || srv_wrong(f, "is not supported; use a grammar, or a schema with a pattern");
 }
 
 /* The forms of vLLM, under either of their names. */

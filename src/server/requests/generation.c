@@ -22,7 +22,7 @@ enum { LARGE_BODY = 4 << 20 };
 
 static bool no_memory(srv_generation *g)
 {
-    return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 int64_t srv_clock_ns(void)
@@ -56,7 +56,7 @@ srv_generation *srv_generation_open(srv_server *server, srv_request *request, sr
     srv_generation *g = calloc(1, sizeof *g);
     if (!g) {
         srv_fault fault = {0};
-        srv_fault_set(&fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        srv_fault_set(&fault, SRV_FAULT_SERVER, NULL, "out of memory");
         srv_reply_fault(request, &fault);
         srv_request_end(request);
         return NULL;
@@ -256,7 +256,7 @@ bool srv_generation_chat(srv_generation *g)
     r.tokens = (srv_tokens){0};
     good = good &&
            (g->prompts[0].count > 0 ||
-            srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "messages", "render to nothing")) &&
+            srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "messages", "the rendered prompt is empty")) &&
            check_length(g, g->prompts[0].count);
     if (good && g->conversation.left_out.length > 0) {
         srv_put(&g->conversation.left_out, "", 1);
@@ -271,7 +271,7 @@ bool srv_generation_text(srv_generation *g, const srv_field *prompt)
     g->raw = true;
     if (g->parameters.think_field) {
         return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->parameters.think_field,
-                             "needs a conversation: text that is only continued has no thoughts");
+                             "requires a conversation; text completions have no reasoning");
     }
     if (!prompt->value) {
         return srv_missing(prompt);
@@ -351,8 +351,8 @@ static bool format_gbnf(srv_generation *g, char **gbnf)
     mo_error err;
     bool good;
     if (strlen(schema) > SRV_SCHEMA_BYTES) {
-        good = srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param,
-                             "the schema is larger than %d bytes", SRV_SCHEMA_BYTES);
+        good = srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param, "the schema exceeds %d bytes",
+                             SRV_SCHEMA_BYTES);
     } else if (mo_schema_gbnf(schema, strlen(schema), "root", &o, gbnf, &unenforced, &err) != MO_OK) {
         good = srv_fault_status(&g->fault, &err, g->format.param);
     } else {
@@ -386,9 +386,8 @@ static bool constrain_text(srv_generation *g, const char *gbnf)
 bool srv_generation_constrain(srv_generation *g)
 {
     if (g->format.grammar.data && calls_wanted(g)) {
-        return srv_fault_set(
-            &g->fault, SRV_FAULT_REQUEST, g->format.param,
-            "cannot be given together with tools; leave one out, or set tool_choice to none");
+        return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, g->format.param,
+                             "cannot be combined with tools; omit one, or set tool_choice to none");
     }
     char *gbnf = NULL;
     bool good = format_gbnf(g, &gbnf);

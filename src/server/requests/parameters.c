@@ -86,7 +86,7 @@ static bool refuse_others(const srv_field *object)
         /* below the neutral value of these two it is off as well */
         const bool off = value == numbers[i].neutral || (numbers[i].neutral <= 0 && value <= 0);
         if (!off) {
-            return srv_wrong(&f, "is not supported here; leave it out, or set it to %g", numbers[i].neutral);
+            return srv_wrong(&f, "is not supported; omit it or set it to %g", numbers[i].neutral);
         }
     }
     return true;
@@ -102,7 +102,7 @@ bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int coun
         return false;
     }
     if (srv_count(list) > 0 && count == 0) {
-        return srv_wrong(list, "the model was loaded without adapters; leave it out");
+        return srv_wrong(list, "the model was loaded without adapters; omit it");
     }
     for (int i = 0; i < count; i++) {
         adapters[i].scale = 0.0f;
@@ -126,7 +126,7 @@ bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int coun
         used += adapters[i].scale != 0.0f;
     }
     return used <= SRV_ADAPTERS_USED ||
-           srv_wrong(list, "more than 8 adapters have a scale that is not 0; leave some out");
+           srv_wrong(list, "more than 8 adapters have a scale other than 0; omit some");
 }
 
 static bool read_adapters(const srv_field *object, srv_parameters *p)
@@ -171,7 +171,7 @@ typedef struct bias_list {
 static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float bias)
 {
     if (token < 0 || token >= list->vocab) {
-        return srv_wrong(f, "token %lld is not in the vocabulary, which has %lld", (long long)token,
+        return srv_wrong(f, "token %lld is not in the vocabulary of %lld tokens", (long long)token,
                          (long long)list->vocab);
     }
     if (list->count == SRV_BIAS_MAX) {
@@ -181,7 +181,7 @@ static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float b
         const size_t capacity = list->capacity ? 2 * list->capacity : 16;
         mo_logit_bias *items = realloc(list->items, capacity * sizeof *items);
         if (!items) {
-            return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+            return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
         }
         list->items = items;
         list->capacity = capacity;
@@ -243,7 +243,7 @@ static bool bias_element(bias_list *list, const srv_field *in, size_t index)
 {
     const srv_field f = srv_element(in, index);
     if (!json_is_array(f.value) || srv_count(&f) != 2) {
-        return srv_wrong(&f, "must be a list of a token and its bias");
+        return srv_wrong(&f, "must be a list of a token and a bias");
     }
     const srv_field token = srv_element(&f, 0), value = srv_element(&f, 1);
     float bias = 0;
@@ -255,7 +255,7 @@ static bool bias_element(bias_list *list, const srv_field *in, size_t index)
             list, &token, (mo_text){json_string_value(token.value), json_string_length(token.value)}, bias);
     }
     return json_is_integer(token.value) ? bias_add(list, &token, json_integer_value(token.value), bias)
-                                        : srv_wrong_type(&token, "a token's id or a text");
+                                        : srv_wrong_type(&token, "a token id or a string");
 }
 
 static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
@@ -311,7 +311,7 @@ static bool read_stop(srv_field f, srv_parameters *p)
             return srv_wrong_type(&element, "a string");
         }
         if (strlen(text.data) != text.length) {
-            return srv_wrong(&element, "must not contain a zero byte");
+            return srv_wrong(&element, "must not contain a NUL byte");
         }
         if (text.length == 0) { /* nothing to stop at */
             continue;
@@ -351,7 +351,7 @@ bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_pa
         return false;
     }
     if (top.value && dialect == SRV_DIALECT_CHAT && !p->logprobs && !n_probs.value && p->top > 0) {
-        return srv_wrong(&top, "needs logprobs to be true");
+        return srv_wrong(&top, "requires logprobs to be true");
     }
     p->logprobs = p->logprobs || (n_probs.value && p->top > 0) ||
                   (dialect != SRV_DIALECT_CHAT && top.value && p->top > 0);
@@ -360,7 +360,7 @@ bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_pa
     if (!srv_read_bool(post, &p->post_sampling_probs)) {
         return false;
     }
-    return !p->post_sampling_probs || srv_wrong(&post, "is not supported here; leave it out");
+    return !p->post_sampling_probs || srv_wrong(&post, "is not supported; omit it");
 }
 
 /* ---- Streams and extras ---- */

@@ -8,7 +8,7 @@ static bool append(srv_tokens *t, const srv_field *at, const int32_t *ids, size_
 {
     int32_t *all = realloc(t->ids, (t->count + count + 1) * sizeof *all);
     if (!all) {
-        return srv_fault_set(at->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        return srv_fault_set(at->fault, SRV_FAULT_SERVER, NULL, "out of memory");
     }
     memcpy(all + t->count, ids, count * sizeof *all);
     t->ids = all;
@@ -48,7 +48,7 @@ static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
     const size_t count = srv_count(f);
     int32_t *all = realloc(t->ids, (t->count + count + 1) * sizeof *all);
     if (!all) {
-        return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+        return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
     }
     t->ids = all;
     for (size_t i = 0; i < count; i++) {
@@ -60,13 +60,13 @@ static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
             }
             int32_t *more = realloc(t->ids, (t->count + count - i) * sizeof *more);
             if (!more) {
-                return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+                return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
             }
             t->ids = more;
             continue;
         }
         if (!element.value) {
-            return srv_wrong_type(&element, "a token or a text");
+            return srv_wrong_type(&element, "a token or a string");
         }
         if (!srv_read_int(element, 0, info.vocab - 1, &id)) {
             return false;
@@ -87,7 +87,7 @@ static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
         const srv_field text = srv_member(f, "prompt_string");
         good = text.value ? read_text(t, &text, model) : srv_missing(&text);
     } else {
-        return f->value ? srv_wrong_type(f, "a text or a list of tokens") : srv_missing(f);
+        return f->value ? srv_wrong_type(f, "a string or a list of tokens") : srv_missing(f);
     }
     return good && (t->count > 0 || srv_wrong(f, "must not be empty"));
 }

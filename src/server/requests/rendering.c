@@ -13,7 +13,7 @@ void srv_rendering_free(srv_rendering *r)
 
 static bool no_memory(srv_fault *fault)
 {
-    return srv_fault_set(fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return srv_fault_set(fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 /* A content of parts becomes the text they make together. */

@@ -11,7 +11,7 @@ void srv_tools_free(srv_tools *tools)
 
 static bool no_memory(const srv_field *f)
 {
-    return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "memory ran out");
+    return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
 /* A name as the grammars of calls and the templates can write it. */
@@ -80,8 +80,7 @@ static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
     if (dialect == SRV_DIALECT_ANTHROPIC) {
         const srv_field schema = srv_member(tool, "input_schema");
         if (kind.data && !srv_text_is(kind, "custom")) {
-            return srv_wrong(&type, "tools that the server would have to run (%.64s) are not supported",
-                             kind.data);
+            return srv_wrong(&type, "tools that run on the server (%.64s) are not supported", kind.data);
         }
         *out = schema.value ? read_function(tool, "input_schema") : NULL;
         return *out || (!schema.value ? srv_missing(&schema) : false);
@@ -143,7 +142,7 @@ static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
         json_t *read = NULL;
         good = read_tool(&tool, dialect, &read);
         if (good && read && json_object_get(names, name_of(read))) {
-            good = srv_wrong(&tool, "there are two tools of the name %s", name_of(read));
+            good = srv_wrong(&tool, "two tools are named %s", name_of(read));
         }
         if (good && read &&
             (json_object_set_new(names, name_of(read), json_true()) || json_array_append(out->list, read))) {
@@ -189,7 +188,7 @@ static bool take_name(const srv_field *in, srv_tools *out)
         return false;
     }
     if (!known(out, name.data)) {
-        return srv_wrong(&f, "there is no tool of the name %.128s", name.data);
+        return srv_wrong(&f, "there is no tool named %.128s", name.data);
     }
     out->calling = SRV_CALLING_NAMED;
     out->name = name.data;
@@ -218,7 +217,7 @@ static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools
         mo_text text = {"", 0};
         good = name.value ? srv_read_text(name, &text) : srv_missing(&name);
         if (good && !known(out, text.data)) {
-            good = srv_wrong(&name, "there is no tool of the name %.128s", text.data);
+            good = srv_wrong(&name, "there is no tool named %.128s", text.data);
         }
         size_t k;
         json_t *tool;
@@ -282,7 +281,7 @@ bool srv_tools_read(const srv_field *root, srv_dialect dialect, srv_tools *out)
     }
     out->single = !many || disabled;
     if ((out->calling == SRV_CALLING_REQUIRED || out->calling == SRV_CALLING_NAMED) && !out->list) {
-        return srv_wrong(&choice, "needs tools");
+        return srv_wrong(&choice, "requires tools");
     }
     return true;
 }

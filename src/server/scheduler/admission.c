@@ -229,7 +229,7 @@ static void discover(srv_engine *e, srv_sequence *s, const srv_task *task)
     }
     if (mo_session_discover(s->session, task->tokens, count, &experts, &err) == MO_EUNSUPPORTED) {
         e->options.discover = 0;
-        srv_say(MO_LOG_WARN, "discover", "it changes nothing: %s", err.detail);
+        srv_say(MO_LOG_WARN, "discover", "no effect: %s", err.detail);
     }
 }
 
@@ -338,7 +338,7 @@ bool srv_admission_end_stalled(srv_engine *e)
     }
     pthread_mutex_unlock(&e->lock);
     if (longest) {
-        srv_end_task(e, longest, &(mo_error){.status = MO_ECANCELLED, .detail = "its client does not read"});
+        srv_end_task(e, longest, &(mo_error){.status = MO_ECANCELLED, .detail = "the client does not read"});
     }
     return longest != NULL;
 }

@@ -28,7 +28,7 @@ mo_status srv_answer_open(const mo_model *model, const srv_job_options *options,
     *out = NULL;
     if (!a) {
         err->status = MO_ENOMEM;
-        strcpy(err->detail, "no memory for an answer");
+        strcpy(err->detail, "out of memory for an answer");
         return MO_ENOMEM;
     }
     a->met = -1;
@@ -67,7 +67,7 @@ void srv_answer_close(srv_answer *answer)
 static mo_status no_memory(mo_error *err)
 {
     err->status = MO_ENOMEM;
-    strcpy(err->detail, "no memory for an answer");
+    strcpy(err->detail, "out of memory for an answer");
     return MO_ENOMEM;
 }
 

@@ -111,7 +111,7 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
                 free(*out);
                 *out = NULL;
                 closedir(dir);
-                return fail(err, MO_ENOMEM, "no memory to list it", d->path, 0);
+                return fail(err, MO_ENOMEM, "out of memory while listing it", d->path, 0);
             }
             *out = more;
         }
@@ -185,12 +185,12 @@ mo_status srv_cachedir_open(const char *directory, const char *key, int64_t limi
     }
     if (!d || !d->path || !d->key) {
         srv_cachedir_close(d);
-        return fail(err, MO_ENOMEM, "no memory to open it", directory, 0);
+        return fail(err, MO_ENOMEM, "out of memory while opening it", directory, 0);
     }
     if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
-        status = fail(err, MO_EIO, "the cache directory cannot be made", directory, errno);
+        status = fail(err, MO_EIO, "cannot create the cache directory", directory, errno);
     } else if ((d->fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        status = fail(err, MO_EIO, "the cache directory cannot be opened", directory, errno);
+        status = fail(err, MO_EIO, "cannot open the cache directory", directory, errno);
     } else {
         remove_unfinished(d);
         status = remove_oldest(d, limit, err);
@@ -296,13 +296,13 @@ mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **to
     *state = NULL;
     const int fd = open_session(dir, name, &h, tokens, &bytes);
     if (fd < 0) {
-        return fail(err, MO_EFORMAT, "the kept session is gone, damaged or another model's", name, 0);
+        return fail(err, MO_EFORMAT, "the cached session is missing, damaged or of another model", name, 0);
     }
     mo_status status = MO_OK;
     if (!(*state = malloc(h.state_bytes + 1))) {
-        status = fail(err, MO_ENOMEM, "no memory to read the kept session", name, 0);
+        status = fail(err, MO_ENOMEM, "out of memory while reading the cached session", name, 0);
     } else if (!read_all(fd, *state, h.state_bytes) || checksum(2, *state, h.state_bytes) != h.state) {
-        status = fail(err, MO_EFORMAT, "the kept session is damaged", name, 0);
+        status = fail(err, MO_EFORMAT, "the cached session is damaged", name, 0);
     }
     if (status == MO_OK) {
         futimens(fd, NULL); /* it was used; where that cannot be noted it is forgotten sooner */
@@ -327,7 +327,7 @@ mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *
     if (status == MO_OK && (own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
         free(*state);
         *state = NULL;
-        status = fail(err, MO_EFORMAT, "the kept session is another one", name, 0);
+        status = fail(err, MO_EFORMAT, "the cached session is a different one", name, 0);
     }
     free(own);
     return status;
@@ -399,7 +399,7 @@ mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32
     *bytes = (int64_t)(sizeof h + key_bytes + 4 * h.tokens + size);
     const int fd = open_draft(dir, h.beginning, draft, sizeof draft);
     if (fd < 0) {
-        return fail(err, errno == ENOSPC ? MO_ENOSPC : MO_EIO, "a kept session cannot be written", dir->path,
+        return fail(err, errno == ENOSPC ? MO_ENOSPC : MO_EIO, "cannot write a cached session", dir->path,
                     errno);
     }
     const bool written = write_all(fd, &h, sizeof h) && write_all(fd, dir->key, key_bytes) &&
@@ -415,7 +415,7 @@ mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32
     }
     if (number) {
         unlinkat(dir->fd, draft, 0);
-        return fail(err, number == ENOSPC ? MO_ENOSPC : MO_EIO, "a kept session cannot be written", dir->path,
+        return fail(err, number == ENOSPC ? MO_ENOSPC : MO_EIO, "cannot write a cached session", dir->path,
                     number);
     }
     return MO_OK;

@@ -154,7 +154,7 @@ static void emit_end(srv_emitter *emitter, const srv_message *m)
 static void emit(srv_emitter *emitter, const srv_message *m)
 {
     /* Whoever found no memory for what went wrong has this to say. */
-    static const mo_error no_memory = {MO_ENOMEM, "memory ran out"};
+    static const mo_error no_memory = {MO_ENOMEM, "out of memory"};
     srv_task *task = m->task;
     srv_event event = {.text = {"", 0}, .stop = -1};
     task->usage.cached_tokens = m->kind == SRV_EVENT_TOKEN ? task->usage.cached_tokens : m->cached;
@@ -296,7 +296,7 @@ mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo
     }
     free(emitter);
     err->status = MO_ENOMEM;
-    strcpy(err->detail, "no thread could be started");
+    strcpy(err->detail, "cannot start a thread");
     return MO_ENOMEM;
 }
 

@@ -94,7 +94,7 @@ static mo_status list_tokens(srv_engine *e, mo_error *err)
     }
     e->never = malloc((count + ends + 1) * sizeof *e->never);
     if (!e->never) {
-        return fail(err, MO_ENOMEM, "no memory for a scheduler");
+        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     for (size_t i = 0; i < count; i++) {
         e->never[e->never_count++] = (mo_logit_bias){never[i], -INFINITY};
@@ -115,7 +115,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
     e->feeds = calloc((size_t)e->parallel, sizeof *e->feeds);
     e->fed = calloc((size_t)e->parallel, sizeof *e->fed);
     if (!e->sequences || !e->feeds || !e->fed) {
-        return fail(err, MO_ENOMEM, "no memory for a scheduler");
+        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
@@ -126,7 +126,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
         s->masks = e->masks;
         s->tokens = malloc(sizeof *s->tokens * (size_t)e->context);
         if (!s->tokens) {
-            return fail(err, MO_ENOMEM, "no memory for a scheduler");
+            return fail(err, MO_ENOMEM, "out of memory for a scheduler");
         }
     }
     return mo_snapshot_open(e->sequences[0].session, &e->empty, err);
@@ -171,7 +171,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     mo_status status = list_tokens(e, err);
     e->calls = srv_calls_open();
     if (!e->calls) {
-        status = fail(err, MO_ENOMEM, "no memory for a scheduler");
+        status = fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     if (status == MO_OK) {
         status = srv_masks_open(on_mask, e, &e->masks, err);
@@ -192,7 +192,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     }
     if (status == MO_OK && pthread_create(&e->thread, NULL, srv_scheduler_run, e) != 0) {
         srv_emitter_close(e->emitter);
-        status = fail(err, MO_ENOMEM, "no thread could be started");
+        status = fail(err, MO_ENOMEM, "cannot start a thread");
     }
     return status;
 }
@@ -202,7 +202,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     srv_engine *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) {
-        return fail(err, MO_ENOMEM, "no memory for a scheduler");
+        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     e->model = model;
     e->options = *options;

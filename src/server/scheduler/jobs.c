@@ -43,11 +43,13 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
     if (o->n < 0 || o->n > e->parallel) {
         err->status = MO_EINVAL;
         snprintf(err->detail, sizeof err->detail,
-                 "%d choices were asked for, and %d sequences can be decoded at once", o->n, e->parallel);
+                 "%d choices were requested, but only %d sequences can be decoded at once", o->n,
+                 e->parallel);
         return SRV_TOO_MANY;
     }
     if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {
-        fail(err, MO_EINVAL, "the likeliest tokens come with log probabilities, and are 0 to 20");
+        fail(err, MO_EINVAL,
+             "the number of top log probabilities must be 0 to 20, and requires log probabilities");
         return SRV_INVALID;
     }
     return SRV_ACCEPTED;
@@ -97,7 +99,7 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
     } else if (e->queue.count >= e->options.queue) {
         verdict = SRV_QUEUE_FULL;
         err->status = MO_ENOSPC;
-        snprintf(err->detail, sizeof err->detail, "%d requests are waiting already; try again later",
+        snprintf(err->detail, sizeof err->detail, "%d requests are already waiting; try again later",
                  e->queue.count);
     } else {
         task->id = *job = e->next_id++;
@@ -158,7 +160,7 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
     if (gone.task) {
         gone.error = calloc(1, sizeof *gone.error);
         if (gone.error) {
-            fail(gone.error, MO_ECANCELLED, "cancelled while it waited");
+            fail(gone.error, MO_ECANCELLED, "cancelled while waiting");
         }
         srv_emitter_emit(e->emitter, &gone, 1, false);
     }
@@ -193,12 +195,12 @@ bool srv_engine_stalled(const srv_engine *e, const srv_task *task, double now)
 
 void srv_engine_log_stalled(const srv_task *task, double now)
 {
-    srv_log(
-        MO_LOG_WARN, "stalled",
-        (srv_log_field[]){SRV_INT_FIELD("job", (int64_t)task->id),
-                          SRV_REAL_FIELD("paused_s", now - task->paused_at),
-                          SRV_TEXT_FIELD("message", "its client does not read while others wait: it ends"),
-                          {0}});
+    srv_log(MO_LOG_WARN, "stalled",
+            (srv_log_field[]){
+                SRV_INT_FIELD("job", (int64_t)task->id),
+                SRV_REAL_FIELD("paused_s", now - task->paused_at),
+                SRV_TEXT_FIELD("message", "its client does not read while others wait; the answer was ended"),
+                {0}});
 }
 
 void srv_engine_end_stalled(srv_engine *e)

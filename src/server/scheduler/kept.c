@@ -110,8 +110,8 @@ mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_prefix
     }
     err->status = c.unkept ? MO_EUNSUPPORTED : MO_ENOENT;
     snprintf(err->detail, sizeof err->detail, "%s",
-             c.unkept ? "it is too short to be kept, or nothing is kept for this model"
-                      : "no session of that id is kept");
+             c.unkept ? "it is too short to be cached, or caching is off for this model"
+                      : "no session with that id is cached");
     return err->status;
 }
 

@@ -79,7 +79,7 @@ mo_status srv_masks_open(void (*there)(void *user), void *user, srv_masks **out,
     }
     free(m);
     err->status = MO_ENOMEM;
-    strcpy(err->detail, "no thread could be started");
+    strcpy(err->detail, "cannot start a thread");
     return MO_ENOMEM;
 }
 

@@ -27,7 +27,7 @@ static mo_status open_directory(srv_prefix *p, mo_error *err)
     }
     if (status == MO_OK && pthread_create(&p->writer, NULL, srv_prefix_run_writer, p) != 0) {
         err->status = status = MO_ENOMEM;
-        strcpy(err->detail, "no thread could be started");
+        strcpy(err->detail, "cannot start a thread");
     }
     if (status != MO_OK) {
         srv_cachedir_close(p->dir);
@@ -42,7 +42,7 @@ mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, m
     *out = NULL;
     if (!p) {
         err->status = MO_ENOMEM;
-        strcpy(err->detail, "no memory for a prefix cache");
+        strcpy(err->detail, "out of memory for a prefix cache");
         return MO_ENOMEM;
     }
     p->options = *options;

@@ -153,7 +153,7 @@ bool srv_prefix_load(srv_prefix *p, srv_node *n)
 static void note_failure(srv_prefix *p, const mo_error *err)
 {
     if (!p->failing) {
-        srv_say(MO_LOG_WARN, "cache", "%s; sessions are kept in memory only", err->detail);
+        srv_say(MO_LOG_WARN, "cache", "%s; sessions are cached in memory only", err->detail);
     }
     p->failing = true;
     pthread_mutex_lock(&p->lock);

@@ -32,12 +32,13 @@ static srv_sequence *free_slot(deed *d)
 {
     if (d->slot < 0 || d->slot >= d->engine->parallel) {
         d->err->status = d->status = MO_EINVAL;
-        snprintf(d->err->detail, sizeof d->err->detail, "there are slots 0 to %d", d->engine->parallel - 1);
+        snprintf(d->err->detail, sizeof d->err->detail, "slots are numbered 0 to %d",
+                 d->engine->parallel - 1);
         return NULL;
     }
     srv_sequence *s = &d->engine->sequences[d->slot];
     if (s->task) {
-        d->status = fail(d->err, MO_ECANCELLED, "the slot is busy; try again when its answer is over");
+        d->status = fail(d->err, MO_ECANCELLED, "the slot is busy; try again when its answer is finished");
         return NULL;
     }
     return s;
@@ -51,13 +52,13 @@ static void take(void *user)
         return;
     }
     if (s->held == 0) {
-        d->status = fail(d->err, MO_EINVAL, "the slot holds nothing");
+        d->status = fail(d->err, MO_EINVAL, "the slot is empty");
         return;
     }
     d->count = s->held;
     d->tokens = malloc(sizeof *d->tokens * (size_t)d->count);
     if (!d->tokens) {
-        d->status = fail(d->err, MO_ENOMEM, "no memory to save the slot");
+        d->status = fail(d->err, MO_ENOMEM, "out of memory while saving the slot");
         return;
     }
     memcpy(d->tokens, s->tokens, sizeof *d->tokens * (size_t)d->count);
@@ -73,7 +74,7 @@ static void put(void *user)
         return;
     }
     if (d->count > e->context) {
-        d->status = fail(d->err, MO_EINVAL, "the session is longer than the positions of a slot");
+        d->status = fail(d->err, MO_EINVAL, "the session is longer than the context of a slot");
         return;
     }
     if (d->snapshot) { /* one with adapters is refused with the reason */
@@ -105,7 +106,7 @@ static mo_status open_directory(const srv_engine *e, const char *directory, srv_
     *out = NULL;
     if (!e->sharing) {
         return fail(err, MO_EUNSUPPORTED,
-                    "this model keeps no sessions: its options are lossy, or it has no cache");
+                    "this model does not cache sessions: its options are lossy, or it has no cache");
     }
     srv_engine_key(e, true, key, sizeof key);
     return srv_cachedir_open(directory, key, INT64_MAX, out, err);
@@ -148,7 +149,7 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const
     if (status == MO_OK &&
         (mo_snapshot_length(d.snapshot) != d.count ||
          memcmp(mo_snapshot_tokens(d.snapshot), d.tokens, sizeof *d.tokens * (size_t)d.count) != 0)) {
-        status = fail(err, MO_EFORMAT, "the file's tokens are not those of its saved state; save it again");
+        status = fail(err, MO_EFORMAT, "the tokens of the file do not match its saved state; save it again");
     }
     if (status == MO_OK) {
         *out = (srv_slot_file_report){.tokens = d.count, .bytes = (int64_t)size};

@@ -6,7 +6,7 @@
 static mo_status no_memory(mo_error *err)
 {
     err->status = MO_ENOMEM;
-    strcpy(err->detail, "no memory for a request");
+    strcpy(err->detail, "out of memory for a request");
     return MO_ENOMEM;
 }
 

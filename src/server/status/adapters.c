@@ -43,7 +43,7 @@ static void set_scales(srv_server *server, srv_request *q)
     json_t *root = srv_body_json(body);
     const srv_field list = srv_field_root(root, &fault);
     if (!root) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "a list of ids and scales is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "expected a list of ids and scales");
     } else if (!srv_adapters_read(&list, adapters, count)) {
         srv_reply_fault(q, &fault);
         srv_request_end(q);

@@ -234,7 +234,7 @@ void srv_events_add(srv_events *e, srv_request *q, bool experts, bool log)
     pthread_mutex_unlock(&e->mutex);
     if (!room) {
         srv_fault fault;
-        srv_fault_set(&fault, SRV_FAULT_QUEUE, NULL, "%d clients listen already", LISTENERS_MAX);
+        srv_fault_set(&fault, SRV_FAULT_QUEUE, NULL, "%d clients are already listening", LISTENERS_MAX);
         srv_reply_fault(q, &fault);
         srv_request_end(q);
     }

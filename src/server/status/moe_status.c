@@ -45,7 +45,7 @@ static void set_perf(srv_server *server, srv_request *q)
     json_t *root = srv_body_json(body);
     const char *mode = json_string_value(json_object_get(root, "mode"));
     if (!mode || (strcmp(mode, "full") != 0 && strcmp(mode, "update") != 0 && strcmp(mode, "off") != 0)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "mode", "full, update or off is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "mode", "must be full, update or off");
     } else if (mo_model_profile_reset(srv_model_mo(model), mode, &err) != MO_OK) {
         srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
     } else {
@@ -128,7 +128,7 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
     json_decref(root);
     if (!json) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL,
-                          "a profile is needed: JSON as GET /moe-layer-perf gives it");
+                          "expected a profile in JSON, as returned by GET /moe-layer-perf");
     }
     return json;
 }
@@ -146,8 +146,7 @@ static void reply_applied(srv_server *server, srv_request *q, int index, const a
                   (json_int_t)r->hot_experts, "layers_changed", (json_int_t)r->layers_changed);
     bool saved = false;
     if (keep && !path) {
-        json_object_set_new(root, "save_error",
-                            json_string("the server was started without a profile's file"));
+        json_object_set_new(root, "save_error", json_string("the server was started without a profile file"));
     } else if (keep) {
         saved = save(path, a->json, backup, sizeof backup, &err);
         if (saved) {

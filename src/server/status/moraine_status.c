@@ -36,9 +36,10 @@ static void cancel(srv_server *server, srv_request *q)
     json_t *root = srv_body_json(body);
     const char *id = json_string_value(json_object_get(root, "id"));
     if (!id) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "id", "the id of an answer is needed, as its client got it");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "id",
+                          "expected the id of an answer, as returned to its client");
     } else if (!srv_running_stop(srv_server_running(server), id)) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, "id", "no such answer is being made");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, "id", "no running answer has that id");
     } else {
         srv_reply_json(q, 200, json_pack("{s:s, s:b}", "id", id, "cancelled", 1));
         srv_request_end(q);
@@ -126,7 +127,7 @@ static void trace(srv_server *server, srv_request *q)
     srv_writer w = {0};
     if (!t) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL,
-                          "no trace of an answer of that id is kept; ask for it by \"trace\": true");
+                          "no trace of an answer with that id is stored; request one with \"trace\": true");
         return;
     }
     srv_model *model = srv_models_peek(models, srv_models_find(models, srv_trace_model(t)));

@@ -147,7 +147,7 @@ static void pull(srv_server *server, srv_request *q)
         srv_request_end(q);
     } else {
         refuse(q, SRV_FAULT_NOT_SUPPORTED, "%s",
-               "this server fetches no models: moraine pull does, on its machine");
+               "this server does not download models; run moraine pull on its machine");
     }
     json_decref(root);
 }
@@ -155,7 +155,7 @@ static void pull(srv_server *server, srv_request *q)
 static void unsupported(srv_server *server, srv_request *q)
 {
     (void)server;
-    refuse(q, SRV_FAULT_NOT_SUPPORTED, "%s", "models are files here: this server does not change them");
+    refuse(q, SRV_FAULT_NOT_SUPPORTED, "%s", "this server does not modify model files");
 }
 
 const srv_route srv_ollama_status_routes[] = {

@@ -17,9 +17,9 @@ static const char policy[] =
 static const char unmade[] =
     "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">"
     "<meta name=color-scheme content=\"light dark\"><title>Moraine</title>"
-    "<h1>Moraine is running</h1><p>This program was built without its page. Programs can use the server all "
+    "<h1>Moraine is running</h1><p>This program was built without the web page. The APIs work all "
     "the same; "
-    "<a href=\"v1/moraine/status\">its status</a> is here.</p><p>The page is part of builds on machines that "
+    "<a href=\"v1/moraine/status\">see the status</a>.</p><p>The page is included in builds on machines that "
     "have "
     "<code>esbuild</code> and the libraries that <code>tools/setup.sh build</code> installs.</p></html>\n";
 
@@ -112,12 +112,12 @@ static void part(srv_server *server, srv_request *q)
     const srv_page_file *file = find(name);
     (void)server;
     if (!file) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "there is no such part of the page");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no such file of the web page");
     } else if (strcmp(name, "index.html") == 0) {
         reply_bytes(q, media_type(name), file->data, (size_t)(file->end - file->data));
     } else if (!lists(srv_request_header(q, "Accept-Encoding"), "gzip")) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL,
-                          "parts of the page are there compressed only: send Accept-Encoding: gzip");
+                          "files of the web page are only available compressed: send Accept-Encoding: gzip");
     } else {
         srv_reply_header(q, "Content-Encoding", "gzip");
         reply_bytes(q, media_type(name), file->data, (size_t)(file->end - file->data));

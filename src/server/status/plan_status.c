@@ -37,7 +37,7 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
 {
     const char *text = srv_request_query(q, name);
     if (text && *text && !read_size(text, out)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, name, "a size such as 6G or a number is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, name, "expected a size such as 6G, or a number");
         return false;
     }
     return true;
@@ -81,7 +81,7 @@ static bool read_questions(srv_request *q, mo_plan_options *o)
         return false;
     }
     if (parallel < 1 || parallel > 256) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "parallel", "a number from 1 to 256 is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "parallel", "must be a number from 1 to 256");
         return false;
     }
     o->sessions = (int)parallel;
@@ -121,11 +121,10 @@ static void reply_plan(srv_request *q, const char *id, const mo_plan_options *o,
 /* Ceilings that are the model's own were not given by anybody. */
 static void tell_ceilings(mo_plan_report *r)
 {
-    snprintf(r->why, sizeof r->why, "a RAM ceiling of %.1f MiB, as asked or as the model has it",
+    snprintf(r->why, sizeof r->why, "a RAM ceiling of %.1f MiB, as requested or as loaded",
              (double)r->ceiling_bytes / (1 << 20));
     if (r->device.name[0]) {
-        snprintf(r->device.why, sizeof r->device.why,
-                 "a ceiling of %.1f MiB, as asked or as the model has it",
+        snprintf(r->device.why, sizeof r->device.why, "a ceiling of %.1f MiB, as requested or as loaded",
                  (double)r->device.ceiling_bytes / (1 << 20));
     }
 }

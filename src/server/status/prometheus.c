@@ -61,12 +61,12 @@ static void put_compatible(srv_writer *w, const srv_engine_report *t, const srv_
         const char *name, *help;
     } counters[] = {
         {"llamacpp:prompt_tokens_total", "Prompt tokens computed."},
-        {"llamacpp:prompt_tokens_cached_total", "Prompt tokens found in kept sessions."},
-        {"llamacpp:prompt_seconds_total", "Time spent on prompts."},
+        {"llamacpp:prompt_tokens_cached_total", "Prompt tokens found in cached prefixes."},
+        {"llamacpp:prompt_seconds_total", "Time spent processing prompts."},
         {"llamacpp:tokens_predicted_total", "Tokens generated."},
-        {"llamacpp:tokens_predicted_seconds_total", "Time spent on answers."},
-        {"llamacpp:n_decode_total", "Steps of the engine."},
-        {"llamacpp:n_tokens_max", "Tokens of the longest sequence."},
+        {"llamacpp:tokens_predicted_seconds_total", "Time spent generating answers."},
+        {"llamacpp:n_decode_total", "Engine steps."},
+        {"llamacpp:n_tokens_max", "Length of the longest sequence in tokens."},
     };
     const double values[] = {(double)t->prompt_tokens,    (double)t->cached_tokens, t->prompt_s,
                              (double)t->predicted_tokens, t->predicted_s,           (double)t->steps,
@@ -75,47 +75,49 @@ static void put_compatible(srv_writer *w, const srv_engine_report *t, const srv_
         one(w, counters[i].name, "counter", counters[i].help, values[i]);
     }
     one(w, "llamacpp:prompt_tokens_seconds", "gauge",
-        "Prompt tokens per second of prompt time, since the last scrape.",
+        "Prompt tokens per second of prompt processing, since the last scrape.",
         ratio((double)(t->prompt_tokens - last->prompt_tokens), t->prompt_s - last->prompt_s));
     one(w, "llamacpp:predicted_tokens_seconds", "gauge",
-        "Tokens per second of answer time, since the last scrape.",
+        "Generated tokens per second of generation, since the last scrape.",
         ratio((double)(t->predicted_tokens - last->predicted_tokens), t->predicted_s - last->predicted_s));
-    one(w, "llamacpp:requests_processing", "gauge", "Requests being answered.", t->running);
-    one(w, "llamacpp:requests_deferred", "gauge", "Requests that wait.", t->queued);
-    one(w, "llamacpp:n_busy_slots_per_decode", "gauge", "Sequences of a step, on average.",
+    one(w, "llamacpp:requests_processing", "gauge", "Requests being processed.", t->running);
+    one(w, "llamacpp:requests_deferred", "gauge", "Requests waiting.", t->queued);
+    one(w, "llamacpp:n_busy_slots_per_decode", "gauge", "Sequences per step, on average.",
         ratio((double)t->step_sequences, (double)t->steps));
 }
 
 static void put_http(srv_writer *w, const srv_http_report *h)
 {
     char label[32];
-    head(w, "moraine_http_requests_total", "counter", "Requests answered, by the hundreds of their status.");
+    head(w, "moraine_http_requests_total", "counter", "Requests answered, by status class.");
     for (int i = 2; i < 6; i++) {
         snprintf(label, sizeof label, "{status=\"%dxx\"}", i);
         value(w, "moraine_http_requests_total", label, (double)h->status[i]);
     }
-    one(w, "moraine_http_abandoned_total", "counter", "Requests whose clients left.", (double)h->abandoned);
-    one(w, "moraine_http_connections", "gauge", "Connections that are open.", h->connections);
-    one(w, "moraine_http_received_bytes_total", "counter", "Bytes of requests' bodies.", (double)h->bytes_in);
-    one(w, "moraine_http_sent_bytes_total", "counter", "Bytes of answers.", (double)h->bytes_out);
+    one(w, "moraine_http_abandoned_total", "counter", "Requests whose clients disconnected.",
+        (double)h->abandoned);
+    one(w, "moraine_http_connections", "gauge", "Open connections.", h->connections);
+    one(w, "moraine_http_received_bytes_total", "counter", "Bytes of request bodies.", (double)h->bytes_in);
+    one(w, "moraine_http_sent_bytes_total", "counter", "Bytes of responses.", (double)h->bytes_out);
 }
 
 static void put_jobs(srv_writer *w, const srv_engine_report *t)
 {
     static const char name[] = "moraine_jobs_total";
-    head(w, name, "counter", "Jobs of the engine, by how they ended.");
+    head(w, name, "counter", "Engine jobs, by outcome.");
     value(w, name, "{end=\"done\"}", (double)t->done);
     value(w, name, "{end=\"failed\"}", (double)t->failed);
     value(w, name, "{end=\"cancelled\"}", (double)t->cancelled);
     value(w, name, "{end=\"refused\"}", (double)t->refused);
-    histogram(w, "moraine_time_to_first_token_seconds", "From a request to its first token.", &t->first);
-    histogram(w, "moraine_time_between_tokens_seconds", "Between two tokens of a sequence.", &t->between);
-    one(w, "moraine_sequences", "gauge", "Sequences that can be answered at once.", t->parallel);
-    one(w, "moraine_sequences_busy", "gauge", "Of them busy.", t->busy);
-    one(w, "moraine_kept_sessions", "gauge", "Prefixes kept in memory.", (double)t->kept);
-    one(w, "moraine_kept_session_bytes", "gauge", "Bytes of them.", (double)t->kept_bytes);
-    one(w, "moraine_disk_sessions", "gauge", "Prefixes kept on disk.", (double)t->disk_kept);
-    one(w, "moraine_disk_session_bytes", "gauge", "Bytes of them.", (double)t->disk_bytes);
+    histogram(w, "moraine_time_to_first_token_seconds", "Time from a request to its first token.", &t->first);
+    histogram(w, "moraine_time_between_tokens_seconds", "Time between two tokens of a sequence.",
+              &t->between);
+    one(w, "moraine_sequences", "gauge", "Sequences that can be decoded at once.", t->parallel);
+    one(w, "moraine_sequences_busy", "gauge", "Sequences in use.", t->busy);
+    one(w, "moraine_kept_sessions", "gauge", "Prefixes cached in memory.", (double)t->kept);
+    one(w, "moraine_kept_session_bytes", "gauge", "Bytes of cached prefixes.", (double)t->kept_bytes);
+    one(w, "moraine_disk_sessions", "gauge", "Prefixes cached on disk.", (double)t->disk_kept);
+    one(w, "moraine_disk_session_bytes", "gauge", "Bytes of cached prefixes.", (double)t->disk_bytes);
     one(w, "moraine_disk_failures_total", "counter", "Prefixes that could not be written to disk.",
         (double)t->disk_failures);
 }
@@ -170,7 +172,7 @@ static void put_tiers(srv_writer *w, srv_models *models)
             srv_models_unpeek(model);
         }
     }
-    head(w, hits, "counter", "Experts that were needed, by where they were.");
+    head(w, hits, "counter", "Experts used, by location.");
     for (int i = 0; i < count; i++) {
         const uint64_t values[] = {list[i].device_hits, list[i].ram_hits, list[i].disk_misses};
         static const char *const where[] = {"device", "ram", "disk"};
@@ -180,7 +182,7 @@ static void put_tiers(srv_writer *w, srv_models *models)
             value(w, hits, label, (double)values[k]);
         }
     }
-    head(w, bytes, "counter", "Bytes of weights that went over a wire.");
+    head(w, bytes, "counter", "Bytes of weights transferred.");
     for (int i = 0; i < count; i++) {
         const uint64_t values[] = {list[i].disk_bytes, list[i].link_bytes, list[i].cpu_bytes};
         static const char *const wire[] = {"disk", "link", "cpu"};
@@ -207,5 +209,5 @@ void srv_prometheus_write(srv_server *server, srv_writer *out)
     put_jobs(out, &totals);
     put_http(out, &http);
     put_tiers(out, models);
-    one(out, "moraine_uptime_seconds", "gauge", "Since the server began.", srv_server_uptime(server));
+    one(out, "moraine_uptime_seconds", "gauge", "Time since the server started.", srv_server_uptime(server));
 }

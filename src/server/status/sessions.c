@@ -102,7 +102,7 @@ static void reply_session(srv_request *q, srv_engine *engine, const char *id)
     }
     free(list);
     if (!found) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session with that id is cached");
         return;
     }
     srv_reply_json(q, 200, found);
@@ -125,11 +125,11 @@ static bool read_wanted(const json_t *root, srv_request *q, srv_prefix_wanted *o
     *out = (srv_prefix_wanted){
         .set_pin = pin != NULL, .pin = json_is_true(pin), .name = json_string_value(name)};
     if (!json_is_object(root) || (!pin && !name)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "an object with pin or name is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "expected an object with pin or name");
     } else if (pin && !json_is_boolean(pin)) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "pin", "must be true or false");
     } else if (name && (!out->name || json_string_length(name) >= SRV_PREFIX_NAME)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "name", "must be a string of less than 64 bytes");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "name", "must be a string shorter than 64 bytes");
     } else {
         return true;
     }
@@ -170,7 +170,7 @@ static void drop_sessions(srv_server *server, srv_request *q)
     const int dropped = srv_engine_drop_kept(srv_model_engine(model), *id ? id : NULL);
     srv_models_unpeek(model);
     if (*id && dropped == 0) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session of that id is kept");
+        srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session with that id is cached");
         return;
     }
     srv_reply_json(q, 200, json_pack("{s:i}", "dropped", dropped));

@@ -48,7 +48,7 @@ static json_t *slot_json(int id, const srv_slot_report *s)
 
 static void slots(srv_server *server, srv_request *q)
 {
-    static const char switched_off[] = "this endpoint was switched off at the server's start";
+    static const char switched_off[] = "this endpoint was disabled when the server was started";
     srv_slot_report list[SLOTS_MAX];
     const char *need = srv_request_query(q, "fail_on_no_slot");
     bool any_free = false;
@@ -154,16 +154,14 @@ static void change_slot(srv_server *server, srv_request *q)
         known = known || strcmp(action, actions[i]) == 0;
     }
     if (server->no_slots || !server->slot_directory) {
-        srv_reply_refusal(
-            q, SRV_FAULT_NOT_SUPPORTED, NULL,
-            server->no_slots
-                ? "this endpoint was switched off at the server's start"
-                : "slots can be saved and restored when the server was started with a directory for it; "
-                  "prefixes are kept by themselves");
+        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                          server->no_slots ? "this endpoint was disabled when the server was started"
+                                           : "saving and restoring slots requires a directory given when "
+                                             "the server is started; prefixes are cached automatically");
         return;
     }
     if (!known) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "action", "save, restore or erase is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "action", "must be save, restore or erase");
         return;
     }
     const mo_text body = srv_request_body(q);
@@ -173,11 +171,11 @@ static void change_slot(srv_server *server, srv_request *q)
         strlen(part) < 4 && strspn(part, "0123456789") == strlen(part) ? srv_asked_index(server, q) : -2;
     srv_model *model = index >= 0 ? srv_models_peek(srv_server_models(server), index) : NULL;
     if (index == -2) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "a slot is named by its number");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "expected a slot number");
     } else if (index >= 0 && !model) {
         srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, "the model is not loaded");
     } else if (model && strcmp(action, "erase") != 0 && !is_file_name(name)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "filename", "the name of a file is needed, without a path");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "filename", "expected a file name without a path");
     } else if (model) {
         act(server, q, srv_model_engine(model), atoi(part), action, name);
     }

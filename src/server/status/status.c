@@ -53,7 +53,7 @@ static json_t *read_name(srv_request *q, const char **name)
     *name = json_string_value(json_object_get(root, "model"));
     if (!*name) {
         json_decref(root);
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "the name of a model is needed");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "missing model name");
         return NULL;
     }
     return root;
@@ -92,7 +92,7 @@ static void unload_model(srv_server *server, srv_request *q)
     if (index < 0) {
         srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
     } else if (!srv_models_unload(srv_server_models(server), index)) {
-        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "it is not loaded, or it is pinned");
+        srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "the model is not loaded, or it is pinned");
     } else {
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
         srv_request_end(q);
@@ -166,8 +166,7 @@ static void props(srv_server *server, srv_request *q)
 static void change_props(srv_server *server, srv_request *q)
 {
     (void)server;
-    srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-                      "settings are given at the server's start and stay as they are");
+    srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, "settings are fixed when the server is started");
 }
 
 /* ---- Metrics ---- */
@@ -176,7 +175,7 @@ static void metrics(srv_server *server, srv_request *q)
 {
     if (server->no_metrics) {
         srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-                          "this endpoint was switched off at the server's start");
+                          "this endpoint was disabled when the server was started");
         return;
     }
     srv_writer w = {0};

@@ -122,7 +122,7 @@ static void decide(const trial *t, mo_disk_options *chosen, char *reason)
         const mo_disk_pace *better = by_uring ? uring : direct, *other = by_uring ? direct : uring;
         chosen->uring = by_uring;
         snprintf(at, (size_t)(end - at),
-                 "%sby %s: %.1f GB/s and %.0f us of processor per MB, by %s %.1f and %.0f",
+                 "%swith %s: %.1f GB/s and %.0f us of CPU time per MB, with %s %.1f and %.0f",
                  at > reason ? "; " : "", by_uring ? "io_uring" : "threads", better->bytes_s * 1e-9,
                  better->cpu_ns_per_mb * 1e-3, by_uring ? "threads" : "io_uring", other->bytes_s * 1e-9,
                  other->cpu_ns_per_mb * 1e-3);
@@ -156,7 +156,7 @@ static mo_status compare(trial *t, const char *const *paths, int count, const mo
 {
     if (total_bytes(t->disk[DIRECT]) < LEAST_BYTES) {
         chosen->io = MO_IO_DIRECT;
-        snprintf(reason, MO_DISK_REASON, "direct, by threads: the files are too small to measure");
+        snprintf(reason, MO_DISK_REASON, "direct, with threads: the files are too small to measure");
         return MO_OK;
     }
     mo_status status = MO_OK;
@@ -217,7 +217,7 @@ static mo_status choose(const char *const *paths, int count, const mo_disk_optio
     if (asked->io == MO_IO_AUTO || (method_open && asked->io == MO_IO_DIRECT)) {
         status = choose_measured(paths, count, asked, method_open, &out->options, out->reason, err);
     } else {
-        snprintf(out->reason, sizeof out->reason, "%s as asked for, by %s",
+        snprintf(out->reason, sizeof out->reason, "%s as requested, with %s",
                  asked->io == MO_IO_DIRECT ? "direct" : "cached", asked->uring ? "io_uring" : "threads");
     }
     fill_defaults(&out->options);
@@ -233,16 +233,16 @@ static mo_status check_options(int count, const mo_disk_options *o, mo_error *er
         return mo_fail(err, MO_EINVAL, "a disk needs at least one file");
     }
     if (o->readers < 0 || o->readers > MO_DISK_READERS) {
-        return mo_fail(err, MO_EINVAL, "%d readers are asked for; 1 to %d are possible", o->readers,
+        return mo_fail(err, MO_EINVAL, "%d readers were requested; 1 to %d are possible", o->readers,
                        (int)MO_DISK_READERS);
     }
     if (o->piece < 0 || o->piece % MO_DISK_ALIGN != 0 || o->piece > 1 << 30) {
         return mo_fail(err, MO_EINVAL,
-                       "pieces of %lld bytes are asked for; a multiple of %d up to 1 GiB is possible",
+                       "pieces of %lld bytes were requested; they must be a multiple of %d up to 1 GiB",
                        (long long)o->piece, (int)MO_DISK_ALIGN);
     }
     if (o->uring && (o->plain || o->fault)) {
-        return mo_fail(err, MO_EINVAL, "io_uring is asked for together with what needs reader threads");
+        return mo_fail(err, MO_EINVAL, "io_uring cannot be combined with options that need reader threads");
     }
     return MO_OK;
 }

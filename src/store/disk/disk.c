@@ -117,8 +117,7 @@ static mo_status start_threads(mo_disk *disk, mo_error *err)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? MO_OK
-                     : mo_fail(err, MO_ENOMEM,
-                               "a thread for reading cannot be started: %s; raise the limit of threads",
+                     : mo_fail(err, MO_ENOMEM, "cannot start a reader thread: %s; raise the thread limit",
                                strerror(code));
 }
 

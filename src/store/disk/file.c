@@ -13,11 +13,10 @@
 
 static mo_status refuse_direct(const char *path, mo_error *err)
 {
-    return mo_fail(
-        err, MO_EUNSUPPORTED,
-        "%s: its file system has no direct reads (O_DIRECT); read it through the page cache, or move "
-        "it to a local disk",
-        path);
+    return mo_fail(err, MO_EUNSUPPORTED,
+                   "%s: its file system does not support direct reads (O_DIRECT); "
+                   "read it through the page cache, or move it to a local disk",
+                   path);
 }
 
 /* Some file systems accept the flag and refuse the read, so one is tried. */
@@ -40,14 +39,14 @@ static mo_status make_direct(int fd, const char *path, mo_error *err)
     if (code == EINVAL || code == EOPNOTSUPP) {
         return refuse_direct(path, err);
     }
-    return mo_fail(err, MO_EIO, "%s: its beginning cannot be read: %s; check the disk", path, strerror(code));
+    return mo_fail(err, MO_EIO, "%s: cannot read its beginning: %s; check the disk", path, strerror(code));
 }
 
 static mo_status make_cached(int fd, const char *path, mo_error *err)
 {
     /* Without O_NONBLOCK, which mo_input_open() sets: io_uring would understand it as "do not wait for the disk". */
     if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
-        return mo_fail(err, MO_EIO, "%s: cannot be set up for reading: %s", path, strerror(errno));
+        return mo_fail(err, MO_EIO, "%s: cannot be prepared for reading: %s", path, strerror(errno));
     }
     /* Only what is asked for: reading ahead would fill memory with bytes that nobody wants. Advice, so a
      * refusal changes no result. */
@@ -66,7 +65,7 @@ mo_status mo_disk_file_open(const char *path, bool direct, mo_disk_file *out, mo
     const int fd = mo_input_descriptor(input);
     struct stat st;
     if (fstat(fd, &st) != 0) {
-        status = mo_fail(err, MO_EIO, "%s: its size cannot be asked for: %s", path, strerror(errno));
+        status = mo_fail(err, MO_EIO, "%s: cannot get its size: %s", path, strerror(errno));
     } else {
         status = direct ? make_direct(fd, path, err) : make_cached(fd, path, err);
     }
@@ -99,19 +98,19 @@ mo_status mo_disk_file_check(const mo_disk_file *file, int64_t at, mo_error *err
     const char *path = mo_input_path(file->input);
     if (fstat(file->fd, &st) != 0) {
         return mo_fail(err, MO_EIO,
-                       "%s: it cannot be looked at while reading offset %" PRId64 ": %s; check the disk",
-                       path, at, strerror(errno));
+                       "%s: cannot get its status while reading offset %" PRId64 ": %s; check the disk", path,
+                       at, strerror(errno));
     }
     if (st.st_size != file->bytes) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: the file changed its size while it was in use, from %" PRId64 " to %" PRId64
-                       " bytes (noticed at offset %" PRId64 "); restore it and open the model again",
+                       "%s: the file changed size while it was in use, from %" PRId64 " to %" PRId64
+                       " bytes (noticed at offset %" PRId64 "); restore it and reopen the model",
                        path, file->bytes, (int64_t)st.st_size, at);
     }
     if (st.st_mtim.tv_sec != file->changed.tv_sec || st.st_mtim.tv_nsec != file->changed.tv_nsec) {
         return mo_fail(err, MO_EFORMAT,
-                       "%s: the file was written to while it was in use (noticed at offset %" PRId64
-                       "); restore it and open the model again",
+                       "%s: the file was modified while it was in use (noticed at offset %" PRId64
+                       "); restore it and reopen the model",
                        path, at);
     }
     return MO_OK;
@@ -121,7 +120,7 @@ mo_status mo_disk_file_failed(const mo_disk_file *file, int64_t at, int64_t byte
 {
     return mo_fail(err, MO_EIO,
                    "%s: reading %" PRId64 " bytes at offset %" PRId64
-                   " failed: %s; check the disk (dmesg says more), or copy the file to another one",
+                   " failed: %s; check the disk (see dmesg), or copy the file to another one",
                    mo_input_path(file->input), bytes, at, strerror(code));
 }
 
@@ -134,6 +133,6 @@ mo_status mo_disk_file_ended(const mo_disk_file *file, int64_t at, int64_t bytes
     return mo_fail(err, MO_EFORMAT,
                    "%s: %" PRId64 " bytes at offset %" PRId64
                    " are needed, but reading stopped there (the file has %" PRId64
-                   " bytes); it is damaged or was cut short, get it again",
+                   " bytes); it is damaged or truncated, download it again",
                    mo_input_path(file->input), bytes, at, file->bytes);
 }

@@ -175,7 +175,7 @@ static void register_memory(mo_uring *u, const mo_disk_options *o)
     }
     if (count == 0 || count > MAX_BUFFERS) {
         snprintf(u->memory, sizeof u->memory, "memory not registered: %s",
-                 count ? "it has too many parts" : "none was named");
+                 count ? "too many regions" : "none was given");
         return;
     }
     u->buffers = calloc(count, sizeof *u->buffers);
@@ -215,12 +215,11 @@ static mo_status refuse(int code, mo_error *err)
 {
     if (code == EPERM || code == EACCES || code == ENOSYS) {
         return mo_fail(err, MO_EUNSUPPORTED,
-                       "io_uring is not allowed here (%s): a container's rules or kernel.io_uring_disabled "
-                       "forbid it, or the kernel has none; use reader threads",
+                       "io_uring is not allowed here (%s): a container policy or kernel.io_uring_disabled "
+                       "forbids it, or the kernel does not support it; use reader threads",
                        strerror(code));
     }
-    return mo_fail(err, MO_EUNSUPPORTED, "io_uring cannot be started: %s; use reader threads",
-                   strerror(code));
+    return mo_fail(err, MO_EUNSUPPORTED, "cannot start io_uring: %s; use reader threads", strerror(code));
 }
 
 static void release(mo_uring *u)
@@ -271,7 +270,7 @@ mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
     if (start_thread(u)) {
         io_uring_queue_exit(&u->ring);
         release(u);
-        return mo_fail(err, MO_ENOMEM, "the disk's thread cannot be started; raise the limit of threads");
+        return mo_fail(err, MO_ENOMEM, "cannot start the disk thread; raise the thread limit");
     }
     *out = u;
     return MO_OK;
@@ -334,10 +333,9 @@ mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
 {
     (void)queue, (void)files, (void)count, (void)options;
     *out = NULL;
-    return mo_fail(
-        err, MO_EUNSUPPORTED,
-        "this build has no io_uring; install liburing (liburing-dev) and build again, or use reader "
-        "threads");
+    return mo_fail(err, MO_EUNSUPPORTED,
+                   "this build has no io_uring; install liburing "
+                   "(liburing-dev) and rebuild, or use reader threads");
 }
 
 void mo_uring_wake(mo_uring *ring)
