@@ -838,6 +838,32 @@ static void no_failed_copy_ends_a_text(void **state)
     mo_log_set(NULL, NULL, MO_LOG_WARN);
 }
 
+/* A copy that fails while the model is opened is made once more. */
+static void a_failed_copy_at_the_start_is_made_again(void **state)
+{
+    (void)state;
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    if (strncmp(device_name, "sim", 3) != 0) {
+        free(want);
+        skip(); /* a GPU fails none on command */
+    }
+    mo_log_set(NULL, NULL, MO_LOG_ERROR);
+    for (int after = 0; after < 80; after += SANITIZED ? 11 : 3) {
+        char text[64];
+        snprintf(text, sizeof text, "fault=copy:%d", after);
+        setenv("MORAINE_SIM", text, 1);
+        mo_model *model = open_model(o->path, &(setting){.device = "sim", .cpu_moe = after % 2});
+        mo_session *session = open_session(model, MO_KV_I16);
+        expect_despite_faults(o, session, want, false);
+        mo_session_close(session);
+        mo_model_close(model);
+    }
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    unsetenv("MORAINE_SIM");
+    free(want);
+}
+
 /* Too little memory: an error that says what to do where the device was asked for. */
 static void a_small_ceiling_is_refused(void **state)
 {
@@ -910,6 +936,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_failed_restore_leaves_nothing),
         cmocka_unit_test(a_failed_copy_goes_to_the_cpu),
         cmocka_unit_test(no_failed_copy_ends_a_text),
+        cmocka_unit_test(a_failed_copy_at_the_start_is_made_again),
         cmocka_unit_test(a_small_ceiling_is_refused),
     };
     const struct CMUnitTest large[] = {cmocka_unit_test(a_model_of_true_size)};

@@ -78,10 +78,14 @@ static mo_status find_format(const char *given, const mo_chat_format **format, m
     if (strstr(given, "{{") || strstr(given, "{%")) {
         return MO_OK;
     }
-    *format = mo_chat_format_find(given);
-    for (size_t i = 0; mo_chat_format_at(i) && used < sizeof names; i++) {
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
-                                 mo_chat_format_at(i)->name);
+    char name[64];
+    const size_t skipped = strspn(given, " \t\r\n");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + skipped, " \t\r\n"), given + skipped);
+    *format = mo_chat_format_find(name);
+    const mo_chat_format *f;
+    for (size_t i = 0; (f = mo_chat_format_at(i)) && used < sizeof names; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s%s%s", i ? ", " : "", f->name,
+                                 f->other_name ? ", " : "", f->other_name ? f->other_name : "");
     }
     return *format ? MO_OK
                    : mo_fail(err, MO_EINVAL,

@@ -19,7 +19,8 @@ static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* Over words of eight bytes, at the rate of memory; the bytes behind the last word as above. Not the same value. */
+/* Over words of eight bytes, nearly at the rate of memory; the bytes behind the last word as above. Not the same value. High bits
+ * are folded into low ones, since a product carries differences upwards alone. */
 static inline uint64_t mo_hash_words(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *p = data;
@@ -27,6 +28,7 @@ static inline uint64_t mo_hash_words(uint64_t hash, const void *data, size_t byt
         uint64_t word;
         memcpy(&word, p, 8);
         hash = (hash ^ word) * MO_HASH_PRIME;
+        hash ^= hash >> 32;
     }
     return mo_hash(hash, p, bytes);
 }

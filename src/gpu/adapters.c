@@ -57,7 +57,7 @@ static mo_status make_space(mo_gpu_adapters *a, int64_t ranks, mo_error *err)
 static mo_status send(const mo_gpu_adapters *a, const mo_gpu_adapter *at, mo_error *err)
 {
     const mo_status status =
-        mo_gpu_link_copy(a->link, a->link->main, at->lora->region, at->lora->region_bytes, at->memory, err);
+        mo_gpu_link_send(a->link, a->link->main, at->lora->region, at->lora->region_bytes, at->memory, err);
     return mo_gpu_link_settle(a->link->main, status, err);
 }
 

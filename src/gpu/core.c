@@ -10,7 +10,7 @@
 /* Puts things one behind the other; only counts while `core` is NULL. */
 typedef struct packer {
     mo_gpu_core *core;
-    const mo_gpu_link *link;
+    mo_gpu_link *link;
     mo_gpu_layer_buffer *layers;
     mo_daddr buffer; /* for what is interleaved in RAM */
     int64_t buffer_bytes;
@@ -37,7 +37,7 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     }
     const mo_daddr to = p->core->memory + (mo_daddr)at;
     if (p->status == MO_OK) {
-        p->status = mo_gpu_link_copy(p->link, p->link->main, data, (size_t)bytes, to, p->err);
+        p->status = mo_gpu_link_send(p->link, p->link->main, data, (size_t)bytes, to, p->err);
     }
     return to;
 }
@@ -56,7 +56,7 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
         mo_op op = mo_gpu_restore_op(p->buffer, to + (mo_daddr)(r * row), 1);
         part.rows = rows;
         mo_gpu_restore_add(&op, &part, 0, 0);
-        status = mo_gpu_link_copy(p->link, p->link->main, w->data + r * row, (size_t)(rows * row), p->buffer,
+        status = mo_gpu_link_send(p->link, p->link->main, w->data + r * row, (size_t)(rows * row), p->buffer,
                                   p->err);
         if (status == MO_OK) {
             status = mo_op_launch(p->link->main, &op, p->err);
@@ -365,7 +365,7 @@ void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec)
     find_ropes(core);
 }
 
-mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_layer_buffer *layers,
+mo_status mo_gpu_core_open(mo_gpu_core *core, mo_gpu_link *link, mo_gpu_layer_buffer *layers,
                            mo_gpu_memory *memory, int64_t upload_bytes, mo_error *err)
 {
     core->bytes = mo_gpu_core_bytes(core->spec, core->first, core->end);

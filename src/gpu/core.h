@@ -81,7 +81,7 @@ mo_gpu_widest mo_gpu_core_widest(const mo_model_spec *spec);
 void mo_gpu_core_describe(mo_gpu_core *core, const mo_model_spec *spec);
 /* Allocates and sends what stays, and tells the layer buffer the matrices of what does not; upload_bytes: of a buffer
  * for interleaved matrices. */
-mo_status mo_gpu_core_open(mo_gpu_core *core, const mo_gpu_link *link, mo_gpu_layer_buffer *layers,
+mo_status mo_gpu_core_open(mo_gpu_core *core, mo_gpu_link *link, mo_gpu_layer_buffer *layers,
                            mo_gpu_memory *memory, int64_t upload_bytes, mo_error *err);
 void mo_gpu_core_close(mo_gpu_core *core, mo_device *device);
 

@@ -155,6 +155,17 @@ bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_sta
     return waited == MO_OK;
 }
 
+mo_status mo_gpu_link_send(mo_gpu_link *link, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                           mo_daddr to, mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_gpu_link_copy(link, stream, from, bytes, to, err);
+    } while (mo_gpu_link_again(link, stream, &tries, &status, err));
+    return status;
+}
+
 /* ---- Ops ---------------------------------------------------------------------------------------- */
 
 mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const mo_op *ops, int count,

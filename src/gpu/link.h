@@ -62,6 +62,9 @@ mo_status mo_gpu_link_get(mo_gpu_link *link, mo_dstream *stream, void *to, mo_da
  * memory that is freed next. The first failure counts. */
 mo_status mo_gpu_link_settle(mo_dstream *stream, mo_status status, mo_error *err);
 
+/* As mo_gpu_link_copy(), once more if it fails: of what is sent when a model or an adapter is opened. */
+mo_status mo_gpu_link_send(mo_gpu_link *link, mo_dstream *stream, const uint8_t *from, size_t bytes,
+                           mo_daddr to, mo_error *err);
 /* What a copy that a step cannot do without comes to, after it was made once more: MO_EDEVICE where it failed again. */
 mo_status mo_gpu_link_vital(mo_status status, mo_error *err);
 /* After a call for copies: true when it failed and has to be made once more, everything before it being done by now. *tries

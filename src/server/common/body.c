@@ -178,8 +178,12 @@ static _Atomic size_t text_held;
 
 bool srv_text_hold(size_t bytes, srv_fault *fault)
 {
-    const size_t others = atomic_fetch_add(&text_held, bytes);
-    if (others == 0 || others + bytes <= SRV_TEXT_HELD || bytes <= SRV_TEXT_SMALL) {
+    if (bytes > SRV_TEXT_HELD) {
+        return srv_fault_set(
+            fault, SRV_FAULT_TOO_LARGE, NULL,
+            "the text is too long to be tokenized at once (the limit is %d bytes); send less", SRV_TEXT_HELD);
+    }
+    if (atomic_fetch_add(&text_held, bytes) + bytes <= SRV_TEXT_HELD || bytes <= SRV_TEXT_SMALL) {
         return true;
     }
     srv_text_release(bytes);

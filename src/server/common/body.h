@@ -23,8 +23,8 @@ enum {
  * deeply, or memory ran out, or too much of it is held already; fault says where. */
 bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault);
 void srv_body_release(int64_t held);
-/* Before a text of so many bytes is rendered or tokenized, which takes up to some twenty bytes of memory for each: false, with a
- * fault that says to try again, while too much of it is under way. One that is alone is always taken, and so are small ones. */
+/* Before a text of so many bytes is rendered or tokenized, which takes up to some twenty bytes of memory for each: false with a
+ * fault where it is more than SRV_TEXT_HELD, and, to be tried again, while too much of it is under way. */
 bool srv_text_hold(size_t bytes, srv_fault *fault);
 void srv_text_release(size_t bytes);
 /* The same bounds for endpoints that say themselves what is wrong. NULL: it is no JSON list or object, or none that is taken. */

@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/common/body.h"
 #include "server/dialects/dialects.h"
+
+/* An answer with the pieces of a text takes so many times the memory of its tokens alone. */
+enum { PIECES_COST = 4 };
 
 /* Answers with what was written. */
 static void answer(srv_generation *g, srv_writer *w)
@@ -65,13 +67,13 @@ static void tokenize(srv_server *server, srv_request *q)
     bool ends = false, names = true, pieces = false;
     mo_text text = {"", 0};
     srv_tokens tokens = {0};
-    const bool held =
-        srv_read_text(content, &text) && srv_read_bool(srv_member(&root, "add_special"), &ends) &&
-        srv_read_bool(srv_member(&root, "parse_special"), &names) &&
-        srv_read_bool(srv_member(&root, "with_pieces"), &pieces) && srv_text_hold(text.length, &g->fault);
-    const bool good =
-        held && srv_tokens_append_text(&tokens, &content, srv_model_mo(g->model_ref), text,
-                                       (ends ? MO_TOKEN_ENDS : 0) | (names ? MO_TOKEN_NAMES : 0));
+    const bool good = srv_read_text(content, &text) &&
+                      srv_read_bool(srv_member(&root, "add_special"), &ends) &&
+                      srv_read_bool(srv_member(&root, "parse_special"), &names) &&
+                      srv_read_bool(srv_member(&root, "with_pieces"), &pieces) &&
+                      srv_request_hold_text(q, (pieces ? PIECES_COST : 1) * text.length, &g->fault) &&
+                      srv_tokens_append_text(&tokens, &content, srv_model_mo(g->model_ref), text,
+                                             (ends ? MO_TOKEN_ENDS : 0) | (names ? MO_TOKEN_NAMES : 0));
     if (good) {
         srv_writer w = {0};
         put_tokens(&w, srv_model_mo(g->model_ref), &tokens, pieces);
@@ -80,7 +82,6 @@ static void tokenize(srv_server *server, srv_request *q)
         srv_generation_refuse(g);
     }
     free(tokens.ids);
-    srv_text_release(held ? text.length : 0);
 }
 
 static void detokenize(srv_server *server, srv_request *q)
@@ -124,7 +125,7 @@ static void apply_template(srv_server *server, srv_request *q)
     if (!g) {
         return;
     }
-    if (srv_chat_read(g) && srv_generation_render(g, &r)) {
+    if (srv_chat_read(g) && srv_generation_render(g, &r) && srv_request_hold_text(q, r.length, &g->fault)) {
         srv_writer w = {0};
         srv_put_literal(&w, "{\"prompt\":");
         srv_put_string(&w, r.text, r.length);

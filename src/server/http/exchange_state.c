@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/common/body.h"
+
 int64_t srv_exchange_now(void)
 {
     struct timespec t;
@@ -77,6 +79,7 @@ void srv_exchange_release(srv_request *q)
     srv_writer_free(&q->bytes);
     srv_target_free(&q->target);
     free(q->raw_target);
+    srv_text_release(q->text_held);
     pthread_mutex_destroy(&q->mutex);
     pthread_mutex_destroy(&q->calls);
     free(q);

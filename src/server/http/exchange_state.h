@@ -46,6 +46,7 @@ struct srv_request {
     srv_stream_kind kind;
     int64_t beat_ns, said_ns; /* heartbeats; when something was said last */
     uint64_t bytes_out;
+    size_t text_held; /* srv_request_hold_text() */
     srv_answer_note note;
     char note_model[128], note_finish[24];
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "server/common/body.h"
 #include "server/http/exchange_state.h"
 
 const char *srv_request_method(const srv_request *q)
@@ -107,6 +108,13 @@ void srv_request_note(srv_request *q, const srv_answer_note *note)
         q->note.finish = q->note_finish;
     }
     pthread_mutex_unlock(&q->mutex);
+}
+
+bool srv_request_hold_text(srv_request *q, size_t bytes, srv_fault *fault)
+{
+    const bool held = srv_text_hold(bytes, fault);
+    q->text_held += held ? bytes : 0;
+    return held;
 }
 
 void srv_request_end(srv_request *q)

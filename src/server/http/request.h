@@ -90,4 +90,7 @@ void srv_request_note(srv_request *q, const srv_answer_note *note);
 
 void srv_request_end(srv_request *q);
 
+/* srv_text_hold() until the client has the answer, which is about as large as what it is made of. */
+bool srv_request_hold_text(srv_request *q, size_t bytes, srv_fault *fault);
+
 #endif
