@@ -20,7 +20,7 @@ check: ## the fast subset, under one minute
 	@tools/setup.sh build
 	@tools/test.sh quick
 
-lint: ## clang-format, order of the rooms, file names in the documentation, clang-tidy, cppcheck
+lint: ## clang-format, order of the modules, file names in the documentation, clang-tidy, cppcheck
 	@tools/setup.sh test
 	@tools/lint.sh
 

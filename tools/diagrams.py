@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """diagrams.py: writes docs/modules.svg and docs/token.svg, the two diagrams of docs/architecture.md.
 
-What each room may include is read from tools/modules.sh, which enforces it. Colours are presentation attributes for
+What each module may include is read from tools/modules.sh, which enforces it. Colours are presentation attributes for
 light pages; a style sheet replaces them on dark ones."""
 
 import pathlib
@@ -47,14 +47,14 @@ class Drawing:
 
 
 def includes():
-    """Room: the rooms it may include, as rooms.sh has them."""
+    """Module: the modules it may include, as modules.sh has them."""
     script = (ROOT / "tools/modules.sh").read_text()
-    return {room: may.split() for room, may in re.findall(r'may\["(\w+)"\] = "([^"]*)"', script)}
+    return {module: [one for one in may.split() if "/" not in one] for module, may in re.findall(r'may\["(\w+)"\] = "([^"]*)"', script)}
 
 
-def rooms():
+def modules():
     may = includes()
-    d = Drawing(960, 826, "The rooms of src/ and what each may include")
+    d = Drawing(960, 826, "The modules of src/ and what each may include")
     purpose = {
         "base": "status, log, arena, thread pool, files, machine",
         "net": "messages",
@@ -67,7 +67,8 @@ def rooms():
         "synth": "models that are made",
         "model": "families, parts, loading",
         "device": "ops; host, sim, cuda",
-        "store": "bricks, slots, policies, disk",
+        "store": "slots, policies, disk",
+        "experts": "the router's choice",
         "plan": "needs, limits, rates, placement; decides",
         "profile": "tally, profile, trace, replay",
         "hotcache": "which experts deserve a place",
@@ -81,17 +82,17 @@ def rooms():
     }
     place = {  # x, y, width
         "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "api": (20, 138, 920), "gpu": (420, 208, 430), "cluster": (866, 208, 86), "hotcache": (410, 278, 220),
-        "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 440),
+        "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "store": (420, 488, 270), "experts": (710, 488, 150),
         "dialogue": (20, 418, 175), "grammar": (20, 488, 175),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
         "gguf": (20, 628, 610), "numeric": (20, 698, 750), "net": (782, 698, 102), "template": (888, 698, 64), "base": (20, 758, 920),
     }
-    assert set(place) == set(may) == set(purpose), "a room is missing here or in rooms.sh"
-    for room, (x, y, width) in place.items():
-        height = 36 if room in ("numeric", "template", "net", "base") else 46
+    assert set(place) == set(may) == set(purpose), "a module is missing here or in modules.sh"
+    for module, (x, y, width) in place.items():
+        height = 36 if module in ("numeric", "template", "net", "base") else 46
         d.box(x, y, width, height)
-        d.text(x + width / 2, y + (15 if height == 36 else 19), room + "/", 14, bold=True)
-        d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[room], 11, "note")
+        d.text(x + width / 2, y + (15 if height == 36 else 19), module + "/", 14, bold=True)
+        d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[module], 11, "note")
     d.box(860, 16, 80, 46, dashed=True)
     d.text(900, 35, "web/", 13, "note", bold=True)
     d.text(900, 52, "to come", 11, "note")
@@ -100,19 +101,19 @@ def rooms():
     for x in (130, 430, 730):
         d.arrow((x, 62), (x, 86))
     d.arrow((480, 114), (480, 136))
-    # An arrow from each room to those it may include and reaches through no other.
+    # An arrow from each module to those it may include and reaches through no other.
     below = {r: set(may[r]) for r in may}
-    for room, direct in below.items():
+    for module, direct in below.items():
         far = {b for a in direct for b in may[a]}
         for other in direct - far:
-            (x, y, w), (ox, oy, ow) = place[room], place[other]
-            height = 36 if room in ("numeric", "template", "net", "base") else 46
+            (x, y, w), (ox, oy, ow) = place[module], place[other]
+            height = 36 if module in ("numeric", "template", "net", "base") else 46
             if y == oy:  # side by side
                 d.arrow((x + w, y + height / 2), (ox - 1, y + height / 2))
                 continue
             middle = max(x, ox) / 2 + min(x + w, ox + ow) / 2
             d.arrow((middle, y + height), (middle, oy - 1))
-    d.text(20, 815, "An arrow: may include. A room may also include most rooms below those; the table in architecture.md has the whole list.",
+    d.text(20, 815, "An arrow: may include. A module may also include most modules below those; the table in architecture.md has the whole list.",
            11, "note", "start")
     d.write(ROOT / "docs/modules.svg")
 
@@ -164,5 +165,5 @@ def token():
 
 
 if __name__ == "__main__":
-    rooms()
+    modules()
     token()

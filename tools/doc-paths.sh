@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # doc-paths.sh: holds the file names that the documentation mentions against the tree. Looked at are the words between
-# backticks that are paths (src/..., a room as in `store/slots.c`, or a bare file name such as `slots.c`; * stands for any
+# backticks that are paths (src/..., a module as in `store/slots.c`, or a bare file name such as `slots.c`; * stands for any
 # part of a name, a word with NAME in it for a file to come) and the targets of links, with their headings. Code that begins
 # with ```c FILE must be lines of that file, and names that begin with mo_ or MO_ must be used somewhere.
 # Prints what is not there; exits 1 if anything is missing.
@@ -17,7 +17,7 @@ mapfile -t pages < <(git ls-files -co --exclude-standard README.md 'docs/*.md' '
   for (path = $0; sub(/\/[^\/]*$/, "", path);) file[path] = 1
   base = $0; sub(/.*\//, "", base); file["*/" base] = 1
   if (split($0, part, "/") > 1) top[part[1]] = 1
-  if (part[1] == "src") room[part[2]] = 1 }
+  if (part[1] == "src") module[part[2]] = 1 }
 function pattern(word) { gsub(/\./, "\\.", word); gsub(/\*/, "[^/]*", word); return "^" word "$" }
 function there(word,    f) {
     sub(/\/$/, "", word)
@@ -38,7 +38,7 @@ function look(page, number, word,    first) {
     if (index(word, "/")) {
         first = word; sub(/\/.*/, "", first)
         if (first in top) { if (!there(word)) missing(page, number, word) }
-        else if (first in room && !there("src/" word)) missing(page, number, "src/" word)
+        else if (first in module && !there("src/" word)) missing(page, number, "src/" word)
     } else if (word ~ /\.(c|h|cu|cuh|sh|py|md|inc|svg|scd|cmake)$/ && !there("*/" word)) missing(page, number, word)
 }
 # The heading of a link as GitHub makes it of the line.

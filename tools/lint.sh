@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint: formatting, the order of the rooms, settings in messages, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
+# Lint: formatting, the order of the modules, settings in messages, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
 # Prints one `ok NAME` or `not ok NAME` line per tool; exits 1 if any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -21,8 +21,8 @@ mapfile -t sources < <(git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*
 clang-format --dry-run -Werror "${sources[@]}" >"$directory/format.log" 2>&1
 report clang-format $? "$directory/format.log"
 
-tools/modules.sh >"$directory/rooms.log" 2>&1
-report "order of the rooms" $? "$directory/rooms.log"
+tools/modules.sh >"$directory/modules.log" 2>&1
+report "order of the modules" $? "$directory/modules.log"
 for program in tests/test_*.c; do # tests/README.md says what each one tests
     name=$(basename "$program" .c)
     grep -qw "$name" tests/README.md || echo "tests/README.md does not name $name"
