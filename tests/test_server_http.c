@@ -380,7 +380,8 @@ static void expect_is_answered_first(void **state)
 static void bodies_that_are_too_large_are_refused(void **state)
 {
     (void)state;
-    check_answer(ask_more("POST /echo", "Content-Length: 99999999999\r\nX-", NULL), 413, "the limit is 1048576");
+    check_answer(ask_more("POST /echo", "Content-Length: 99999999999\r\nX-", NULL), 413,
+                 "the limit is 1048576");
     check_answer(ask_more("POST /echo", "Content-Length: 999999999999999999999999\r\nX-", NULL), 413, NULL);
     const int fd = dial();
     static char piece[100000];

@@ -1136,8 +1136,7 @@ static void long_runs_take_little_memory(void **state)
             memset(text, *c, LENGTH);
             largest_request = 0;
             assert_int_equal(mo_tokenizer_encode(t, text, LENGTH, 0, &ids, &count, &err), MO_OK);
-            if (largest_request >
-                8 * (size_t)LENGTH) { /* the ids of letters that are tokens each */
+            if (largest_request > 8 * (size_t)LENGTH) { /* the ids of letters that are tokens each */
                 fail_msg("%s, %d: %zu bytes at once", names[i], *c, largest_request);
             }
             free(ids);

@@ -25,7 +25,7 @@ struct mo_session {
     mo_pick pick;
     bool ended;
     bool stopped; /* by its progress function */
-    bool prompt; /* more than one token is new: somebody's text, to its last token */
+    bool prompt;  /* more than one token is new: somebody's text, to its last token */
     int64_t
         alone_until; /* steps before this position are this session's only, because one with others failed */
     int64_t told;    /* positions that were handed out: none is told twice */
