@@ -54,7 +54,7 @@ MO_API const char *mo_status_text(mo_status status);
 /* Frees what a function gave to its caller. NULL is allowed. */
 MO_API void mo_free(void *memory);
 
-/* Work of the calling thread that has no session to cancel (tokenizing, rendering a template, compiling a grammar) asks fn
+/* Work of the calling thread that has no session to cancel (tokenizing, rendering a template) asks fn
  * every few thousand steps whether to stop, and ends with MO_ECANCELLED when it returns true. NULL: none (the default). */
 typedef bool (*mo_interrupt_fn)(void *user);
 MO_API void mo_interrupt_set(mo_interrupt_fn fn, void *user);

@@ -1,4 +1,4 @@
-/* Interrupt: ends long work of a thread that has no session to cancel: tokenizing, rendering, compiling. Each thread may have a
+/* Interrupt: ends long work of a thread that has no session to cancel: tokenizing and rendering. Each thread may have a
  * function that says whether its work is still wanted (mo_interrupt_set() in moraine.h); such work asks it every few thousand
  * steps. */
 #ifndef MO_BASE_INTERRUPT_H

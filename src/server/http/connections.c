@@ -61,7 +61,7 @@ static uint64_t tag(const srv_connections *c, int number)
     return (uint64_t)c->list[number].generation << 32 | (uint32_t)number;
 }
 
-/* With the mutex held: who sends while the server ends has less time, and who has left has little. */
+/* With the mutex held: the deadline of a client that is sending while the server stops, or that has left. */
 static void hurry(const srv_connections *c, connection *one)
 {
     const int64_t soon = now_ns() + LEFT_MS * (int64_t)1000000;
@@ -81,7 +81,7 @@ static void listen_to(srv_connections *c, int number, int operation)
     epoll_ctl(c->epoll, operation, c->list[number].fd, &event);
 }
 
-/* A client has left: its request, held. NULL: it has none that is answered; then it has little time left. */
+/* A client has left: its request, held. NULL: no request of it is being answered, and its deadline is near. */
 static srv_request *find(srv_connections *c, uint64_t event)
 {
     srv_request *q = NULL;
