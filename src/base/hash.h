@@ -19,6 +19,12 @@ static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+/* Of a text among others, whose end matters. */
+static inline uint64_t mo_hash_text(uint64_t hash, const char *text, size_t length)
+{
+    return (mo_hash(hash, text, length) ^ 0xFF) * MO_HASH_PRIME;
+}
+
 /* Over words of eight bytes, nearly at the rate of memory; the bytes behind the last word as above. Not the same value. High bits
  * are folded into low ones, since a product carries differences upwards alone. */
 static inline uint64_t mo_hash_words(uint64_t hash, const void *data, size_t bytes)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cli/feed.h"
 #include "cli/learning.h"
 #include "cli/messages.h"
@@ -357,12 +358,12 @@ static bool feed(cli_generation *g, bool prompt, bool wanted)
 /* Feeds the prompt. False when that failed or was interrupted. */
 static bool feed_prompt(cli_generation *g, bool wanted)
 {
-    const double start = cli_now();
+    const double start = mo_clock_s();
     bool ok =
         cli_feed_discover(g->command, g->session, g->tokens, g->discover < g->count ? g->discover : g->count);
     ok = ok && feed(g, true, wanted);
     g->prompt_tokens = mo_session_computed(g->session);
-    g->prompt_seconds = cli_now() - start;
+    g->prompt_seconds = mo_clock_s() - start;
     return ok;
 }
 
@@ -432,12 +433,12 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     empty(&g->answer);
     empty(&g->reasoning);
     const bool fed = feed_prompt(g, limit != 0);
-    const double begun = cli_now();
+    const double begun = mo_clock_s();
     g->finish = fed                 ? answer(g, &out, limit, go_on)
                 : cli_interrupted() ? CLI_FINISH_INTERRUPTED
                                     : CLI_FINISH_FAILED;
     printer_close(&out);
-    g->answer_seconds = cli_now() - begun;
+    g->answer_seconds = mo_clock_s() - begun;
     cli_learning_done(g->command, g->model);
     return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }

@@ -2,30 +2,22 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "gguf/model.h"
 
-/* FNV-1a over bytes; numbers go in as eight bytes from the lowest, texts with their length before them. */
-static uint64_t mix_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ p[i]) * 0x100000001B3u;
-    }
-    return hash;
-}
-
+/* Numbers go in as eight bytes from the lowest, texts with their length before them. */
 static uint64_t mix_number(uint64_t hash, uint64_t n)
 {
     uint8_t bytes[8];
     for (int i = 0; i < 8; i++) {
         bytes[i] = (uint8_t)(n >> (8 * i));
     }
-    return mix_bytes(hash, bytes, sizeof bytes);
+    return mo_hash(hash, bytes, sizeof bytes);
 }
 
 static uint64_t mix_text(uint64_t hash, const char *text, size_t length)
 {
-    return mix_bytes(mix_number(hash, length), text, length);
+    return mo_hash(mix_number(hash, length), text, length);
 }
 
 static uint64_t mix_value(uint64_t hash, const mo_value *v)
@@ -90,7 +82,7 @@ static uint64_t mix_tensor(uint64_t hash, const mo_gguf_tensor *t)
 uint64_t mo_gguf_fingerprint(const mo_gguf *g)
 {
     const char *arch;
-    uint64_t hash = 0xCBF29CE484222325u;
+    uint64_t hash = MO_HASH_SEED;
     if (mo_gguf_string_or(g, "general.architecture", "", &arch, NULL) != MO_OK) {
         arch = "";
     }

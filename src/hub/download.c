@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 enum { LANES_MAX = 16 };
@@ -41,13 +42,6 @@ struct download {
     double not_before, saved_at;
     mo_error *err;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- What comes ---- */
 
@@ -218,7 +212,7 @@ static mo_status start_lanes(download *d)
 /* A request has failed: the next one comes after a pause, unless it has failed too often. */
 static mo_status failed(download *d, hub_verdict verdict, double wait_s, const mo_error *why)
 {
-    const bool first = d->not_before <= now(); /* of those that fail together: they count once */
+    const bool first = d->not_before <= mo_clock_s(); /* of those that fail together: they count once */
     if (first) {
         d->failures = d->got - d->got_at_failure >= GOOD_PROGRESS ? 1 : d->failures + 1;
         d->got_at_failure = d->got;
@@ -233,7 +227,7 @@ static mo_status failed(download *d, hub_verdict verdict, double wait_s, const m
         snprintf(text, sizeof text, "%s; retrying in %.0f s", why->detail, pause);
         d->web->waits(d->web->user, text);
     }
-    d->not_before = first || now() + pause > d->not_before ? now() + pause : d->not_before;
+    d->not_before = first || mo_clock_s() + pause > d->not_before ? mo_clock_s() + pause : d->not_before;
     return MO_OK;
 }
 
@@ -279,14 +273,14 @@ static mo_status save(download *d, mo_error *err)
             hub_partial_mark(d->partial, d->lanes[i].begin, d->lanes[i].at);
         }
     }
-    d->saved_at = now();
+    d->saved_at = mo_clock_s();
     return hub_partial_save(d->partial, err);
 }
 
 static mo_status step(download *d)
 {
     int running, left;
-    mo_status s = d->not_before <= now() ? start_lanes(d) : MO_OK;
+    mo_status s = d->not_before <= mo_clock_s() ? start_lanes(d) : MO_OK;
     if (s != MO_OK) {
         return s;
     }
@@ -300,7 +294,7 @@ static mo_status step(download *d)
             s = ended(d, (lane *)(void *)own, m->data.result);
         }
     }
-    if (s == MO_OK && now() - d->saved_at >= SAVE_S) {
+    if (s == MO_OK && mo_clock_s() - d->saved_at >= SAVE_S) {
         s = save(d, d->err);
     }
     if (s == MO_OK && d->o->progress && !d->o->progress(d->o->user, done(d))) {
@@ -321,7 +315,7 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
     d->o = o;
     d->partial = partial;
     d->err = err;
-    d->saved_at = now();
+    d->saved_at = mo_clock_s();
     for (int i = 0; i < LANES_MAX; i++) {
         d->lanes[i].all = d;
         d->lanes[i].begin = -1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/host.h"
 #include "base/input.h"
 #include "base/log.h"
@@ -200,15 +201,6 @@ static uint8_t *take(reader *r, int64_t *used, int64_t bytes)
     return at;
 }
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
-{
-    const uint8_t *p = bytes;
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ p[i]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 /* Row `index` of a tensor of the adapter into r->row; raw: and as it is in the file. */
 static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uint8_t *raw, mo_error *err)
 {
@@ -227,7 +219,7 @@ static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uin
                 r->path, t->name);
         }
     }
-    r->lora->identity = mix(r->lora->identity, r->row, sizeof(float) * (size_t)t->size[0]);
+    r->lora->identity = mo_hash(r->lora->identity, r->row, sizeof(float) * (size_t)t->size[0]);
     return MO_OK;
 }
 
@@ -358,7 +350,7 @@ static mo_status add_tensor(reader *r, const tensors *t, int64_t *used, mo_error
     mo_status status = check_shapes(r, t, err);
     l->rank = l->rank > t->a->size[1] ? l->rank : t->a->size[1];
     l->tensors++;
-    l->identity = mix(l->identity, t->of->name, strlen(t->of->name) + 1);
+    l->identity = mo_hash(l->identity, t->of->name, strlen(t->of->name) + 1);
     for (size_t i = 0; i < count && status == MO_OK; i++) {
         const mo_binding *w = &bindings[i];
         if (!w->matrix || strcmp(w->tensor->name, t->of->name) != 0) {
@@ -461,7 +453,7 @@ static mo_status read_alpha(reader *r, mo_error *err)
                        : mo_fail(err, MO_EFORMAT, "%s: adapter.lora.alpha is not a number", r->path);
         }
     }
-    l->identity = mix(0xcbf29ce484222325u, &l->alpha, sizeof l->alpha);
+    l->identity = mo_hash(MO_HASH_SEED, &l->alpha, sizeof l->alpha);
     return MO_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/growing.h"
+#include "base/hash.h"
 #include "base/input.h"
 #include "base/output.h"
 #include "base/status.h"
@@ -36,17 +37,6 @@ typedef struct file_layer {
 } file_layer;
 _Static_assert(sizeof(file_layer) == 16, "file layout");
 _Static_assert(sizeof(mo_trace_step) == 8, "file layout");
-
-/* FNV-1a, continued from `hash`. */
-static uint64_t checksum(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ p[i]) * 0x100000001B3u;
-    }
-    return hash;
-}
-#define CHECKSUM_BEGIN 0xCBF29CE484222325u
 
 /* ---- Recording ---------------------------------------------------------------------------------- */
 
@@ -224,7 +214,7 @@ void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t 
 /* Appends and adds to the checksum. */
 static mo_status append(mo_output *o, uint64_t *sum, const void *data, size_t bytes, mo_error *err)
 {
-    *sum = checksum(*sum, data, bytes);
+    *sum = mo_hash(*sum, data, bytes);
     return mo_output_append(o, data, bytes, err);
 }
 
@@ -259,7 +249,7 @@ mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
     memcpy(h.magic, magic, sizeof magic);
     const size_t step_bytes = (size_t)steps * sizeof *t->steps;
     const size_t id_bytes = (size_t)tokens * ids_per_token(s) * sizeof *t->ids;
-    uint64_t sum = CHECKSUM_BEGIN;
+    uint64_t sum = MO_HASH_SEED;
     mo_output *o = NULL;
     mo_status status = mo_output_create(
         path, sizeof h + (size_t)s->layers * sizeof(file_layer) + step_bytes + id_bytes + sizeof sum, &o,
@@ -379,7 +369,7 @@ static mo_status parse(mo_trace *t, const file_header *h, uint8_t *data, uint64_
 {
     uint64_t sum;
     memcpy(&sum, data + bytes - sizeof sum, sizeof sum);
-    if (sum != checksum(CHECKSUM_BEGIN, data, (size_t)bytes - sizeof sum)) {
+    if (sum != mo_hash(MO_HASH_SEED, data, (size_t)bytes - sizeof sum)) {
         return mo_fail(err, MO_EFORMAT, "%s: its checksum is wrong; " FETCH_AGAIN, path);
     }
     const mo_status status = read_shape(t, h, data, path, err);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/common/log.h"
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
@@ -42,13 +43,6 @@ struct srv_serving {
 
 static const srv_route *const tables[] = {ROUTES, srv_page_routes, NULL};
 static const srv_route *const tables_without_page[] = {ROUTES, srv_no_page_routes, NULL};
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- Open ---- */
 
@@ -142,7 +136,7 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
         return fail(err, MO_ENOMEM, "out of memory", NULL);
     }
     s->o = *options;
-    s->server.begun_ns = now_ns();
+    s->server.begun_ns = mo_clock_ns();
     pthread_mutex_init(&s->server.scraping, NULL);
     s->server.no_slots = options->no_slots;
     s->server.no_metrics = options->no_metrics;
@@ -279,7 +273,7 @@ static void wind_down(srv_serving *s, int number)
 {
     int busy = 0;
     srv_http_report report;
-    const int64_t end = now_ns() + (int64_t)(s->o.grace_s * 1e9);
+    const int64_t end = mo_clock_ns() + (int64_t)(s->o.grace_s * 1e9);
     srv_systemd_notify("STOPPING=1\n");
     srv_http_describe(s->server.http, &report);
     busy = report.busy;
@@ -291,7 +285,7 @@ static void wind_down(srv_serving *s, int number)
     srv_http_quiesce(s->server.http);
     srv_events_end(s->server.events); /* who only watches is not waited for */
     bool all = srv_http_drain(s->server.http, 0);
-    for (int again = 0; !all && now_ns() < end && again != SIGINT && again != SIGTERM;) {
+    for (int again = 0; !all && mo_clock_ns() < end && again != SIGINT && again != SIGTERM;) {
         all = srv_http_drain(s->server.http, LOOK_MS / 1000.0);
         again = next_signal(s, 0);
     }

@@ -1,7 +1,7 @@
 /* Server: see server.h. */
 #include "server/server.h"
 
-#include <time.h>
+#include "base/clock.h"
 
 bool srv_model_hold(srv_server *server, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
 {
@@ -46,7 +46,5 @@ srv_traces *srv_server_traces(srv_server *server)
 
 double srv_server_uptime(const srv_server *server)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)((int64_t)t.tv_sec * 1000000000 + t.tv_nsec - server->begun_ns) * 1e-9;
+    return (double)(mo_clock_ns() - server->begun_ns) * 1e-9;
 }

@@ -1,4 +1,5 @@
 /* The dicts of value.h. */
+#include "base/hash.h"
 #include "template/value.h"
 
 enum { FEW = 8 }; /* entries that are searched one by one */
@@ -16,10 +17,7 @@ mo_jdict *mo_jdict_new(mo_work *w, size_t capacity)
 
 static uint64_t hash_bytes(const char *data, size_t length)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ (uint8_t)data[i]) * 0x100000001b3u;
-    }
+    const uint64_t hash = mo_hash(MO_HASH_SEED, data, length);
     return hash ^ hash >> 32;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "base/clock.h"
 #include "gguf/read.h"
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
@@ -180,7 +181,7 @@ uint64_t srv_request_client_number(const srv_request *q)
 int64_t srv_request_begun_ns(const srv_request *q)
 {
     (void)q;
-    return srv_clock_ns();
+    return mo_clock_ns();
 }
 
 void srv_request_on_gone(srv_request *q, void (*fn)(void *user), void *user)

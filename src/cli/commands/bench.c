@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/check.h"
 #include "cli/cluster.h"
 #include "cli/commands/commands.h"
@@ -108,13 +109,13 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     if (lanes) {
         cli_device_lanes_begin(lanes);
     }
-    const double start = cli_now();
+    const double start = mo_clock_s();
     for (int64_t n = one_by_one ? 1 : count; n <= count && status == MO_OK && !cli_interrupted(); n++) {
         status = cli_feed(
             &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = depth + n},
             &err);
     }
-    const double seconds = cli_now() - start;
+    const double seconds = mo_clock_s() - start;
     if (lanes) {
         cli_device_lanes_end(lanes);
     }

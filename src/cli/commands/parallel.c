@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/commands/commands.h"
 #include "cli/learning.h"
 #include "cli/messages.h"
@@ -66,7 +67,7 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
 static bool read_prompts(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
-    const double begin = cli_now();
+    const double begin = mo_clock_s();
     const int64_t together = m->batch > p->prompt ? m->batch / p->prompt : 1;
     for (int64_t i = 0; i < p->sequences; i += together) {
         const int64_t count = p->sequences - i < together ? p->sequences - i : together;
@@ -74,7 +75,7 @@ static bool read_prompts(measuring *m, const int32_t *tokens)
             return false;
         }
         for (int64_t j = 0; j < count; j++) {
-            m->first[i + j] = cli_now() - begin;
+            m->first[i + j] = mo_clock_s() - begin;
         }
     }
     return true;
@@ -85,11 +86,11 @@ static bool generate(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
     for (int64_t n = 1; n <= p->generated; n++) {
-        const double begin = cli_now();
+        const double begin = mo_clock_s();
         if (!feed(m, tokens, 0, p->sequences, p->prompt + n)) {
             return false;
         }
-        m->steps[m->step_count++] = cli_now() - begin;
+        m->steps[m->step_count++] = mo_clock_s() - begin;
     }
     return true;
 }
@@ -121,18 +122,18 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
         if (!forget(m, tokens)) {
             return false;
         }
-        const double begin = cli_now();
+        const double begin = mo_clock_s();
         if (!read_prompts(m, tokens)) {
             return false;
         }
-        const double answers = cli_now();
+        const double answers = mo_clock_s();
         p->generating.model = m->model;
         cli_device_lanes_begin(&p->generating);
         cli_allowance_begin(&p->allowance, m->model);
         if (!generate(m, tokens)) {
             return false;
         }
-        const double end = cli_now();
+        const double end = mo_clock_s();
         cli_allowance_end(&p->allowance, m->model);
         cli_device_lanes_end(&p->generating);
         prompt[r] = (double)(p->sequences * p->prompt) / (answers - begin);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/check.h"
 #include "cli/cluster.h"
 #include "cli/commands/commands.h"
@@ -190,9 +191,9 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
         return code == CLI_OK ? CLI_FAILED : code;
     }
     code = cli_check_prompt("run", r->model, &settings, text, length);
-    const double start = cli_now();
+    const double start = mo_clock_s();
     mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
-    r->load_seconds = cli_now() - start;
+    r->load_seconds = mo_clock_s() - start;
     if (model && cli_generation_open(&g, "run", model, kv, s)) {
         g.discover = r->discover;
         g.stops = &r->stops;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/commands/wire.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
@@ -136,7 +137,7 @@ static bool is_piece(const char *line)
 /* A line of the stream: every event counts the tokens it says, or one. */
 static void hear(run *r, stream *s, const char *line)
 {
-    const double at = cli_now();
+    const double at = mo_clock_s();
     if (strncmp(line, "data: ", 6) != 0) {
         return;
     }
@@ -179,12 +180,12 @@ static bool play(run *r)
 {
     const int count = (int)r->b->streams;
     struct pollfd polled[STREAMS_MAX];
-    const double began = cli_now();
+    const double began = mo_clock_s();
     bool ok = true;
     for (int i = 0; i < count && ok; i++) {
         stream *s = &r->streams[i];
         char *body = make_body(r);
-        *s = (stream){.began = cli_now()};
+        *s = (stream){.began = mo_clock_s()};
         ok = body && cli_wire_open(&s->wire, "bench", &r->url, "/completion", r->b->key, body);
         free(body);
     }
@@ -215,7 +216,7 @@ static bool play(run *r)
         cli_wire_close(&r->streams[i].wire);
     }
     if (ok) {
-        add(&r->rates, (double)tokens / (cli_now() - began));
+        add(&r->rates, (double)tokens / (mo_clock_s() - began));
         r->tokens += tokens;
     }
     return ok;
@@ -256,7 +257,7 @@ int cli_server_bench_run(const cli_server_bench *b)
         return CLI_FAILED;
     }
     r->b = b;
-    r->seed = (uint64_t)(cli_now() * 1e9);
+    r->seed = (uint64_t)(mo_clock_s() * 1e9);
     if (!cli_url_read(b->url, &r->url)) {
         fprintf(stderr, "moraine bench: --server needs a URL such as http://127.0.0.1:8080, not %s\n",
                 b->url);

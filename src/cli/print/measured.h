@@ -4,9 +4,6 @@
 
 #include <stdint.h>
 
-/* Seconds of a clock that nobody sets. */
-double cli_now(void);
-
 /* Sorts; the value that a share of them does not exceed: 0.5 the median, 1 the largest. 0 where there is none. */
 double cli_quantile(double *values, int64_t count, double share);
 

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /* ---- Text ---- */
 
 int cli_terminal_width(FILE *stream)
@@ -106,17 +108,10 @@ int cli_text_columns(const char *text)
 
 /* ---- Progress ---- */
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void cli_progress_begin(cli_progress *p, const char *label, uint64_t total)
 {
     *p = (cli_progress){
-        .label = label, .total = total, .start_ns = now_ns(), .shown = cli_terminal_is(stderr)};
+        .label = label, .total = total, .start_ns = mo_clock_ns(), .shown = cli_terminal_is(stderr)};
 }
 
 static const char *amount_text(const cli_progress *p, uint64_t amount, char *text)
@@ -172,12 +167,12 @@ static void draw(cli_progress *p, uint64_t done, int64_t now)
 void cli_progress_update(cli_progress *p, uint64_t done)
 {
     if (p->shown) {
-        int64_t now = now_ns();
+        int64_t now = mo_clock_ns();
         if (now - p->drawn_ns >= 100000000) {
             draw(p, done, now);
         }
     } else if (p->lines) {
-        int64_t now = now_ns();
+        int64_t now = mo_clock_ns();
         if (now - (p->drawn_ns ? p->drawn_ns : p->start_ns) >= 10000000000) {
             char tail[128];
             describe(p, done, now, tail, sizeof tail);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "server/dialects/dialects.h"
 #include "server/requests/report.h"
 #include "server/requests/thinking.h"
@@ -43,7 +44,7 @@ static void put_end(const srv_generation *g, const char *reason, srv_writer *w)
 {
     srv_put_literal(w, ",\"done\":true,\"done_reason\":");
     srv_put_cstring(w, reason);
-    put_number(w, ",\"total_duration\":", srv_clock_ns() - g->begun_ns);
+    put_number(w, ",\"total_duration\":", mo_clock_ns() - g->begun_ns);
     put_number(w, ",\"load_duration\":", g->load_ns);
     put_number(w, ",\"prompt_eval_count\":", g->usage.prompt_tokens);
     put_number(w, ",\"prompt_eval_duration\":", nanoseconds(g->timings.prompt_s));

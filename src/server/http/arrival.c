@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "server/common/log.h"
 #include "server/http/listener.h"
 
@@ -109,11 +110,7 @@ static uint64_t address_number(struct MHD_Connection *connection)
         bytes = (const unsigned char *)&((const struct sockaddr_in6 *)address)->sin6_addr;
         length = 16;
     }
-    uint64_t number = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < length; i++) {
-        number = (number ^ bytes[i]) * 0x100000001b3u;
-    }
-    return length ? number | 1 : 0;
+    return length ? mo_hash(MO_HASH_SEED, bytes, length) | 1 : 0;
 }
 
 static srv_client *open_client(srv_http *h, struct MHD_Connection *connection)

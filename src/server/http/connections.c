@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/http/exchange.h"
 
 /* LEFT_MS: what a client had sent before it left is read for so long; libmicrohttpd may not see the end of a request that was cut
@@ -42,16 +43,9 @@ struct srv_connections {
     connection *list;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static int64_t after(double seconds)
 {
-    return now_ns() + (int64_t)(seconds * 1e9);
+    return mo_clock_ns() + (int64_t)(seconds * 1e9);
 }
 
 /* ---- The thread ---- */
@@ -64,7 +58,7 @@ static uint64_t tag(const srv_connections *c, int number)
 /* With the mutex held: the deadline of a client that is sending while the server stops, or that has left. */
 static void hurry(const srv_connections *c, connection *one)
 {
-    const int64_t soon = now_ns() + LEFT_MS * (int64_t)1000000;
+    const int64_t soon = mo_clock_ns() + LEFT_MS * (int64_t)1000000;
     if (c->hurry_ns && one->sending && one->deadline_ns > c->hurry_ns) {
         one->deadline_ns = c->hurry_ns;
     }
@@ -104,7 +98,7 @@ static srv_request *find(srv_connections *c, uint64_t event)
 /* Closes what has taken too long, and takes hold of the requests that wait, at most `most`, from *at on. */
 static int sweep(srv_connections *c, int *at, srv_request **held, int most)
 {
-    const int64_t now = now_ns();
+    const int64_t now = mo_clock_ns();
     int count = 0;
     pthread_mutex_lock(&c->mutex);
     for (; *at < c->o.limit && count < most; ++*at) {
@@ -125,7 +119,7 @@ static int sweep(srv_connections *c, int *at, srv_request **held, int most)
 static void tick(srv_connections *c)
 {
     srv_request *held[EVENTS];
-    const int64_t now = now_ns();
+    const int64_t now = mo_clock_ns();
     for (int at = 0; at < c->o.limit;) {
         const int count = sweep(c, &at, held, EVENTS);
         for (int i = 0; i < count; i++) {
@@ -152,9 +146,9 @@ static void *run(void *user)
                 srv_exchange_release(q);
             }
         }
-        if (now_ns() - ticked >= TICK_MS * (int64_t)1000000) {
+        if (mo_clock_ns() - ticked >= TICK_MS * (int64_t)1000000) {
             tick(c);
-            ticked = now_ns();
+            ticked = mo_clock_ns();
         }
     }
 }
@@ -268,7 +262,7 @@ int srv_connections_add(srv_connections *c, int fd, uint64_t address)
         connection *one = &c->list[number];
         one->fd = fd;
         one->generation++;
-        one->begun_ns = now_ns();
+        one->begun_ns = mo_clock_ns();
         one->deadline_ns = after(c->o.header_s);
         one->address = address;
         one->shut = one->sending = one->left = false;
@@ -297,7 +291,7 @@ void srv_connections_remove(srv_connections *c, int number)
 static void expect(srv_connections *c, int number, double seconds, bool sending)
 {
     connection *one = &c->list[number];
-    one->begun_ns = now_ns();
+    one->begun_ns = mo_clock_ns();
     one->deadline_ns = after(seconds);
     one->sending = sending;
     hurry(c, one);

@@ -6,14 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "server/common/body.h"
-
-int64_t srv_exchange_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- From arrival to the handler ---- */
 
@@ -34,7 +29,7 @@ srv_request *srv_exchange_open(const srv_exchange_host *host, void *connection, 
     q->host = *host;
     q->connection = connection;
     q->id = atomic_fetch_add(&ids, 1) + 1;
-    q->begun_ns = srv_exchange_now();
+    q->begun_ns = mo_clock_ns();
     q->holders = 1;
     snprintf(q->method, sizeof q->method, "GET");
     return q;
@@ -100,20 +95,13 @@ bool srv_exchange_body(srv_request *q, const char *bytes, size_t length, size_t 
     return true;
 }
 
-/* FNV-1a: clients are told apart, nothing more. */
-static uint64_t hash(uint64_t h, const char *text)
-{
-    for (; *text; text++) {
-        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    }
-    return (h ^ 0xff) * 0x100000001b3u;
-}
-
 void srv_exchange_who(srv_request *q, const char *client, const srv_key_owner *holder)
 {
     snprintf(q->client, sizeof q->client, "%s", client);
     q->holder = *holder;
-    q->client_number = hash(hash(0xcbf29ce484222325u, client), holder->owner) | 1;
+    q->client_number = mo_hash_text(mo_hash_text(MO_HASH_SEED, client, strlen(client)), holder->owner,
+                                    strlen(holder->owner)) |
+                       1;
 }
 
 bool srv_exchange_part(srv_request *q, const char *text, size_t length)
@@ -236,7 +224,7 @@ void srv_exchange_describe(const srv_request *q, srv_exchange_end *out)
         .status = q->status,
         .bytes_in = q->body.length,
         .bytes_out = q->answer == ANSWER_STREAM ? q->bytes_out : q->bytes.length,
-        .seconds = (double)(srv_exchange_now() - q->begun_ns) * 1e-9,
+        .seconds = (double)(mo_clock_ns() - q->begun_ns) * 1e-9,
         .note = &q->note,
     };
 }

@@ -59,8 +59,6 @@ struct srv_request {
     void *drained_user;
 };
 
-/* The monotonic clock. */
-int64_t srv_exchange_now(void);
 /* Wakes the connection if it sleeps. With `mutex` held. */
 void srv_exchange_wake(srv_request *q);
 /* Tells who wanted to know that the client has left. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "server/http/exchange_state.h"
 
 enum { STREAM_BOUND = 1 << 20, STREAM_MOST = 16 << 20 };
@@ -15,7 +16,7 @@ void srv_stream_open(srv_request *q, srv_stream_kind kind, int heartbeat_ms)
         q->status = 200;
         q->kind = kind;
         q->beat_ns = kind == SRV_STREAM_NDJSON || ms < 0 ? 0 : (int64_t)ms * 1000000;
-        q->said_ns = srv_exchange_now();
+        q->said_ns = mo_clock_ns();
         snprintf(q->content_type, sizeof q->content_type, "%s",
                  kind == SRV_STREAM_NDJSON ? "application/x-ndjson" : "text/event-stream");
         if (kind != SRV_STREAM_NDJSON) {
@@ -39,7 +40,7 @@ static void append(srv_request *q, const char *bytes, size_t length)
         q->head = 0;
     }
     srv_put(w, bytes, length);
-    q->said_ns = srv_exchange_now();
+    q->said_ns = mo_clock_ns();
     srv_exchange_wake(q);
 }
 

@@ -1,5 +1,6 @@
 /* Keeper: see keeper.h. */
 #include "server/models/idle_unload.h"
+#include "base/clock.h"
 
 #include "server/common/log.h"
 #include "server/models/loader.h"
@@ -7,7 +8,7 @@
 /* With the mutex held. */
 static void take_pulse(srv_model *model)
 {
-    const int64_t now = srv_list_now();
+    const int64_t now = mo_clock_ns();
     const double seconds = (double)(now - model->pulse_ns) * 1e-9;
     srv_pulse_counts counts;
     if (model->state != SRV_MODEL_LOADED || seconds < 1.0) {
@@ -27,7 +28,7 @@ void *srv_idle_unload_run(void *user)
         for (int i = 0; i < m->count && !m->changing && !m->stopping; i++) {
             srv_model *one = m->list[i];
             take_pulse(one);
-            const double idle = (double)(srv_list_now() - one->used_ns) * 1e-9;
+            const double idle = (double)(mo_clock_ns() - one->used_ns) * 1e-9;
             const bool due =
                 one->wanted_away || (!one->spec.pinned && one->keep_s >= 0 && idle >= one->keep_s);
             if (one->state == SRV_MODEL_LOADED && one->refs == 0 && due) {

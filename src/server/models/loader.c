@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "server/common/log.h"
 #include "server/scheduler/counters.h"
 
@@ -21,13 +22,13 @@ static void warm_up(const srv_model *model)
     mo_device_report device;
     mo_model_device(model->mo, &device, sizeof device);
     if (device.name && !device.lost) {
-        const int64_t begin = srv_list_now();
+        const int64_t begin = mo_clock_ns();
         const int steps = srv_engine_warmup(model->engine, &model->all->stopping);
         srv_log(MO_LOG_INFO, "rehearsed",
                 (srv_log_field[]){SRV_TEXT_FIELD("model", model->id),
                                   SRV_TEXT_FIELD("device", device.name),
                                   SRV_INT_FIELD("steps", steps),
-                                  SRV_REAL_FIELD("seconds", (double)(srv_list_now() - begin) * 1e-9),
+                                  SRV_REAL_FIELD("seconds", (double)(mo_clock_ns() - begin) * 1e-9),
                                   {0}});
     }
 }
@@ -146,7 +147,7 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
     bool busy;
     model->state = SRV_MODEL_LOADING;
     model->load_permille = 0;
-    const int64_t begin = srv_list_now();
+    const int64_t begin = mo_clock_ns();
     for (;;) {
         pthread_mutex_unlock(&m->mutex);
         status = open_model(model, &context_choice, err);
@@ -163,8 +164,8 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
     }
     model->failed = status != MO_OK;
     model->state = status == MO_OK ? SRV_MODEL_LOADED : SRV_MODEL_UNLOADED;
-    model->load_s = (double)(srv_list_now() - begin) * 1e-9;
-    model->used_ns = srv_list_now();
+    model->load_s = (double)(mo_clock_ns() - begin) * 1e-9;
+    model->used_ns = mo_clock_ns();
     pthread_cond_broadcast(&m->changed);
     if (status == MO_OK) {
         tell_loaded(model);

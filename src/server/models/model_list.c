@@ -12,13 +12,6 @@
 
 enum { LOOK_MS = 200 };
 
-int64_t srv_list_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* As clients can say it: their requests are UTF-8. Takes the text. */
 static char *as_text(char *name)
 {

@@ -59,8 +59,6 @@ struct srv_models {
     bool has_idle_unload;
 };
 
-/* The monotonic clock. Any time. */
-int64_t srv_list_now(void);
 /* Waits until something has changed, or a fifth of a second; gives the mutex up meanwhile. */
 void srv_list_wait(srv_models *models);
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "server/models/idle_unload.h"
 #include "server/models/loader.h"
 
@@ -83,7 +84,7 @@ bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **
             ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the client has disconnected");
         } else if (model->state == SRV_MODEL_LOADED && !model->wanted_away) {
             model->refs++;
-            model->used_ns = srv_list_now();
+            model->used_ns = mo_clock_ns();
             *out = model;
         } else {
             ok = approach(m, model, load_s, fault);
@@ -98,7 +99,7 @@ void srv_model_unref(srv_model *model)
     srv_models *m = model->all;
     pthread_mutex_lock(&m->mutex);
     model->refs--;
-    model->used_ns = srv_list_now();
+    model->used_ns = mo_clock_ns();
     if (model->refs == 0) {
         pthread_cond_broadcast(&m->changed);
     }
@@ -247,7 +248,7 @@ bool srv_models_beginning(srv_models *m)
 
 void srv_models_stop(srv_models *m, double seconds)
 {
-    const int64_t end = srv_list_now() + (int64_t)(seconds * 1e9);
+    const int64_t end = mo_clock_ns() + (int64_t)(seconds * 1e9);
     pthread_mutex_lock(&m->mutex);
     m->stopping = true;
     pthread_cond_broadcast(&m->changed);
@@ -257,7 +258,7 @@ void srv_models_stop(srv_models *m, double seconds)
     pthread_mutex_unlock(&m->mutex);
     for (int i = 0; i < m->count; i++) {
         if (m->list[i]->engine) {
-            const double left = (double)(end - srv_list_now()) * 1e-9;
+            const double left = (double)(end - mo_clock_ns()) * 1e-9;
             srv_engine_drain(m->list[i]->engine, left > 0 ? left : 0);
         }
     }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "moraine_tools.h"
 #include "server/models/model_list.h"
 #include "server/scheduler/counters.h"
@@ -82,7 +83,7 @@ bool srv_models_describe(srv_models *m, int index, srv_model_report *out)
         .context = model->context_choice.context ? model->context_choice.context : model->spec.context,
         .made_for = model->made_for,
         .parallel = model->context_choice.parallel,
-        .idle_s = model->refs ? -1 : (double)(srv_list_now() - model->used_ns) * 1e-9,
+        .idle_s = model->refs ? -1 : (double)(mo_clock_ns() - model->used_ns) * 1e-9,
         .keep_s = model->keep_s,
         .file_bytes = model->file_bytes,
         .parameters = model->parameters,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "server/common/body.h"
 #include "server/requests/thinking.h"
 #include "server/requests/token_replay.h"
@@ -25,24 +26,17 @@ static bool no_memory(srv_generation *g)
     return srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
-int64_t srv_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* A server with one model has one for every name; models.h knows. */
 static bool ref_model(srv_generation *g)
 {
     const srv_field root = srv_field_root(g->root, &g->fault);
     mo_text name = {"", 0};
-    const int64_t began = srv_clock_ns();
+    const int64_t began = mo_clock_ns();
     if (!srv_read_text(srv_member(&root, "model"), &name) ||
         !srv_model_hold(g->server, name.data, g->request, &g->model_ref, &g->fault)) {
         return false;
     }
-    g->load_ns = srv_clock_ns() - began;
+    g->load_ns = mo_clock_ns() - began;
     mo_model_info info;
     mo_model_describe(srv_model_mo(g->model_ref), &info, sizeof info);
     g->model = srv_model_id(g->model_ref);

@@ -108,8 +108,6 @@ struct srv_generation {
 /* Reads the body and holds the model it names. NULL: the request has been answered. */
 srv_generation *srv_generation_open(srv_server *server, srv_request *request, srv_dialect dialect,
                                     const srv_dialect_writer *writer);
-/* The monotonic clock. */
-int64_t srv_clock_ns(void);
 /* Answers with g->fault and closes. */
 void srv_generation_refuse(srv_generation *g);
 /* Closes without an answer: it has been given. */

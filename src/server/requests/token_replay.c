@@ -4,22 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum { TRIES = 4 }; /* messages with calls that are looked at, from the last on */
 
 /* ---- Numbers of conversations ---- */
 
-static uint64_t mix(uint64_t h, const char *text, size_t length)
-{
-    for (size_t i = 0; i < length; i++) {
-        h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
-    }
-    return (h ^ 0xFF) * 0x100000001B3u; /* where it ends matters */
-}
-
 static uint64_t mix_json(uint64_t h, const json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) : NULL;
-    h = mix(h, text ? text : "", text ? strlen(text) : 0);
+    h = mo_hash_text(h, text ? text : "", text ? strlen(text) : 0);
     free(text);
     return h;
 }
@@ -34,10 +28,10 @@ static uint64_t mix_message(uint64_t h, const json_t *message)
     {
         const bool empty = json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0);
         if (strcmp(key, "reasoning_content") != 0 && !empty) {
-            sum += mix_json(mix(0xCBF29CE484222325u, key, strlen(key)), value);
+            sum += mix_json(mo_hash_text(MO_HASH_SEED, key, strlen(key)), value);
         }
     }
-    return mix(h, (const char *)&sum, sizeof sum);
+    return mo_hash_text(h, (const char *)&sum, sizeof sum);
 }
 
 /* What decides how messages are rendered, beside themselves. */
@@ -45,9 +39,9 @@ static uint64_t settings(const srv_token_replay *r)
 {
     const srv_parameters *p = r->parameters;
     const char *const texts[] = {r->model_id, r->tools_text, p->effort, r->kwargs};
-    uint64_t h = 0xCBF29CE484222325u + (uint64_t)p->thinking;
+    uint64_t h = MO_HASH_SEED + (uint64_t)p->thinking;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        h = mix(h, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) : 0);
+        h = mo_hash_text(h, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) : 0);
     }
     return mix_json(h, p->template_kwargs);
 }

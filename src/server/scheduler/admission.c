@@ -1,6 +1,7 @@
 /* Places: which task begins next, in which sequences, and how much of its prompt is there already. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "server/common/log.h"
 #include "server/scheduler/scheduler.h"
 
@@ -271,7 +272,7 @@ static void begin_task(srv_engine *e, srv_task *task)
         occupy(e, slot, task, i);
         status = status == MO_OK ? open_sampler(e, other, &err) : status;
     }
-    const double now = srv_now();
+    const double now = mo_clock_s();
     pthread_mutex_lock(&e->lock);
     task->state = SRV_PROMPT;
     task->started = now;
@@ -324,7 +325,7 @@ static bool lacks_sequences(const srv_engine *e)
  * long enough, ends. True: one did. */
 bool srv_admission_end_stalled(srv_engine *e)
 {
-    const double now = srv_now();
+    const double now = mo_clock_s();
     srv_task *longest = NULL;
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->parallel && lacks_sequences(e); i++) {

@@ -1,6 +1,7 @@
 /* Ends: of choices and tasks, by themselves or because somebody wants it; sequences are free then, and keep what they hold. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "server/scheduler/scheduler.h"
 
 /* The sequence is free, and keeps what it holds. */
@@ -35,7 +36,7 @@ static void release(srv_engine *e, srv_sequence *s)
 
 void srv_end_task(srv_engine *e, srv_task *task, const mo_error *error)
 {
-    srv_message m = {.kind = error ? SRV_EVENT_FAILED : SRV_EVENT_DONE, .task = task, .at = srv_now()};
+    srv_message m = {.kind = error ? SRV_EVENT_FAILED : SRV_EVENT_DONE, .task = task, .at = mo_clock_s()};
     for (int i = 0; i < task->choices; i++) {
         if (task->slots[i] >= 0) {
             release(e, &e->sequences[task->slots[i]]);
@@ -66,7 +67,7 @@ void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
     const srv_message m = {.kind = SRV_EVENT_END,
                            .task = task,
                            .choice = s->choice,
-                           .at = srv_now(),
+                           .at = mo_clock_s(),
                            .cached = task->cached,
                            .finish = finish};
     if (finish != SRV_FINISH_NONE) { /* otherwise the teller knows */

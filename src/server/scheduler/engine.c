@@ -11,13 +11,6 @@
 const double srv_bucket_bounds[SRV_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
                                                0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0, 300.0};
 
-double srv_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void srv_engine_wake(srv_engine *e)
 {
     e->changes++;

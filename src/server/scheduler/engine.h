@@ -64,8 +64,6 @@ struct srv_engine {
     size_t message_count, message_capacity;
 };
 
-double srv_now(void);
-
 /* Tells the scheduler that something has changed. Under the lock. */
 void srv_engine_wake(srv_engine *engine);
 

@@ -1,4 +1,5 @@
 /* Engine report: what an engine tells of itself while it works. */
+#include "base/clock.h"
 #include "server/scheduler/engine.h"
 
 void srv_engine_describe(srv_engine *e, srv_engine_report *out)
@@ -39,7 +40,7 @@ void srv_engine_tokens(srv_engine *e, uint64_t *prompt, uint64_t *predicted)
 
 int srv_engine_jobs(srv_engine *e, srv_job_report *out, int limit)
 {
-    const double now = srv_now();
+    const double now = mo_clock_s();
     pthread_mutex_lock(&e->lock);
     const int count = e->task_count;
     int i = 0;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "server/common/log.h"
 #include "server/scheduler/engine.h"
 
@@ -91,7 +92,7 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
         srv_task_close(task);
         return refuse(e, status == MO_ENOMEM ? SRV_NO_MEMORY : SRV_INVALID);
     }
-    task->submitted = srv_now();
+    task->submitted = mo_clock_s();
     pthread_mutex_lock(&e->lock);
     if (e->stopping) {
         verdict = SRV_STOPPING;
@@ -140,7 +141,7 @@ void srv_engine_forget(srv_engine *e, srv_task *task)
 
 void srv_job_cancel(srv_engine *e, uint64_t job)
 {
-    srv_message gone = {.kind = SRV_EVENT_FAILED, .at = srv_now()};
+    srv_message gone = {.kind = SRV_EVENT_FAILED, .at = mo_clock_s()};
     pthread_mutex_lock(&e->lock);
     srv_task *task = find(e, job);
     if (task && srv_queue_remove(&e->queue, task)) { /* nobody else has it */
@@ -171,7 +172,7 @@ static void set_paused(srv_engine *e, uint64_t job, bool paused)
     pthread_mutex_lock(&e->lock);
     srv_task *task = find(e, job);
     if (task) {
-        task->paused_at = paused && !task->paused ? srv_now() : task->paused_at;
+        task->paused_at = paused && !task->paused ? mo_clock_s() : task->paused_at;
         task->paused = paused;
         srv_engine_wake(e);
     }
@@ -205,7 +206,7 @@ void srv_engine_log_stalled(const srv_task *task, double now)
 
 void srv_engine_end_stalled(srv_engine *e)
 {
-    const double now = srv_now();
+    const double now = mo_clock_s();
     pthread_mutex_lock(&e->lock);
     for (srv_task *t = e->tasks; t; t = t->newer) {
         if (srv_engine_stalled(e, t, now) && !atomic_exchange(&t->cancelled, true)) {

@@ -1,6 +1,7 @@
 /* Outcome: what a step has brought to a sequence: more of its prompt, a token, or a failure. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "server/scheduler/scheduler.h"
 
 /* The others begin where the first choice has come to the prompt's end. */
@@ -181,7 +182,7 @@ void srv_outcome_end_thoughts(srv_engine *e)
             srv_messages_add(e, &(srv_message){.kind = SRV_EVENT_TOKEN,
                                                .task = s->task,
                                                .choice = s->choice,
-                                               .at = srv_now(),
+                                               .at = mo_clock_s(),
                                                .token = tokens[j]});
         }
         if (has_said_enough(s)) { /* these tokens count like any others */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "server/scheduler/prefix_parts.h"
 
 /* ---- Opening and closing ---------------------------------------------------------------------- */
@@ -353,7 +354,7 @@ int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
 {
     int found = 0;
     pthread_mutex_lock(&p->tree);
-    const int64_t now = srv_prefix_now_ns();
+    const int64_t now = mo_clock_ns();
     for (const srv_node *n = p->oldest; n; n = n->newer, found++) {
         if (found < limit) {
             srv_prefix_entry *e = &out[found];

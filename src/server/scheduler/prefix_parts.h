@@ -66,7 +66,6 @@ struct srv_prefix {
 
 /* Adds to what is reported. */
 void srv_prefix_count(srv_prefix *prefix, int kept, int64_t bytes, int disk_kept, int64_t disk_bytes);
-int64_t srv_prefix_now_ns(void);
 
 /* The list of nodes with a snapshot: takes one out, and puts one at its end, as the one used last. */
 void srv_prefix_unlist(srv_prefix *prefix, srv_node *node);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "server/scheduler/prefix_parts.h"
 
 void srv_prefix_count(srv_prefix *p, int kept, int64_t bytes, int disk_kept, int64_t disk_bytes)
@@ -27,17 +28,10 @@ void srv_prefix_unlist(srv_prefix *p, srv_node *n)
     }
 }
 
-int64_t srv_prefix_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void srv_prefix_touch(srv_prefix *p, srv_node *n)
 {
     n->number = n->number ? n->number : ++p->numbers;
-    n->used_ns = srv_prefix_now_ns();
+    n->used_ns = mo_clock_ns();
     srv_prefix_unlist(p, n);
     n->older = p->newest;
     *(p->newest ? &p->newest->newer : &p->oldest) = n;

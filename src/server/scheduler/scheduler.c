@@ -5,6 +5,8 @@
 
 #include <time.h>
 
+#include "base/clock.h"
+
 /* Feeds one step. False: there was nothing to feed. */
 static bool step(srv_engine *e)
 {
@@ -18,9 +20,9 @@ static bool step(srv_engine *e)
     }
     srv_memory_make_room(e, count);
     srv_masks_begin(e->masks);
-    const double begin = srv_now();
+    const double begin = mo_clock_s();
     mo_session_feed_all(e->feeds, count, NULL);
-    const double now = srv_now();
+    const double now = mo_clock_s();
     srv_pace_learn(&e->pace, answers, prompt, now - begin);
     pthread_mutex_lock(&e->lock);
     e->counts.steps++;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "server/common/json_text.h"
 
 const char *srv_file_name(const char *path)
@@ -84,11 +85,9 @@ json_t *srv_model_json_details(const srv_model_report *r)
 /* Ollama tells models apart by the hash of their contents, which is not computed here: by what names the file. */
 static void digest(const srv_model_report *r, char *text, size_t size)
 {
-    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)r->file_bytes ^ ((uint64_t)r->modified << 20);
+    uint64_t h = MO_HASH_SEED ^ (uint64_t)r->file_bytes ^ ((uint64_t)r->modified << 20);
     size_t used = 0;
-    for (const char *at = r->path; *at; at++) {
-        h = (h ^ (unsigned char)*at) * 0x100000001b3u;
-    }
+    h = mo_hash(h, r->path, strlen(r->path));
     while (used + 17 <= size) {
         used += (size_t)snprintf(text + used, size - used, "%016" PRIx64, h);
         h = (h ^ used) * 0x9e3779b97f4a7c15u;

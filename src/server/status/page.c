@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "server/server.h"
 #include "server/status/page_files.h"
 #include "server/status/status.h"
@@ -43,14 +44,10 @@ static const char *media_type(const char *name)
                                       : "image/svg+xml";
 }
 
-/* Two builds with the same bytes have the same tag (FNV-1a). */
+/* Two builds with the same bytes have the same tag. */
 static void make_tag(const unsigned char *data, size_t length, char *tag, size_t size)
 {
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ data[i]) * 1099511628211u;
-    }
-    snprintf(tag, size, "\"%016" PRIx64 "\"", hash);
+    snprintf(tag, size, "\"%016" PRIx64 "\"", mo_hash(MO_HASH_SEED, data, length));
 }
 
 /* Is a word in a list of a header's field? With ";q=0" it is there and not wanted. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "server/common/body.h"
 #include "server/scheduler/slot_file.h"
 #include "server/server.h"
@@ -102,18 +103,11 @@ static void refuse_deed(srv_request *q, const mo_error *err)
     }
 }
 
-static double milliseconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 /* Does it, and answers. */
 static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot, const char *action,
                 const char *name)
 {
-    const double begin = milliseconds();
+    const double begin = mo_clock_s();
     srv_slot_file_report r;
     mo_error err = {0};
     int64_t erased;
@@ -131,7 +125,7 @@ static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot
         srv_reply_json(q, 200,
                        json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", slot, "filename", name,
                                  "n_saved", (json_int_t)r.tokens, "n_written", (json_int_t)r.bytes, "timings",
-                                 "save_ms", milliseconds() - begin));
+                                 "save_ms", 1e3 * (mo_clock_s() - begin)));
     } else {
         if (srv_slot_restore(engine, slot, server->slot_directory, name, &r, &err) != MO_OK) {
             refuse_deed(q, &err);
@@ -140,7 +134,7 @@ static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot
         srv_reply_json(q, 200,
                        json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", slot, "filename", name,
                                  "n_restored", (json_int_t)r.tokens, "n_read", (json_int_t)r.bytes, "timings",
-                                 "restore_ms", milliseconds() - begin));
+                                 "restore_ms", 1e3 * (mo_clock_s() - begin)));
     }
     srv_request_end(q);
 }
