@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "api/model.h"
+#include "base/hash.h"
 #include "check.h"
 #include "engine/session.h"
 #include "moraine.h"
@@ -355,6 +356,27 @@ static void refuse_other_numerics(const uint8_t *good, size_t size)
     }
 }
 
+/* A token that the vocabulary has not, in bytes whose checksum is right. */
+static void refuse_wrong_tokens(const uint8_t *good, size_t size, int32_t vocab)
+{
+    enum { CHECK_AT = 80, TOKENS_AT = 88 };
+    const int32_t wrong[] = {-1, vocab, INT32_MAX};
+    for (int i = 0; i < 4; i++) { /* the last time the bytes are as they were */
+        uint8_t *bytes = malloc(size);
+        mo_snapshot *read = NULL;
+        memcpy(bytes, good, size);
+        if (i < 3) {
+            memcpy(bytes + TOKENS_AT + 4 * i, &wrong[i], sizeof wrong[i]);
+        }
+        const uint64_t check =
+            mo_hash_words(mo_hash_words(MO_HASH_SEED, bytes, CHECK_AT), bytes + TOKENS_AT, size - TOKENS_AT);
+        memcpy(bytes + CHECK_AT, &check, sizeof check);
+        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read, NULL), i < 3 ? MO_EFORMAT : MO_OK);
+        mo_snapshot_close(read);
+        free(bytes);
+    }
+}
+
 /* Every state into every other model: refused, open and as bytes, also by one that has another quantization alone. */
 static void states_of_other_models_are_refused(void **state)
 {
@@ -423,6 +445,7 @@ static void snapshots_and_edits(void **state)
         }
 
         refuse_other_numerics(bytes, size);
+        refuse_wrong_tokens(bytes, size, (int32_t)o->vocab);
         for (size_t at = 8; at < size; at += 1 + size / 300) { /* a byte that is another one */
             mo_snapshot *none = NULL;
             bytes[at] ^= 0x10;
