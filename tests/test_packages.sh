@@ -49,7 +49,7 @@ built_as_debian_does() {
     cat >"$scratch/bin/ninja" <<END
 #!/bin/sh
 case "\$*" in
--j*) exec $ninja "\$@" src/CMakeFiles/mo_server.dir/server/page_files.c.o src/CMakeFiles/mo_hub.dir/hub/label.c.o ;;
+-j*) exec $ninja "\$@" src/CMakeFiles/mo_server.dir/server/status/page_files.c.o src/CMakeFiles/mo_hub.dir/hub/label.c.o ;;
 *) exec $ninja "\$@" ;; # what cmake tries out
 esac
 END

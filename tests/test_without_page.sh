@@ -23,7 +23,7 @@ left_out() {
 }
 links() {
     local command object
-    local -a objects=(src/CMakeFiles/mo_server.dir/server/page_files.c.o src/cli/CMakeFiles/moraine-cli.dir/version.c.o)
+    local -a objects=(src/CMakeFiles/mo_server.dir/server/status/page_files.c.o src/cli/CMakeFiles/moraine-cli.dir/version.c.o)
     ninja -C "$scratch/build" "${objects[@]}" || return 1
     command=$(ninja -C "$build" -t commands moraine-cli | tail -n 1)
     for object in "${objects[@]}"; do

@@ -273,6 +273,14 @@ void srv_stream_close(srv_request *q)
     }
 }
 
+bool srv_request_hold_text(srv_request *q, size_t bytes, srv_fault *fault)
+{
+    (void)q;
+    (void)bytes;
+    (void)fault;
+    return true;
+}
+
 void srv_request_end(srv_request *q)
 {
     require(!q->ended && q->status && q->streaming == q->closed);
