@@ -842,12 +842,11 @@ static void no_failed_copy_ends_a_text(void **state)
 static void a_failed_copy_at_the_start_is_made_again(void **state)
 {
     (void)state;
-    const oracle *o = find_model("qwen3moe");
-    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
     if (strncmp(device_name, "sim", 3) != 0) {
-        free(want);
         skip(); /* a GPU fails none on command */
     }
+    const oracle *o = find_model("qwen3moe");
+    float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
     mo_log_set(NULL, NULL, MO_LOG_ERROR);
     for (int after = 0; after < 80; after += SANITIZED ? 11 : 3) {
         char text[64];

@@ -294,6 +294,7 @@ static mo_status emit(void *user, const uint8_t *piece, const mo_symbol *symbols
     mo_status s = MO_OK;
     if (!symbols) {
         e->ids->count = e->before;
+        return MO_OK;
     }
     for (size_t i = 0; i < count && s == MO_OK; i++) {
         const mo_symbol *symbol = &symbols[i];

@@ -127,7 +127,7 @@ bool srv_prefix_load(srv_prefix *p, srv_node *n)
     uint8_t *bytes = NULL;
     size_t size;
     mo_snapshot *snapshot = NULL;
-    int32_t *tokens = malloc(sizeof *tokens * (size_t)n->depth);
+    int32_t *tokens = calloc((size_t)n->depth + 1, sizeof *tokens);
     if (tokens) {
         path_of(n, tokens);
         if (srv_cachedir_read(p->dir, n->name, tokens, n->depth, &bytes, &size, NULL) == MO_OK) {
