@@ -362,7 +362,7 @@ static void refuse_wrong_tokens(const uint8_t *good, size_t size, int32_t vocab)
     enum { CHECK_AT = 80, TOKENS_AT = 88 };
     const int32_t wrong[] = {-1, vocab, INT32_MAX};
     for (int i = 0; i < 4; i++) { /* the last time the bytes are as they were */
-        uint8_t *bytes = malloc(size);
+        uint8_t *bytes = malloc(size + 1);
         mo_snapshot *read = NULL;
         memcpy(bytes, good, size);
         if (i < 3) {
@@ -381,8 +381,8 @@ static void refuse_wrong_tokens(const uint8_t *good, size_t size, int32_t vocab)
 static void states_of_other_models_are_refused(void **state)
 {
     (void)state;
-    mo_snapshot *open[ORACLE_MODELS_MAX], *read[ORACLE_MODELS_MAX];
-    mo_model *of[ORACLE_MODELS_MAX];
+    mo_snapshot *open[ORACLE_MODELS_MAX] = {NULL}, *read[ORACLE_MODELS_MAX] = {NULL};
+    mo_model *of[ORACLE_MODELS_MAX] = {NULL};
     int same_shape = 0;
     for (int i = 0; i < model_count; i++) {
         uint8_t *bytes = NULL;
