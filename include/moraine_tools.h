@@ -56,7 +56,7 @@ typedef struct mo_finding_info {
     const char *name; /* such as "huge_pages": a constant */
     bool wrong;       /* it keeps models slow */
     const char *what; /* how it is, and what that costs: the doctor's */
-    const char *mend; /* a command that mends it; "": there is none, or nothing is wrong. The doctor's */
+    const char *mend; /* a command that fixes it; "": there is none, or nothing is wrong. The doctor's */
 } mo_finding_info;
 
 /* Looks for what keeps models slow on this machine, in some milliseconds, and changes nothing. Fails when the model cannot be

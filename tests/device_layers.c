@@ -112,7 +112,7 @@ static void route(box *b, layer *l, int variant, const mo_daddr *expert_data)
                                                   .scale = box_chance(b, 50) ? 1.0f : 2.5f};
 }
 
-/* Bricks of a layer; the ops that compute them. */
+/* Experts of a layer; the ops that compute them. */
 static mo_op_experts experts(box *b, layer *l, mo_daddr *expert_data)
 {
     mo_op_experts o = {.work = l->work, .most = l->tokens * l->used, .activation = MO_SWIGLU_OSS};

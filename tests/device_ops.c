@@ -719,7 +719,7 @@ static int64_t aligned(int64_t bytes)
     return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
 
-/* A type whose rows may have so many values, for the second and third matrix of a brick. */
+/* A type whose rows may have so many values, for the second and third matrix of an expert. */
 static mo_type type_for(box *b, int64_t cols, mo_type first)
 {
     const mo_type other = block_types[box_pick(b, 0, BLOCK_TYPES - 1)];
@@ -868,9 +868,9 @@ static void reference_logits(box *b, const mo_op *op)
 
 /* ---- Restore ---------------------------------------------------------------------------------- */
 
-static const uint8_t *restore_plain; /* the bricks as the file has them, beside the image's others */
+static const uint8_t *restore_plain; /* the experts as the file has them, beside the image's others */
 
-/* Part p of a brick, its place not yet known: its bytes. Some groups of rows, and mostly rows that fill none; short rows, and such as no tile holds. */
+/* Part p of an expert, its place not yet known: its bytes. Some groups of rows, and mostly rows that fill none; short rows, and such as no tile holds. */
 static int64_t restore_part(box *b, mo_op_restore *o, int p, int variant)
 {
     static const int groups[] = {8, 16, 8, 16, 0, 32, 64};
@@ -894,7 +894,7 @@ static void build_restore(box *b, mo_op *op, int variant)
     op->kind = MO_OP_RESTORE;
     o->parts = 1 + variant % 3;
     o->count = 1 + variant / 2 % 3;
-    const bool by_part = variant % 5 < 2; /* otherwise brick by brick */
+    const bool by_part = variant % 5 < 2; /* otherwise expert by expert */
     int64_t data = 0;
     for (int p = 0; p < o->parts; p++) {
         o->at[p] = by_part ? o->count * data : data;

@@ -1,4 +1,4 @@
-/* What keeps models slow, on machines made of files: each finding is there when its cause is, with a command that mends it, and
+/* What keeps models slow, on machines made of files: each finding is there when its cause is, with a command that fixes it, and
  * not when it is not. */
 #include <setjmp.h>
 #include <stdarg.h>

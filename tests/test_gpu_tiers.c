@@ -55,7 +55,7 @@ static void run_start(rig *r)
     assert_true(s->to_device == s->count && s->to_ram == s->count && s->under_way == 0);
 }
 
-/* Where the order's brick is: 2 in VRAM, 1 in RAM, 0 in neither. */
+/* Where the order's expert is: 2 in VRAM, 1 in RAM, 0 in neither. */
 static int tier_of(const rig *r, const mo_gpu_start_expert *b)
 {
     return mo_gpu_holds(r->gpu, b->layer, b->expert)                       ? 2

@@ -127,7 +127,7 @@ static void experts_with_few_rows_are_the_cpus(void **state)
     assert_int_equal(few, 0);
     assert_in_range(mo_lane_split(&cpu, &link, 10000000, 4, rows, 8, &most, &few), chosen + 1,
                     8);         /* it is busy */
-    cpu = mo_lane_rate_of(1e9); /* one brick alone takes it as long as the link takes for all */
+    cpu = mo_lane_rate_of(1e9); /* one expert alone takes it as long as the link takes for all */
     link = mo_lane_rate_of(100e9);
     assert_int_equal(mo_lane_split(&cpu, &link, 10000000, 0, rows, 8, &most, &few), 0);
     cpu = mo_lane_rate_of(100e9);

@@ -473,7 +473,7 @@ static void test_taps(void **state)
     draft_close(d);
 }
 
-/* A brick's rows are the bytes of the file. */
+/* A expert's rows are the bytes of the file. */
 static void test_experts(void **state)
 {
     (void)state;

@@ -115,7 +115,7 @@ static void classes_keep_the_fewest(void **state)
     assert_int_equal(p.used, p.least);
     assert_int_equal(p.class_slots[0], 10);
     assert_int_equal(p.class_slots[1], 5);
-    assert_int_equal(p.class_slots[2], 5); /* it has no more bricks */
+    assert_int_equal(p.class_slots[2], 5); /* it has no more experts */
 }
 
 static void dense_layers_stream(void **state)

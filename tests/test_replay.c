@@ -298,7 +298,7 @@ static void out_of_memory(void **state)
 
 /* ---- Replay ------------------------------------------------------------------------------------- */
 
-/* A small random trace: bricks of 10 bytes, needs of a layer no more than `most` where tokens are single. */
+/* A small random trace: experts of 10 bytes, needs of a layer no more than `most` where tokens are single. */
 static mo_trace *small_trace(uint64_t *random, int layers, int experts, int used, int steps, int tokens)
 {
     const routes_model m = {.layers = layers, .experts = experts, .used = used, .repeat = 0.3};
@@ -310,7 +310,7 @@ static mo_trace *small_trace(uint64_t *random, int layers, int experts, int used
     return routes_trace(&m, random_next(random), parts, steps, 10);
 }
 
-/* The needs of a layer of a step as a set of bricks. */
+/* The needs of a layer of a step as a set of experts. */
 static uint32_t requirements_of(const mo_trace *t, int64_t first, int64_t step, int layer)
 {
     const mo_trace_shape *s = &t->shape;
@@ -505,7 +505,7 @@ static void phases(void **state)
     assert_true(p->bytes_needed == 200 && p->bytes_read == 200);
     assert_true(g->passes == 2 && g->tokens == 2 && g->needed == 4 && g->hits == 3);
     assert_true(g->bytes_needed == 300 && g->bytes_read == 100);
-    /* Core 1000 / 500 a pass; a brick computes at 500 bytes a second and is read at 100; a quarter of the shorter is not hidden. */
+    /* Core 1000 / 500 a pass; an expert computes at 500 bytes a second and is read at 100; a quarter of the shorter is not hidden. */
     assert_true(fabs(p->seconds - (2.0 + 1.0 + 0.2 / 4 + 1.0 + 0.2 / 4)) < 1e-9);
     assert_true(fabs(g->seconds - (2.0 + 0.2 + 0.1) - (2.0 + 1.0 + 0.2 / 4 + 0.1)) < 1e-9);
     /* Experts in slots may have a rate of their own. */

@@ -235,7 +235,7 @@ static void ties(void **state)
     assert_int_equal(first_of_three(1), 0);
 }
 
-/* The key of "priority" orders bricks as its formula does, at any later moment. */
+/* The key of "priority" orders experts as its formula does, at any later moment. */
 static void priority_formula(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void priority_formula(void **state)
 
 /* ---- What the default learns -------------------------------------------------------------------- */
 
-/* Hits of one layer's bricks, one per step, after the first half. */
+/* Hits of one layer's experts, one per step, after the first half. */
 static int hits_of(const mo_policy *policy, int32_t experts, int32_t slots, const int32_t *uses, int count)
 {
     mo_slots *s = NULL;
@@ -287,7 +287,7 @@ static int hits_of(const mo_policy *policy, int32_t experts, int32_t slots, cons
 
 enum { USES = 4000 };
 
-/* A loop one brick longer than the slots: LRU never hits, and whoever keeps something does. */
+/* A loop one expert longer than the slots: LRU never hits, and whoever keeps something does. */
 static void loops(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void favourites_change(void **state)
     assert_true(ours >= hits_of(mo_policy_find("lru"), 40, 8, uses, USES));
 }
 
-/* Four of 128 bricks a step. Where all are alike no exchange pays by their chances; where some are favourites, it does. */
+/* Four of 128 experts a step. Where all are alike no exchange pays by their chances; where some are favourites, it does. */
 static void chances_are_learned(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ enum {
 /* ---- A model in tiers ------------------------------------------------------------------------- */
 
 typedef struct setting {
-    int percent; /* of each class's bricks that have a slot; 0: the fewest; -1: all in RAM */
+    int percent; /* of each class's experts that have a slot; 0: the fewest; -1: all in RAM */
     const char *policy;
     bool predict, skip;
     int readers;

@@ -16,14 +16,14 @@ enum {
     MO_OP_MATRICES = 5,        /* products of one op */
     MO_OP_NORMS = 3,           /* normed copies of the stream that one op makes */
     MO_OP_RANGES = 4,          /* ranges of one publication */
-    MO_OP_ALIGN = 256,         /* of matrices, vectors and the parts of a brick on a device */
+    MO_OP_ALIGN = 256,         /* of matrices, vectors and the parts of an expert on a device */
     MO_OP_EXPERTS = 1024,      /* most experts of a layer, as MO_EXPERTS_MAX */
     MO_OP_USED = 64,           /* most experts that a token uses */
     MO_OP_SORTED = 512,        /* most rows of a worklist that is in the order of experts */
     MO_OP_SMALL = 8,           /* tokens whose attention has space for every chunk's result */
     MO_OP_GROUPS = 64,         /* most groups of experts */
     MO_OP_ROWS = 64,           /* most rows of a group that is interleaved */
-    MO_OP_EXPERT_DATA = 65535, /* most bricks that one op restores */
+    MO_OP_EXPERT_DATA = 65535, /* most experts that one op restores */
     MO_OP_ADAPTERS = 16,       /* adapters of one op, as MO_ADAPTERS_MAX */
     MO_OP_USES = 8,            /* adapters of a token, as MO_ADAPTERS_USED */
     MO_OP_BF16_COLS = 32,      /* rows of matrices in bfloat16 are as many values, or a multiple */
@@ -82,7 +82,7 @@ typedef struct mo_dwork {
     int32_t unused[2];
 } mo_dwork;
 typedef struct mo_dwork_item {
-    mo_daddr base; /* of the brick: gate, then up, then down */
+    mo_daddr base; /* of the expert: gate, then up, then down */
     int32_t expert;
     int32_t token; /* row of the activations that gate and up read */
     int32_t row;   /* of hidden and of the output: token * used + rank */
@@ -388,7 +388,7 @@ typedef struct mo_op_choose {
     mo_daddr select_bias; /* float[experts] or 0 */
     mo_daddr ids;         /* int32[tokens][used] */
     mo_daddr weights;     /* float[tokens][used] */
-    mo_daddr table;       /* mo_daddr[experts]: where each brick is, 0: not here; or 0: no work is made */
+    mo_daddr table;       /* mo_daddr[experts]: where each expert is, 0: not here; or 0: no work is made */
     mo_daddr work;        /* mo_dwork and space for tokens * used items */
     int32_t tokens, experts, used;
     int32_t gating; /* mo_gating */
@@ -401,7 +401,7 @@ typedef struct mo_op_choose {
  * of the experts before, in the order of tokens. Every expert that was chosen is on the device. */
 typedef struct mo_op_arrange {
     mo_daddr ids;    /* int32[tokens][used] */
-    mo_daddr table;  /* mo_daddr[experts]: where each brick is */
+    mo_daddr table;  /* mo_daddr[experts]: where each expert is */
     mo_daddr groups; /* mo_dgroup[3][limit] of gate, up and down: the first `experts` of each are written */
     mo_daddr picks;  /* int32[tokens * used]: the token of each row */
     mo_daddr row_of; /* int32[tokens][used]: the row of each choice */
@@ -412,7 +412,7 @@ typedef struct mo_op_arrange {
 } mo_op_arrange;
 
 /* For every item of the worklist. IN: hidden row = quantized(activation(gate . in[token], up . in[token])).
- * DOWN: y[row] = down . hidden row. Parts of a brick: gate at 0, up and down at their offsets. */
+ * DOWN: y[row] = down . hidden row. Parts of an expert: gate at 0, up and down at their offsets. */
 typedef struct mo_op_experts {
     mo_daddr work; /* mo_dwork and its items */
     int32_t most;  /* items there can be */
@@ -468,8 +468,8 @@ typedef struct mo_op_await {
 } mo_op_await;
 
 /* Matrices whose rows were interleaved in groups (numeric/weights.h) for the CPU, back in the file's layout: `count`
- * bricks of up to three matrices each, matrix j of brick i from from + at[j] + i * stride[j] to to + the same: whole
- * bricks one after another, or all first matrices, then all second ones. from and to do not overlap; from is a multiple
+ * experts of up to three matrices each, matrix j of expert i from from + at[j] + i * stride[j] to to + the same: whole
+ * experts one after another, or all first matrices, then all second ones. from and to do not overlap; from is a multiple
  * of MO_OP_ALIGN. A matrix whose group is 0 is copied as it is; other groups are powers of two from 8 to MO_OP_ROWS. */
 typedef struct mo_op_restore {
     mo_daddr from, to;

@@ -49,7 +49,7 @@ typedef enum mo_json_step {
     MO_JSON_BEFORE, /* the value ended before this byte, which is not its */
 } mo_json_step;
 
-/* Adds the byte to `to` (NULL: nowhere) unless it is not the value's. Two faults of models are mended: control characters
+/* Adds the byte to `to` (NULL: nowhere) unless it is not the value's. Two faults of models are fixed: control characters
  * within strings, and escapes that JSON does not have. */
 mo_json_step mo_json_scan_put(mo_json_scan *s, char c, mo_bytes *to);
 

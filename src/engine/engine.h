@@ -35,7 +35,7 @@ typedef struct mo_engine_options {
 typedef struct mo_engine_counters {
     uint64_t steps, tokens;
     uint64_t expert_picks; /* tokens x experts used x layers */
-    uint64_t experts_run;  /* bricks computed: fewer than picks where tokens of a batch share one */
+    uint64_t experts_run;  /* experts computed: fewer than picks where tokens of a batch share one */
 } mo_engine_counters;
 
 typedef struct mo_engine {

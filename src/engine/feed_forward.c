@@ -1,5 +1,5 @@
 /* The feed-forward part of a layer: all chosen experts, and the dense or shared part beside them, as one
- * region. Tokens are gathered expert by expert, so that a brick is read once however many tokens chose it;
+ * region. Tokens are gathered expert by expert, so that an expert is read once however many tokens chose it;
  * each token's outputs are summed in router order, so that nobody can tell. */
 #include <string.h>
 

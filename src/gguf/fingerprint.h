@@ -9,7 +9,7 @@
  *
  * Over: the architecture and all its keys ("qwen3moe.*": every hyperparameter); the model's own names
  * (general.name, .basename, .finetune, .version, .size_label); every tensor's name, format, sizes and
- * bytes. Not over: the vocabulary and the chat template, which are mended without the weights changing (a
+ * bytes. Not over: the vocabulary and the chat template, which are fixed without the weights changing (a
  * vocabulary of another size shows in the embedding), and offsets, which splitting changes.
  *
  * No tensor data are read. So two models with the same names, keys and sizes but other weights share a

@@ -8,7 +8,7 @@
 #include "gpu/link.h"
 #include "gpu/memory.h"
 
-/* A layer's core on the device. The matrices of brick 0 stand for the shapes of all. */
+/* A layer's core on the device. The matrices of expert 0 stand for the shapes of all. */
 typedef struct mo_gpu_layer {
     mo_dmatrix q, k, v,
         out; /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out; Mamba: x, z, -, out */
@@ -89,12 +89,12 @@ void mo_gpu_core_close(mo_gpu_core *core, mo_device *device);
 bool mo_gpu_core_interleaved(const mo_gpu_core *core, int layer);
 bool mo_gpu_core_any_interleaved(const mo_gpu_core *core);
 
-/* Are the brick's matrices in pinned memory? */
+/* Are the expert's matrices in pinned memory? */
 bool mo_gpu_core_expert_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert);
-/* Copies a brick's matrices; *bytes of them. */
+/* Copies an expert's matrices; *bytes of them. */
 mo_status mo_gpu_core_copy_expert(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,
                                   int layer, int expert, mo_daddr to, int64_t *bytes, mo_error *err);
-/* `count` bricks, `stride` bytes from one to the next, to the file's layout; only: 2 for down alone, -1 for all three. */
+/* `count` experts, `stride` bytes from one to the next, to the file's layout; only: 2 for down alone, -1 for all three. */
 mo_op mo_gpu_core_restore(const mo_gpu_core *core, int layer, mo_daddr from, mo_daddr to, int64_t count,
                           int64_t stride, int only);
 

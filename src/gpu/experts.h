@@ -19,7 +19,7 @@ enum {
 /* Stages: experts on their way. */
 typedef struct mo_gpu_stage {
     mo_event *ready, *done;
-    mo_daddr memory; /* for the largest brick, as it is in RAM */
+    mo_daddr memory; /* for the largest expert, as it is in RAM */
     mo_daddr plain;  /* and in the file's layout; the same place where RAM has that too */
     mo_daddr to;     /* where it will be computed from */
 } mo_gpu_stage;

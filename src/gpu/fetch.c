@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "gpu/lanes.h"
 
-/* How many of `count` bricks to fetch, so that the link and the CPU end together. */
+/* How many of `count` experts to fetch, so that the link and the CPU end together. */
 static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 {
     if (lanes->postfetch.mode == MO_POSTFETCH_OFF || lanes->postfetch.force_cpu) {
@@ -19,7 +19,7 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 
 /* ---- Deciding --------------------------------------------------------------------------------- */
 
-/* A brick goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
+/* A expert goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
  * will be copied and computed there. */
 static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert, int stage)
 {
@@ -185,7 +185,7 @@ static mo_status copy_experts(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
     return status;
 }
 
-/* Where bricks are put in order after they have arrived, the first sets out before anybody thinks about places. */
+/* Where experts are put in order after they have arrived, the first sets out before anybody thinks about places. */
 static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     const int first = mo_gpu_core_interleaved(lanes->core, s->layer) ? 1 : 0;

@@ -52,7 +52,7 @@ void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr t
 /* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place);
-/* One brick's rows by a worklist of its own. */
+/* One expert's rows by a worklist of its own. */
 void mo_gpu_ops_expert(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* The same, but the CPU has computed gate and up. */
 void mo_gpu_ops_down(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);

@@ -384,13 +384,13 @@ void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, co
     }
 }
 
-/* ---- Bricks ---- */
+/* ---- Experts ---- */
 
-/* One of a brick's three matrices inside a tensor that holds those of all experts: rows [row, row + rows) of
+/* One of an expert's three matrices inside a tensor that holds those of all experts: rows [row, row + rows) of
  * every expert's `total`. */
 typedef struct stack {
     mo_moe *moe;
-    mo_linear *first; /* of brick 0 */
+    mo_linear *first; /* of expert 0 */
     int64_t cols, row, rows, total;
     bool scaled;
 } stack;

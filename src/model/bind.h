@@ -10,12 +10,12 @@
 
 typedef enum mo_place {
     MO_PLACE_CORE,   /* a matrix every token reads */
-    MO_PLACE_EXPERT, /* a matrix of a brick */
+    MO_PLACE_EXPERT, /* a matrix of an expert */
     MO_PLACE_TABLE,  /* the embedding: rows are looked up, so it keeps the file's layout */
     MO_PLACE_VECTOR, /* becomes F32 */
 } mo_place;
 
-/* Pointers that wait for a tensor: `count` of them, `step` bytes apart in memory (one, or one in each brick
+/* Pointers that wait for a tensor: `count` of them, `step` bytes apart in memory (one, or one in each expert
  * of a layer), so that 512 experts cost one binding. Number i gets what begins at first + i * stride. */
 typedef struct mo_binding {
     const mo_gguf_tensor *tensor;
@@ -130,9 +130,9 @@ void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const ch
 /* The embedding. */
 void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, const char *name);
 
-/* The bricks of layer n: merged ffn_gate_up_exps, separate ffn_{gate,up,down}_exps, or one tensor per
+/* The experts of layer n: merged ffn_gate_up_exps, separate ffn_{gate,up,down}_exps, or one tensor per
  * expert (blk.N.ffn_gate.E.weight), with their scales and biases. Needs moe->experts, used and width;
- * allocates moe->bricks. */
+ * allocates moe->experts. */
 void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
 
 /* A rotation as the setup says, whose factors are those of `rope_freqs.weight` when with_factors is set and

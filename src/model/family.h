@@ -64,7 +64,7 @@ void mo_part_fused_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_ff
 /* The dense feed-forward width of layer n. */
 int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n);
 
-/* Router and bricks: softmax over all experts, normalized or not. hidden: values of an expert. */
+/* Router and experts: softmax over all experts, normalized or not. hidden: values of an expert. */
 void mo_part_moe(mo_binder *b, const mo_keys *k, int n, int64_t hidden, bool normalize, mo_moe *moe);
 
 /* What files with a choice say of the router mo_part_moe() has bound: the gating function (`otherwise` where the key is absent; 0:

@@ -60,7 +60,7 @@ static bool stays(const loader *l, const mo_binding *w)
     return l->options->map && w->matrix && !mo_binding_made(w);
 }
 
-/* Which layer a binding belongs to; -1: none. Descriptions of layers are one array, those of bricks belong to
+/* Which layer a binding belongs to; -1: none. Descriptions of layers are one array, those of experts belong to
  * the layer's experts. */
 static int layer_of(const loader *l, const mo_binding *w)
 {
@@ -233,7 +233,7 @@ static mo_status lay_out(loader *l, mo_error *err)
 
 /* ---- What stays on disk ---- */
 
-/* Experts before layers before the embedding; the matrices of a brick in the order they were bound in. */
+/* Experts before layers before the embedding; the matrices of an expert in the order they were bound in. */
 static int by_home(const void *left_home, const void *right_home)
 {
     const mo_home *a = left_home, *b = right_home;

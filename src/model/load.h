@@ -62,7 +62,7 @@ typedef struct mo_home {
     int64_t offset, bytes;
 } mo_home;
 
-/* Experts by layer and number (gate, up, down), then layers' cores, then the embedding; matrices of a brick
+/* Experts by layer and number (gate, up, down), then layers' cores, then the embedding; matrices of an expert
  * together. Belongs to the checkpoint. */
 const mo_home *mo_checkpoint_homes(const mo_checkpoint *checkpoint, size_t *count);
 

@@ -281,7 +281,7 @@ static int32_t layer_of(const reader *r, const mo_binding *w)
     return at >= from && layer < (uintptr_t)f->layer_count ? (int32_t)layer : -1;
 }
 
-/* A brick's own number, where every expert has tensors of its own. */
+/* A expert's own number, where every expert has tensors of its own. */
 static int32_t expert_of(const mo_binding *w, int64_t i)
 {
     return w->moe ? (int32_t)(((const uint8_t *)mo_binding_matrix(w, i) - (const uint8_t *)w->moe->expert) /

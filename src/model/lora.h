@@ -9,7 +9,7 @@
 enum { MO_LORA_RANK_MAX = 4096 };
 
 typedef struct mo_lora_pair {
-    const mo_linear *linear; /* of the model's description; that of an expert in its brick */
+    const mo_linear *linear; /* of the model's description; that of an expert in its expert */
     mo_linear a;    /* [rank] rows of linear->w.cols values, floats of some format, in the file's layout */
     const float *b; /* [rank][linear->w.rows]: column after column */
     int32_t layer, expert; /* as in mo_home; layer -1: of none */

@@ -372,7 +372,7 @@ static double fetch_seconds(double bytes, const wires *w, mo_postfetch_mode mode
     return bytes / w->both + MO_PLAN_FETCH_SECONDS;
 }
 
-/* Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits` knows
+/* Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits` knows
  * better. */
 static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, int i,
                            const double *hits, const wires *w, double trip)

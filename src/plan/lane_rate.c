@@ -13,7 +13,7 @@
  * expert that is as much as its copy. It is the link's alone; the plan's MO_PLAN_FETCH_SECONDS is what is left of it for a
  * layer whose work is divided. */
 #define FETCH_START_S 45e-6
-/* Rows that a CPU multiplies with a brick in the time in which it reads it; see plan/prompt_cost.c. */
+/* Rows that a CPU multiplies with an expert in the time in which it reads it; see plan/prompt_cost.c. */
 #define CPU_ROWS 6.0
 
 mo_lane_rate mo_lane_rate_of(double bytes_s)

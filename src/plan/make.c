@@ -18,7 +18,7 @@
 #include "plan/text.h"
 
 #define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
-#define USED_LEAST 1e-6               /* of bricks per token, unless it is 0 */
+#define USED_LEAST 1e-6               /* of experts per token, unless it is 0 */
 #define USED_MOST  1e9
 /* Another arrangement of RAM than the first that fits must be so much faster: prompts and reports like the first. */
 #define WORTH 1.02
@@ -136,7 +136,7 @@ static int64_t rounded(double bytes)
 
 /* The core's products, and for every layer the longer of its experts' products and the reads of those that are missing,
  * with a part of the shorter; a streamed layer costs what its read takes longer than its products.
- * Routing is taken as evenly spread, so a class hits as often as it has slots for its bricks, unless `hits`
+ * Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits`
  * knows better. Every sum is made so that it falls when more is in RAM, in floating point too. */
 static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
 {

@@ -10,7 +10,7 @@
 enum {
     MO_PLAN_CLASSES = 16,
     MO_PLAN_BATCHES = 8,
-    MO_PLAN_IN_FLIGHT = 4, /* bricks on their way beside those in use: enough to keep a disk busy */
+    MO_PLAN_IN_FLIGHT = 4, /* experts on their way beside those in use: enough to keep a disk busy */
     MO_PLAN_LAYER_BUFFERS_LEAST = 2,
     MO_PLAN_LAYER_BUFFERS = 3, /* one layer computes, one has arrived, one is being read */
     /* In VRAM: one layer computes, one arrives, and one place for what is in another order in RAM. One less works, but
@@ -19,9 +19,9 @@ enum {
     MO_PLAN_DEVICE_LAYER_BUFFERS_LEAST = 2,
 };
 
-/* Bricks of one size. */
+/* Experts of one size. */
 typedef struct mo_plan_class {
-    int64_t bytes;         /* of weights in one brick; the mean where they differ */
+    int64_t bytes;         /* of weights in one expert; the mean where they differ */
     int64_t slot_bytes;    /* of its slot: with the alignment of direct reads, so at least bytes */
     int64_t experts;       /* in the model */
     double used_per_token; /* how many a token computes, over all layers */
@@ -74,7 +74,7 @@ typedef struct mo_plan_model {
     int64_t work_bytes;         /* activations of the largest step */
     int64_t other_bytes;        /* vocabulary, file table, program */
     int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
-    int in_flight;              /* bricks on their way at once; 0: MO_PLAN_IN_FLIGHT */
+    int in_flight;              /* experts on their way at once; 0: MO_PLAN_IN_FLIGHT */
     int64_t context, batch;     /* as they came out of what was asked for */
     mo_plan_batch batches[MO_PLAN_BATCHES]; /* of which mo_plan_choose() takes one; growing */
     int batch_count;                        /* 0: the batch is decided */

@@ -109,7 +109,7 @@ static bool cursor_next(cursor *w)
 typedef struct class
 {
     int64_t bytes; /* of a slot */
-    int64_t all;   /* bytes of its bricks */
+    int64_t all;   /* bytes of its experts */
     int32_t experts, slot_count;
     mo_slots *slots;
 } class;
@@ -129,7 +129,7 @@ typedef struct replay {
     int *missing;   /* [experts] places of those that were not there */
 } replay;
 
-/* The class of a layer's bricks. Sizes beyond the limit join the smallest class that holds them. */
+/* The class of a layer's experts. Sizes beyond the limit join the smallest class that holds them. */
 static void assign(replay *r, int layer, const int64_t *sizes, int count)
 {
     const mo_trace_shape *s = &r->trace->shape;
@@ -176,7 +176,7 @@ static mo_status find_classes(replay *r)
     return MO_OK;
 }
 
-/* Slots of every class: its share of the budget, at least what a token uses, at most all bricks. */
+/* Slots of every class: its share of the budget, at least what a token uses, at most all experts. */
 static mo_status split_budget(replay *r)
 {
     const int used = r->trace->shape.used;
@@ -208,7 +208,7 @@ static mo_status split_budget(replay *r)
 
 /* ---- The optimum -------------------------------------------------------------------------------- */
 
-/* `now` is when the brick is needed next: those needed last have the lowest keys. */
+/* `now` is when the expert is needed next: those needed last have the lowest keys. */
 static void touch_next(mo_policy_entry *entry, uint64_t now, uint32_t picks)
 {
     (void)picks;
@@ -307,7 +307,7 @@ static mo_status warm(replay *r)
 
 /* ---- Running ------------------------------------------------------------------------------------ */
 
-/* Gives the slots of the bricks that were computed free for eviction. */
+/* Gives the slots of the experts that were computed free for eviction. */
 static void release(replay *r, const cursor *w, mo_slots *slots)
 {
     for (int i = 0; i < w->count; i++) {
@@ -319,7 +319,7 @@ static void release(replay *r, const cursor *w, mo_slots *slots)
 }
 
 /* A layer's needs: those there are pinned, the others take slots, all stay until the layer is done. Where they
- * are more than the slots, those computed so far are evicted. Returns the bricks that were missing. */
+ * are more than the slots, those computed so far are evicted. Returns the experts that were missing. */
 static int serve(replay *r, const cursor *w)
 {
     mo_slots *slots = r->classes[r->class_of[w->layer]].slots;

@@ -17,7 +17,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is written as it is in memory");
 
 enum { VERSION = 1, LAYER_LIMIT = 65536, EXPERT_LIMIT = 32768, PASS_LIMIT = 1 << 24 };
-#define BYTES_LIMIT ((int64_t)1 << 50) /* of a brick or the core; more is taken for damage */
+#define BYTES_LIMIT ((int64_t)1 << 50) /* of an expert or the core; more is taken for damage */
 
 static const char magic[8] = "mo-trace";
 

@@ -8,16 +8,16 @@ enum {
     AGES = 11,  /* by chances without use: 0, 1, 2-3, 4-7, ... 512 and more */
     RATES = 24, /* by uses in the time before that, against the average: half octaves around 1 */
     CELLS = AGES * RATES,
-    WINDOW = 16, /* chances that a cell remembers, for each brick there is (8192 at least) */
+    WINDOW = 16, /* chances that a cell remembers, for each expert there is (8192 at least) */
     PRIOR = 64,  /* chances that what is assumed in the beginning is worth */
 };
 
-/* Counts fall to a half in this time. Time is counted in touches, and one for each brick there is makes 1: so it
- * is the time between two uses of an average brick, however many experts there are and tokens use. */
+/* Counts fall to a half in this time. Time is counted in touches, and one for each expert there is makes 1: so it
+ * is the time between two uses of an average expert, however many experts there are and tokens use. */
 #define FAST 3.0
 #define SLOW 48.0
 
-/* Of the fast count in a brick's rate. */
+/* Of the fast count in an expert's rate. */
 #define SHARE 0.5
 
 /* What a profile is worth: so long a time, in which its favourite was used so many times the average. */
@@ -25,7 +25,7 @@ enum {
 #define SEED_MOST 8.0
 
 /* Of a pass: what is added to the time until a layer comes by. Makes the nearest worth twice the farthest, no
- * more, since nobody knows which of the next steps will use the brick. */
+ * more, since nobody knows which of the next steps will use the expert. */
 #define NEAR 1.0
 
 typedef struct list {
@@ -60,7 +60,7 @@ struct mo_adaptive {
     int32_t layer;
     bool layer_done; /* all touches of the layer have come */
     cell cells[CELLS];
-    list young[AGES - 1]; /* all bricks of each age but the last, in the order of their last touch */
+    list young[AGES - 1]; /* all experts of each age but the last, in the order of their last touch */
     double time, tick;    /* what a touch adds */
 };
 
@@ -119,7 +119,7 @@ static double worth(const cell *c)
     return c->uses / c->chances;
 }
 
-/* Brings the brick's counts up to now; their rate against the average brick's. */
+/* Brings the expert's counts up to now; their rate against the average expert's. */
 static double bring_up(mo_adaptive *h, int32_t expert_id)
 {
     const double ln2 = 0.69314718055994531;
@@ -133,7 +133,7 @@ static double bring_up(mo_adaptive *h, int32_t expert_id)
     return ln2 * (SHARE * e->score / FAST + (1.0 - SHARE) * e->slow / SLOW);
 }
 
-/* Puts the brick into the cell where it belongs now. */
+/* Puts the expert into the cell where it belongs now. */
 static void sort_in(mo_adaptive *h, int32_t expert_id, int age)
 {
     member *m = &h->member[expert_id];
@@ -158,7 +158,7 @@ static void learn(mo_adaptive *h, int32_t expert_id, int64_t chances, int uses)
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 
-/* How often the brick's layer has come by since its last use. Where nobody told the layers, it has when the step
+/* How often the expert's layer has come by since its last use. Where nobody told the layers, it has when the step
  * is over. */
 static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
 {
@@ -168,7 +168,7 @@ static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
     return passed || steps < 1 ? steps : steps - 1;
 }
 
-/* Bricks that have had their chances without use grow older, and their cells learn that. */
+/* Experts that have had their chances without use grow older, and their cells learn that. */
 static void grow_older(mo_adaptive *h)
 {
     for (int age = 0; age < AGES - 1; age++) {
@@ -266,7 +266,7 @@ void mo_adaptive_seed(mo_adaptive *h, int32_t expert_id, uint64_t hits, uint64_t
     sort_in(h, expert_id, AGES - 1);
 }
 
-/* Bricks of a layer are let go in the order in which they were computed, which hangs on the disk. They stand in their cell
+/* Experts of a layer are let go in the order in which they were computed, which hangs on the disk. They stand in their cell
  * in the order of their touches all the same, so that who goes first does not. */
 static void enter_cell(mo_adaptive *h, int32_t expert_id)
 {
@@ -306,7 +306,7 @@ void mo_adaptive_leave(mo_adaptive *h, int32_t expert_id)
     remove_from(h, &h->cells[m->cell].members, expert_id, false);
 }
 
-/* The part of a pass until the brick's layer comes by: above 0, at most 1. */
+/* The part of a pass until the expert's layer comes by: above 0, at most 1. */
 static double time_until(const mo_adaptive *h, int32_t expert_id)
 {
     const int32_t ahead = h->member[expert_id].layer - h->layer;

@@ -1,4 +1,4 @@
-/* Beside a device: what lies in its memory needs no slot here, so that both together are the capacity. Bricks are read
+/* Beside a device: what lies in its memory needs no slot here, so that both together are the capacity. Experts are read
  * ahead for it, lent while they cross, yielded when they have arrived, and taken back when they leave it. */
 #include "base/status.h"
 #include "store/state.h"
@@ -26,7 +26,7 @@ void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device)
     }
 }
 
-/* Bricks of a size that are neither here nor on a device. */
+/* Experts of a size that are neither here nor on a device. */
 static int32_t absent_of(const mo_store *s, int size_class)
 {
     const mo_store_class *c = &s->classes[size_class];

@@ -49,7 +49,7 @@ static mo_status allocate(mo_expert_table *b, const mo_checkpoint *model, const 
     return MO_OK;
 }
 
-/* Homes come sorted: experts by layer and number, then streamed layers; the matrices of a brick together. */
+/* Homes come sorted: experts by layer and number, then streamed layers; the matrices of an expert together. */
 static mo_status number(mo_expert_table *b, const mo_home *homes, size_t count, mo_error *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -77,7 +77,7 @@ static mo_status number(mo_expert_table *b, const mo_home *homes, size_t count, 
     return MO_OK;
 }
 
-/* Where in a slot each part begins; returns the bytes of a slot for the whole brick. */
+/* Where in a slot each part begins; returns the bytes of a slot for the whole expert. */
 static int64_t lay_parts(const mo_expert_table *b, const mo_expert_home *home)
 {
     int64_t at = 0;
@@ -176,7 +176,7 @@ mo_status mo_expert_table_create(const mo_checkpoint *model, mo_expert_table **o
     const mo_home *homes = mo_checkpoint_homes(model, &count);
     mo_expert_table *b = calloc(1, sizeof *b);
     *out = NULL;
-    while (count > 0 && homes[count - 1].layer < 0) { /* the embedding is read row by row: no brick */
+    while (count > 0 && homes[count - 1].layer < 0) { /* the embedding is read row by row: no expert */
         count--;
     }
     if (!b) {

@@ -21,7 +21,7 @@ struct mo_layer_buffer {
     size_t memory_bytes;
     layer_slot *slot; /* [slot_count] */
     int slot_count;
-    int32_t *order; /* [count] bricks; as many as are on disk */
+    int32_t *order; /* [count] experts; as many as are on disk */
     int count;
     bool *checked;  /* [layers of the model] */
     uint64_t head;  /* position of the next layer to be computed */

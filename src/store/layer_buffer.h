@@ -10,7 +10,7 @@
 
 typedef struct mo_layer_buffer mo_layer_buffer;
 
-/* Streams every layer that the loader left on disk through `slots` >= 2 slots. The bricks outlive it. */
+/* Streams every layer that the loader left on disk through `slots` >= 2 slots. The experts outlive it. */
 mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_expert_table *experts, int slots,
                                const mo_disk_options *disk, mo_layer_buffer **out, mo_error *err);
 void mo_layer_buffer_close(mo_layer_buffer *buffer); /* NULL is allowed */

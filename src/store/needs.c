@@ -10,7 +10,7 @@ enum { NEED_SLOT, NEED_BYTES, NEED_NOTHING };
 
 /* ---- Looking ---- */
 
-/* Fills the answers of a need whose slot is taken; true when one has changed. A brick that was never checked is
+/* Fills the answers of a need whose slot is taken; true when one has changed. A expert that was never checked is
  * given out whole, so that it can be checked whole. */
 static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
 {
@@ -109,7 +109,7 @@ static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
     }
 }
 
-/* A brick that is in a slot, or whose reads are under way. */
+/* A expert that is in a slot, or whose reads are under way. */
 static void meet(mo_store *s, mo_need *need)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
@@ -228,7 +228,7 @@ void mo_store_leave(mo_store *s)
     s->need_count = 0;
 }
 
-/* Those of the experts that are resident must not be evicted for the others. Some may be no bricks: another rank has them. */
+/* Those of the experts that are resident must not be evicted for the others. Some may be no experts: another rank has them. */
 static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
 {
     for (int i = 0; i < count; i++) {
@@ -243,7 +243,7 @@ static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool
     }
 }
 
-/* The brick is, or becomes, a guess of this reach; one that somebody has needed is none. */
+/* The expert is, or becomes, a guess of this reach; one that somebody has needed is none. */
 static void note_distance(mo_store *s, int32_t expert_id, int distance)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);

@@ -46,8 +46,8 @@ static void seed_lfu(mo_policy_entry *e, uint64_t hits, uint64_t most)
 
 /* ---- Priority: the eviction rule of the warm-start idea (docs/background.md) ----
  *
- * P = count * 0.25^((now - last) / 128). Its logarithm to the base 4, less the now / 128 that all bricks share,
- * changes only with a touch. There, a step is one call of the brick's layer; here one pass through the model,
+ * P = count * 0.25^((now - last) / 128). Its logarithm to the base 4, less the now / 128 that all experts share,
+ * changes only with a touch. There, a step is one call of the expert's layer; here one pass through the model,
  * which calls every layer once. */
 
 static void touch_priority(mo_policy_entry *e, uint64_t now, uint32_t picks)

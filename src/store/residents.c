@@ -26,7 +26,7 @@ static int by_place(const void *left, const void *right)
     return a->file != b->file ? a->file - b->file : (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-/* Slots that warming leaves free, so that a layer's misses find slots without an eviction; where every brick has a
+/* Slots that warming leaves free, so that a layer's misses find slots without an eviction; where every expert has a
  * slot nothing will miss. */
 static int32_t spare_slots(const mo_store *s, int index)
 {
@@ -65,7 +65,7 @@ static int choose_warm(mo_store *s, const mo_store_request *requests, int count,
     return chosen;
 }
 
-/* Waits for one brick that was asked for without need; unpins it, or drops it when it failed. */
+/* Waits for one expert that was asked for without need; unpins it, or drops it when it failed. */
 static mo_status receive(mo_store *s, int32_t expert_id, mo_error *err)
 {
     const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);

@@ -23,28 +23,28 @@ struct mo_slots {
     const mo_policy *policy;
     mo_arena *memory; /* holds everything, this struct too */
     int32_t expert_count, slot_count;
-    mo_policy_entry *entry; /* [bricks] */
-    int32_t *slot_of;       /* [bricks], or NONE */
+    mo_policy_entry *entry; /* [experts] */
+    int32_t *slot_of;       /* [experts], or NONE */
     int32_t *expert_of;     /* [slots], or NONE */
     uint32_t *pins;         /* [slots] */
     bool *kept;             /* [slots] */
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
-    int32_t evictable; /* bricks that are resident and neither pinned nor kept */
+    int32_t evictable; /* experts that are resident and neither pinned nor kept */
     /* What was touched waits until somebody is let go or asked for: a layer's experts are chosen before they are computed, and learning
      * would keep whoever computes them. */
     untold untold[UNTOLD_MOST];
     int untold_count;
     mo_adaptive *adaptive; /* of a policy that learns: knows who goes; NULL: */
-    /* the evictable bricks in a binary heap with the next victim on top. */
-    int32_t *heap;    /* [slots] bricks */
-    int32_t *heap_at; /* [slots] where the slot's brick stands in the heap */
-    bool *listed;     /* [slots] the slot's brick is evictable */
+    /* the evictable experts in a binary heap with the next victim on top. */
+    int32_t *heap;    /* [slots] experts */
+    int32_t *heap_at; /* [slots] where the slot's expert stands in the heap */
+    bool *listed;     /* [slots] the slot's expert is evictable */
 };
 
 /* ---- Heap --------------------------------------------------------------------------------------- */
 
-/* Does a leave before b? Never equal for two bricks, so the order of evictions is defined. */
+/* Does a leave before b? Never equal for two experts, so the order of evictions is defined. */
 static bool before(const mo_slots *s, int32_t a, int32_t b)
 {
     const double x = s->entry[a].key, y = s->entry[b].key;
@@ -87,7 +87,7 @@ static void sink(mo_slots *s, int32_t at)
     put(s, at, expert_id);
 }
 
-/* Moves the brick at this place to where its key belongs. */
+/* Moves the expert at this place to where its key belongs. */
 static void settle(mo_slots *s, int32_t at)
 {
     if (at > 0 && before(s, s->heap[at], s->heap[(at - 1) / 2])) {
@@ -99,7 +99,7 @@ static void settle(mo_slots *s, int32_t at)
 
 /* ---- The evictable, by a heap or by a policy that learns ---- */
 
-/* In the order in which they came, before anything that hangs on them. A brick that was pinned meanwhile is in no list; it is
+/* In the order in which they came, before anything that hangs on them. A expert that was pinned meanwhile is in no list; it is
  * told before it comes back to one. */
 static void tell(mo_slots *s)
 {
@@ -230,7 +230,7 @@ int32_t mo_slots_free(const mo_slots *s)
 
 /* ---- Changes ------------------------------------------------------------------------------------ */
 
-/* The brick's key has changed, and the heap orders the evictable. */
+/* The expert's key has changed, and the heap orders the evictable. */
 static void resettle(mo_slots *s, int32_t expert_id)
 {
     const int32_t slot = s->slot_of[expert_id];
@@ -276,7 +276,7 @@ void mo_slots_seed(mo_slots *s, int32_t expert_id, uint64_t hits, uint64_t most)
     }
 }
 
-/* The slot of a resident brick. */
+/* The slot of a resident expert. */
 static int32_t slot_held(const mo_slots *s, int32_t expert_id)
 {
     assert(expert_id >= 0 && expert_id < s->expert_count && s->slot_of[expert_id] != NONE);

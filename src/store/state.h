@@ -1,5 +1,5 @@
 /* The state of a store, private to its files: the slots of each size class with their memory, and the reads that fill
- * them. A slot's memory has a span for each matrix of its brick; a span begins on a page and the bytes begin inside it
+ * them. A slot's memory has a span for each matrix of its expert; a span begins on a page and the bytes begin inside it
  * where they begin inside their page of the file, so that a direct read lands where it is used. */
 #ifndef MO_STORE_STATE_H
 #define MO_STORE_STATE_H
@@ -10,10 +10,10 @@
 /* An expert's matrices. */
 enum { MO_STORE_GATE, MO_STORE_UP, MO_STORE_DOWN, MO_STORE_MATRICES };
 
-/* Bricks of one submission. */
+/* Experts of one submission. */
 enum { MO_STORE_AT_ONCE = 64 };
 
-/* How a brick came into its slot, besides what mo_slots knows. */
+/* How an expert came into its slot, besides what mo_slots knows. */
 enum {
     MO_GUESS_NONE,
     MO_GUESS_UNDER_WAY,
@@ -37,8 +37,8 @@ typedef struct mo_store_class {
     size_t memory_bytes;
     int64_t slot_bytes;
     int32_t lent;             /* pinned for a device to copy */
-    int32_t on_device;        /* bricks that a device has, as far as is known */
-    const int32_t *expert_id; /* number in the class -> brick */
+    int32_t on_device;        /* experts that a device has, as far as is known */
+    const int32_t *expert_id; /* number in the class -> expert */
 } mo_store_class;
 
 struct mo_store {
@@ -49,21 +49,21 @@ struct mo_store {
     mo_disk *disk;
     mo_store_class classes[MO_EXPERT_CLASSES];
     int class_count;
-    bool *checked;   /* [bricks] their bytes were found to be well formed, or cannot be otherwise */
-    bool *on_device; /* [bricks] a device has it, as far as is known: reading it ahead would be in vain */
+    bool *checked;   /* [experts] their bytes were found to be well formed, or cannot be otherwise */
+    bool *on_device; /* [experts] a device has it, as far as is known: reading it ahead would be in vain */
     uint64_t now;    /* steps */
     mo_store_phase phase;
 
     mo_need *needs; /* of the current layer */
     int need_count;
-    int32_t *guesses; /* bricks whose guessed reads are under way */
+    int32_t *guesses; /* experts whose guessed reads are under way */
     int guess_count, guess_limit;
     int32_t near[MO_EXPERTS_MAX]; /* experts that the last guess of reach 1 named, and their layer */
     int near_layer, near_count;
     mo_store_counters counters;
 };
 
-/* ---- A brick's slot ---- */
+/* ---- A expert's slot ---- */
 
 static inline mo_store_class *mo_store_class_of(const mo_store *s, int32_t expert_id)
 {
@@ -91,9 +91,9 @@ static inline void mo_store_unpin(mo_store *s, int32_t expert_id)
     mo_slots_unpin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
 }
 
-/* Gives the brick a slot, pinned, and prepares its reads. False when every slot is in use. */
+/* Gives the expert a slot, pinned, and prepares its reads. False when every slot is in use. */
 bool mo_store_acquire(mo_store *s, int32_t expert_id, mo_urgency urgency);
-/* The brick leaves its slot, and its views point nowhere. */
+/* The expert leaves its slot, and its views point nowhere. */
 void mo_store_drop(mo_store *s, int32_t expert_id);
 /* A device has it, as far as is known, or has it no more (exclusive.c). */
 void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device);
@@ -114,14 +114,14 @@ static inline bool mo_read_failed(const mo_read *r)
 bool mo_store_slot_ended(const mo_store_slot_reads *slot);
 bool mo_store_slot_landed(const mo_store_slot_reads *slot);
 
-/* Begins the reads of at most MO_STORE_AT_ONCE bricks: every gate and up before any down. */
+/* Begins the reads of at most MO_STORE_AT_ONCE experts: every gate and up before any down. */
 void mo_store_submit(mo_store *s, const int32_t *experts, int count);
 
-/* MO_OK, or the failure of one of the brick's reads. */
+/* MO_OK, or the failure of one of the expert's reads. */
 mo_status mo_store_read_failure(const mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot,
                                 mo_error *err);
 
-/* The brick's view of a matrix points at what was read. */
+/* The expert's view of a matrix points at what was read. */
 void mo_store_show(const mo_store *s, int32_t expert_id, int matrix, const mo_read *r);
 
 /* Bytes that came from disk for the first time: formats that can hold nonsense are checked once. */

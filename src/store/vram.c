@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "store/slots.h"
 
-/* Bricks of one size. */
+/* Experts of one size. */
 typedef struct size_class {
     int64_t slot_bytes;
     int32_t experts, count; /* in the model; slots */
@@ -16,7 +16,7 @@ typedef struct size_class {
 } size_class;
 
 typedef struct layer_map {
-    int of;        /* size class, -1: no bricks */
+    int of;        /* size class, -1: no experts */
     int32_t first; /* number of its expert 0 in the class */
     int experts;
     int missing;   /* of them: not on the device, by the mirror */
@@ -25,7 +25,7 @@ typedef struct layer_map {
 
 struct mo_vram {
     mo_device *device;
-    size_class classes[MO_VRAM_CLASSES]; /* those without bricks have no slots either */
+    size_class classes[MO_VRAM_CLASSES]; /* those without experts have no slots either */
     layer_map *layers;
     int layer_count;
     bool static_set;   /* the slots are the layers' own: who is there leaves for one of his layer only */
@@ -176,7 +176,7 @@ void mo_vram_close(mo_vram *v)
     free(v);
 }
 
-/* ---- Bricks ---- */
+/* ---- Experts ---- */
 
 static const layer_map *layer_at(const mo_vram *v, int layer, int expert)
 {
@@ -251,7 +251,7 @@ static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
     }
 }
 
-/* A brick that is known by its class and number has left. */
+/* A expert that is known by its class and number has left. */
 static void clear_entry(mo_vram *v, int of, int32_t expert_id)
 {
     for (int i = 0; i < v->layer_count; i++) {

@@ -20,7 +20,7 @@ enum {
 };
 
 /* At the beginning, as it is in memory: such files do not leave their machine. Then the model's files, then the
- * bricks in the order of their slots; slots follow at multiples of MO_DISK_ALIGN. */
+ * experts in the order of their slots; slots follow at multiples of MO_DISK_ALIGN. */
 typedef struct head {
     char magic[8];
     uint32_t format, byte_order; /* 1 */
@@ -121,7 +121,7 @@ static uint32_t count_resident(const mo_store *store)
     return count;
 }
 
-/* Lists the resident bricks with their sums. */
+/* Lists the resident experts with their sums. */
 static void fill_entries(const mo_store *store, table *t)
 {
     const mo_expert_table *b = mo_store_experts(store);
@@ -237,7 +237,7 @@ static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const 
     return MO_OK;
 }
 
-/* Every entry names a brick, with the bytes of its slot, inside the file. */
+/* Every entry names an expert, with the bytes of its slot, inside the file. */
 static bool entries_fit(const mo_store *store, const table *t)
 {
     const mo_expert_table *b = mo_store_experts(store);
@@ -274,7 +274,7 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
     const uint32_t most = (uint32_t)mo_store_experts(store)->expert_count;
     if (h.parts > PARTS_MAX || h.experts > most || h.table_bytes != table_bytes(h.parts, h.experts) ||
         h.file_bytes != file_bytes || h.table_bytes > file_bytes) {
-        /* Too many bricks may as well be another model's. */
+        /* Too many experts may as well be another model's. */
         status = h.fingerprint != fingerprint
                      ? check_owner(store, fingerprint, path, &(table){.head = &h}, err)
                      : is_damaged(path, err);
@@ -335,7 +335,7 @@ static int32_t expert_of(const loading *l, uint32_t index)
                               l->table->entries[index].expert);
 }
 
-/* Takes slots for the bricks and joins neighbours to runs. What finds no slot is left. */
+/* Takes slots for the experts and joins neighbours to runs. What finds no slot is left. */
 static mo_status plan_runs(loading *l, mo_error *err)
 {
     const uint32_t experts = l->table->head->experts;
@@ -367,7 +367,7 @@ static mo_status plan_runs(loading *l, mo_error *err)
     return MO_OK;
 }
 
-/* Waits for a run and gives its bricks to the store; those that are not as they were written are dropped. */
+/* Waits for a run and gives its experts to the store; those that are not as they were written are dropped. */
 static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *report, mo_error *err)
 {
     mo_status status = MO_OK;

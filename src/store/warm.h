@@ -13,7 +13,7 @@ typedef struct mo_warm_report {
     int64_t time_ns;
 } mo_warm_report;
 
-/* Copies the resident bricks to `path`. Their files must not have changed since the store was opened. Between
+/* Copies the resident experts to `path`. Their files must not have changed since the store was opened. Between
  * passes. On failure an older file is untouched. */
 mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, mo_warm_report *report,
                        mo_error *err);

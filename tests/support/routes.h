@@ -142,7 +142,7 @@ typedef struct routes_part {
     mo_trace_phase phase;
 } routes_part;
 
-/* A trace of these parts; free with routes_free(). Every brick has `bytes` bytes. */
+/* A trace of these parts; free with routes_free(). Every expert has `bytes` bytes. */
 static inline mo_trace *routes_trace(const routes_model *m, uint64_t seed, const routes_part *parts,
                                      int count, int64_t bytes)
 {

@@ -8,7 +8,7 @@ typedef struct mo_finding {
     const char *name; /* a constant */
     bool wrong;
     char what[512];
-    char mend[512]; /* commands; "": none mends it */
+    char mend[512]; /* commands; "": none fixes it */
 } mo_finding;
 
 /* A visit: what is looked at, and what was found. */
@@ -22,7 +22,7 @@ typedef struct mo_visit {
     bool no_memory; /* something was not noted */
 } mo_visit;
 
-/* Note what is well, and what is not, with how to mend it ("": nobody can). */
+/* Note what is well, and what is not, with how to fix it ("": nobody can). */
 void mo_visit_well(mo_visit *visit, const char *name, const char *fmt, ...) MO_PRINTF(3, 4);
 void mo_visit_wrong(mo_visit *visit, const char *name, const char *mend, const char *fmt, ...)
     MO_PRINTF(4, 5);

@@ -1,4 +1,4 @@
-/* moraine doctor: what on this machine keeps models slow, and what mends it. */
+/* moraine doctor: what on this machine keeps models slow, and what fixes it. */
 #include <moraine_tools.h>
 
 #include <stdio.h>

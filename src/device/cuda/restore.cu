@@ -199,7 +199,7 @@ static __device__ void copy(uint8_t *to, const uint8_t *from, int bytes)
     }
 }
 
-/* Block x of the grid: a tile; y: a part; z: a brick. */
+/* Block x of the grid: a tile; y: a part; z: an expert. */
 MO_BOUNDED(mo_restore, mo_op_restore, MO_RESTORE_THREADS, 4);
 MO_KERNEL(mo_restore, mo_op_restore)
 {

@@ -6,7 +6,7 @@
 #include <time.h>
 
 enum {
-    /* Steps that the teller may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
+    /* Steps that the emitter may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
      * something that is to be told at once, such as an answer's first token: who hears it may want to pause. */
     FAR_BEHIND = 40,
     SOON_BEHIND = 16,

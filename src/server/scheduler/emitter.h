@@ -13,7 +13,7 @@ typedef enum srv_message_kind {
     SRV_EVENT_PROGRESS,
     SRV_EVENT_TOKEN,
     SRV_EVENT_END,  /* of a choice */
-    SRV_EVENT_DONE, /* of the task, which the teller then closes */
+    SRV_EVENT_DONE, /* of the task, which the emitter then closes */
     SRV_EVENT_FAILED,
 } srv_message_kind;
 
@@ -48,7 +48,7 @@ mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo
 /* Says what is left to be said first. NULL is allowed. */
 void srv_emitter_close(srv_emitter *emitter);
 
-/* Hands the messages over; waits while the teller is far behind, unless told not to (sinks must not). */
+/* Hands the messages over; waits while the emitter is far behind, unless told not to (sinks must not). */
 void srv_emitter_emit(srv_emitter *emitter, const srv_message *messages, size_t count, bool wait);
 /* Waits until everything has been said. */
 void srv_emitter_drain(srv_emitter *emitter);

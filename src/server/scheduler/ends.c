@@ -70,7 +70,7 @@ void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
                            .at = mo_clock_s(),
                            .cached = task->cached,
                            .finish = finish};
-    if (finish != SRV_FINISH_NONE) { /* otherwise the teller knows */
+    if (finish != SRV_FINISH_NONE) { /* otherwise the emitter knows */
         srv_messages_add(e, &m);
     }
     release(e, s);

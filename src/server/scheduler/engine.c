@@ -24,7 +24,7 @@ static mo_status fail(mo_error *err, mo_status status, const char *text)
     return status;
 }
 
-/* ---- What the teller reports ------------------------------------------------------------------ */
+/* ---- What the emitter reports ------------------------------------------------------------------ */
 
 static void observe(srv_histogram *h, double value)
 {

@@ -49,7 +49,7 @@ struct srv_engine {
     uint64_t next_id;
     srv_engine_report counts;
     bool stopping, closing;
-    bool unemitted;   /* a task has ended, and the teller does not know it yet */
+    bool unemitted;   /* a task has ended, and the emitter does not know it yet */
     uint64_t changes; /* counts up with every signal to `work` */
     uint64_t changes_seen;
 

@@ -1,4 +1,4 @@
-/* Messages: what the scheduler has found out, gathered in a round and handed to the teller at its end. */
+/* Messages: what the scheduler has found out, gathered in a round and handed to the emitter at its end. */
 #include <stdlib.h>
 
 #include "server/scheduler/scheduler.h"

@@ -1,6 +1,6 @@
 /* Scheduler: the thread that turns tasks into steps. Each round it ends what was cancelled, gives free sequences to those whose
  * turn it is, lets every running answer have its next token and prompts as many as the pace allows in one step, and hands
- * what came out to the teller. */
+ * what came out to the emitter. */
 #include "server/scheduler/scheduler.h"
 
 #include <time.h>
@@ -74,7 +74,7 @@ static struct timespec in_seconds(double seconds) /* less than one */
     return until;
 }
 
-/* Waits until something has changed since the round that found nothing to do. What the teller stops is not announced. True:
+/* Waits until something has changed since the round that found nothing to do. What the emitter stops is not announced. True:
  * there was no task before. */
 static bool rest(srv_engine *e)
 {

@@ -29,7 +29,7 @@ bool srv_memory_drop_kept(srv_engine *engine);
 
 /* Ends the task and what is left of its choices; error: NULL: well. */
 void srv_end_task(srv_engine *engine, srv_task *task, const mo_error *error);
-/* SRV_FINISH_NONE: the teller knows already. The last one ends the task. */
+/* SRV_FINISH_NONE: the emitter knows already. The last one ends the task. */
 void srv_end_choice(srv_engine *engine, srv_sequence *sequence, srv_finish finish);
 /* What was cancelled or stopped since the last round; when all is over, also what waits. */
 void srv_end_what_is_over(srv_engine *engine);

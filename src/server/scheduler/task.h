@@ -1,5 +1,5 @@
 /* Task: a job inside the engine, from submitting to its last event, and the text side of its choices. Three threads see
- * it: whoever submits and cancels, the scheduler, and the teller that calls its sink; each member says whose it is. */
+ * it: whoever submits and cancels, the scheduler, and the emitter that calls its sink; each member says whose it is. */
 #ifndef SRV_TASK_H
 #define SRV_TASK_H
 
@@ -35,9 +35,9 @@ typedef struct srv_task {
     double started;
 
     atomic_bool cancelled; /* set by any thread */
-    atomic_bool *stopped;  /* [choices] by the teller: a stop string was met */
+    atomic_bool *stopped;  /* [choices] by the emitter: a stop string was met */
 
-    /* The teller's: */
+    /* The emitter's: */
     srv_answer **answers; /* [choices] */
     srv_usage usage;
     srv_timings timings;
