@@ -10,7 +10,7 @@ for code in 0 75 80; do
 done
 echo "== models"
 for program in gpu gpu_streaming gpu_batch gpu_logits gpu_threads kv_in_ram hot_cache_device gpu_tiers tier_faults snapshot lora families several pieces \
-    lost_share auto precision; do
+    lost_share auto precision workers; do
     MO_TEST_DEVICE=cuda "$tests/test_$program"
 done
 if [ -n "${GPU_SYNTH:-}" ]; then # a directory with 12 GB of free space: a model of true size as well

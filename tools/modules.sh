@@ -21,7 +21,7 @@ BEGIN {
     may["synth"] = "base numeric gguf"
     may["device"] = "base numeric"
     may["store"] = "base numeric gguf model device"
-    may["experts"] = ""
+    may["experts"] = "base model device store"
     may["plan"] = "base numeric device store"
     may["profile"] = "base store plan"
     may["hotcache"] = "base gguf model store plan profile"

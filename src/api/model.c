@@ -332,7 +332,9 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
     if (status == MO_OK) {
         m->engine->timed = mo_learning_times(m->learning);
-        m->engine->expert_device = mo_gpu_expert_device_of(m->expert_device);
+        if (m->expert_device) {
+            mo_workers_add(&m->engine->workers, mo_gpu_expert_device_worker(m->expert_device));
+        }
     }
     return status;
 }

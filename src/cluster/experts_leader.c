@@ -24,13 +24,13 @@ typedef struct question {
 } question;
 
 struct mo_experts_leader {
-    mo_remote_experts remote_experts;
+    mo_worker worker;
+    bool added; /* to the engine's */
     mo_link *link;
     mo_engine *engine;
     int ranks;
     question *questions; /* [ranks]; that of rank 0 is not used */
     bool *codes;         /* [layers] */
-    mo_remote_rows rows; /* of the layer at hand */
     int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
     bool adapted;        /* experts of the layer at hand, for some of its tokens */
     mo_wire_result result;
@@ -104,13 +104,14 @@ static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool co
     return at + mo_experts_token_bytes(in->cols, true);
 }
 
-static void put_picks(const mo_experts_leader *l, question *q, const mo_forward *f)
+/* Lists the chosen experts of a rank, whose rows are neighbours. */
+static void put_picks(question *q, const mo_picks *picks)
 {
-    const int32_t *first = l->rows.first;
-    mo_experts_pick pick;
-    for (int e = q->first; e < q->end && e < f->layer->moe.experts; e++) {
-        if (first[e + 1] > first[e]) {
-            pick = (mo_experts_pick){.expert = e, .rows = first[e + 1] - first[e]};
+    for (int e = q->first; e < q->end && e < picks->experts; e++) {
+        const mo_experts_pick pick = {.expert = e, .rows = picks->count[e]};
+        if (pick.rows > 0) {
+            q->from_row = q->head.rows == 0 ? picks->first[e] : q->from_row;
+            q->head.rows += pick.rows;
             memcpy(q->body + sizeof pick * (size_t)q->head.experts++, &pick, sizeof pick);
         }
     }
@@ -142,9 +143,9 @@ static void put_uses(const mo_forward *f, int64_t token, uint8_t *to)
 }
 
 /* Every token once, however many of the rank's experts it chose. */
-static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
+static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f, const mo_picks *picks)
 {
-    const int32_t *tokens = l->rows.tokens + q->from_row;
+    const int32_t *tokens = picks->token_of + q->from_row;
     uint8_t *rows = q->body + sizeof(mo_experts_pick) * (size_t)q->head.experts;
     uint8_t *at = rows + sizeof(int32_t) * (size_t)q->head.rows;
     for (int64_t i = 0; i < q->head.rows; i++) {
@@ -164,24 +165,21 @@ static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f)
     }
 }
 
-static mo_status ask(mo_experts_leader *l, int rank, const mo_forward *f, size_t *bytes, mo_error *err)
+static mo_status ask(mo_experts_leader *l, int rank, const mo_expert_work *work, size_t *bytes, mo_error *err)
 {
     question *q = &l->questions[rank];
-    const int experts = f->layer->moe.experts;
-    const int first = q->first < experts ? q->first : experts, end = q->end < experts ? q->end : experts;
-    q->from_row = l->rows.first[first];
+    const mo_forward *f = work->forward;
     q->head = (mo_experts_head){.order = MO_WIRE_ORDER,
                                 .kind = MO_EXPERTS_ASK,
-                                .layer = f->index,
-                                .codes = l->codes[f->index] && !l->adapted, /* A x reads floats */
+                                .layer = work->layer,
+                                .codes = l->codes[work->layer] && !l->adapted, /* A x reads floats */
                                 .adapted = l->adapted,
-                                .prompt = f->slices[0].prompt,
-                                .rows = l->rows.first[end] - l->rows.first[first]};
+                                .prompt = f->slices[0].prompt};
+    put_picks(q, work->picks);
     if (q->head.rows == 0) {
         return MO_OK;
     }
-    put_picks(l, q, f);
-    put_tokens(l, q, f);
+    put_tokens(l, q, f, work->picks);
     const size_t body = mo_experts_body_bytes(&q->head, f->in.cols);
     *bytes += body;
     l->step.sent_bytes += sizeof q->head + body;
@@ -197,26 +195,37 @@ static void send_rest(void *ctx)
     mo_link_flush(l->link, &ignored);
 }
 
-static mo_status begin(void *owner, mo_forward *f, const mo_remote_rows *rows, mo_error *err)
+/* What this rank does not have. */
+static void claim(void *owner, mo_expert_work *work, uint8_t me)
+{
+    const mo_experts_leader *l = owner;
+    for (int e = 0; e < work->picks->experts; e++) {
+        if (work->picks->count[e] > 0 && !mo_spec_has_expert(l->engine->spec, e)) {
+            work->who[e] = me;
+        }
+    }
+}
+
+static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_side_task *rest, mo_error *err)
 {
     mo_experts_leader *l = owner;
     size_t bytes = 0;
-    l->rows = *rows;
-    l->adapted = adapts_experts(f);
-    begin_layer(l, f);
+    (void)me;
+    l->adapted = adapts_experts(work->forward);
+    begin_layer(l, work->forward);
     mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
-        status = ask(l, r, f, &bytes, err);
+        status = ask(l, r, work, &bytes, err);
     }
     if (status == MO_OK && bytes > AT_ONCE) {
-        f->side_task = (mo_side_task){send_rest, l};
+        *rest = (mo_side_task){send_rest, l};
     }
     return status;
 }
 
 /* ---- What may be asked next -------------------------------------------------------------------- */
 
-static bool listens(void *owner)
+static bool reads_ahead(void *owner)
 {
     const mo_experts_leader *l = owner;
     bool any = false;
@@ -251,11 +260,11 @@ static void guess(void *owner, int layer, const int32_t *experts, int count)
 
 /* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. *work_ns: that it has
  * computed. */
-static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f, int64_t *work_ns,
+static mo_status take_answer(mo_experts_leader *l, int rank, const mo_expert_work *work, int64_t *work_ns,
                              mo_error *own, mo_error *err)
 {
     question *q = &l->questions[rank];
-    const int64_t width = f->spec->width;
+    const int64_t width = l->engine->spec->width;
     mo_experts_answer answer;
     mo_status status = mo_link_receive(l->link, rank, &answer, sizeof answer, false, err);
     q->listens = status == MO_OK && answer.listens != 0;
@@ -275,26 +284,26 @@ static mo_status take_answer(mo_experts_leader *l, int rank, const mo_forward *f
     const size_t bytes = sizeof(float) * (size_t)(q->head.rows * width);
     l->step.received_bytes += sizeof answer + bytes;
     return status == MO_OK
-               ? mo_link_receive(l->link, rank, l->rows.out + q->from_row * width, bytes, false, err)
+               ? mo_link_receive(l->link, rank, work->out + q->from_row * width, bytes, false, err)
                : status;
 }
 
-static mo_status end(void *owner, mo_forward *f, mo_error *err)
+static mo_status end(void *owner, const mo_expert_work *work, uint8_t me, mo_error *err)
 {
     mo_experts_leader *l = owner;
+    (void)me;
     mo_error own = {0};
     mo_status status = MO_OK;
     const int64_t from = mo_clock_ns();
     int64_t work_ns, most = 0;
-    f->side_task = (mo_side_task){0}; /* receiving sends too */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         if (l->questions[r].head.rows > 0) {
-            status = take_answer(l, r, f, &work_ns, &own, err);
+            status = take_answer(l, r, work, &work_ns, &own, err);
             const int64_t meanwhile = computed_meanwhile(l, work_ns, mo_clock_ns(), from);
             most = meanwhile > most ? meanwhile : most;
         }
     }
-    end_layer(l, f, from, most);
+    end_layer(l, work->forward, from, most);
     if (status == MO_OK && own.status != MO_OK) {
         *err = own;
         status = own.status;
@@ -352,9 +361,14 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
         mo_experts_leave(l);
         return mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
     }
-    l->remote_experts =
-        (mo_remote_experts){.owner = l, .begin = begin, .end = end, .listens = listens, .guess = guess};
-    engine->remote_experts = &l->remote_experts;
+    l->worker = (mo_worker){.owner = l,
+                            .remote = true,
+                            .claim = claim,
+                            .begin = begin,
+                            .end = end,
+                            .reads_ahead = reads_ahead,
+                            .guess = guess};
+    l->added = mo_workers_add(&engine->workers, &l->worker);
     *out = l;
     return MO_OK;
 }
@@ -373,9 +387,9 @@ void mo_experts_close(mo_link *link)
 void mo_experts_leave(mo_experts_leader *l)
 {
     if (l) {
-        if (l->engine->remote_experts) {
+        if (l->added) {
             mo_experts_close(l->link);
-            l->engine->remote_experts = NULL;
+            mo_workers_remove(&l->engine->workers, &l->worker);
         }
         for (int r = 1; l->questions && r < l->ranks; r++) {
             free(l->questions[r].body);

@@ -8,11 +8,10 @@
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
-#include "engine/expert_device.h"
-#include "engine/remote_experts.h"
 #include "engine/remote_layers.h"
 #include "engine/split.h"
 #include "engine/workspace.h"
+#include "experts/layer.h"
 #include "model/load.h"
 #include "numeric/kernels.h"
 #include "profile/tally.h"
@@ -53,10 +52,7 @@ typedef struct mo_engine {
     _Atomic(mo_tally *) tally; /* counted in by the step that runs; NULL: nothing is. Changed under lock */
     const mo_remote_layers *
         remote_layers; /* the ranks that have further layers; set before the first session. NULL: all are here */
-    const mo_remote_experts *
-        remote_experts; /* the ranks that have further experts; set before the first step. NULL: all are here */
-    const mo_expert_device *
-        expert_device; /* the device of a rank that has experts alone; set before the first question. NULL: none, or lost */
+    mo_workers workers; /* that compute experts beside the CPU; added before the first step. Under lock */
     atomic_ullong layers_run; /* by the CPU; any thread may look whether something moves */
     bool timed; /* the tally also has the times of layers whose experts come and go. Under lock */
     int64_t batch, context;
@@ -93,6 +89,12 @@ mo_status mo_engine_pool(mo_engine *engine, mo_kv_type kv, mo_block_pool **out, 
 /* What there is of blocks for sessions of the format that was planned for, wherever they are; of RAM where they are on a
  * device. Any thread. */
 void mo_engine_count_blocks(mo_engine *engine, mo_block_counts *out, mo_block_counts *ram, bool *on_device);
+
+/* The store that experts come from; NULL: all of them are in RAM. */
+static inline mo_store *mo_engine_store(const mo_engine *engine)
+{
+    return engine->tiers ? engine->tiers->store : NULL;
+}
 
 /* Bytes of working memory such an engine takes. */
 size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
@@ -162,12 +161,6 @@ static mo_phase merging(mo_forward *forward)
     return (mo_phase){.fn = merge, .ctx = forward, .count = forward->tokens, .grain = 1, .part = part};
 }
 
-/* Does the last round merge? Not where outputs of other ranks are waited for, or another rank waits for these. */
-static bool merges(const mo_forward *forward)
-{
-    return !forward->experts_only && !(forward->layer->routed && forward->engine->remote_experts);
-}
-
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
 /* Steps whose experts have few tokens each, though there are more of them. */
@@ -207,19 +200,6 @@ void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens,
     mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
                     w->identity + row, tokens, count, w->down + row * forward->spec->width,
                     forward->spec->width);
-}
-
-/* The rows of an expert that sort_by_expert() has laid together. */
-static void add_in(mo_forward *forward, int expert)
-{
-    const mo_picks *p = &forward->w->picks;
-    mo_forward_add_in(forward, expert, p->token_of + p->first[expert], p->first[expert], p->count[expert]);
-}
-
-static void add_down(mo_forward *forward, int expert)
-{
-    const mo_picks *p = &forward->w->picks;
-    mo_forward_add_down(forward, expert, p->token_of + p->first[expert], p->first[expert], p->count[expert]);
 }
 
 static void add_side(mo_forward *forward)
@@ -333,156 +313,161 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     }
 }
 
-/* ---- Experts that come and go ----------------------------------------------------------------- */
+/* ---- The CPU's share of a layer ---------------------------------------------------------------- */
 
-/* Is the expert here, and the CPU's to compute? */
-static bool is_ours(const mo_forward *forward, int expert)
+/* What the CPU computes of a layer, and how. */
+typedef struct cpu_share {
+    mo_forward *forward;
+    const uint8_t *who; /* [experts] NULL: the CPU computes all of them */
+    uint8_t mine;       /* in who */
+    bool whole;         /* with the part beside the experts */
+    bool merges;        /* and the merge, in the last round */
+    int count;          /* experts */
+} cpu_share;
+
+static void begin_round(void *owner)
 {
-    return mo_spec_has_expert(forward->spec, expert) && !(forward->taken && forward->taken[expert]);
+    mo_forward_begin_round(((const cpu_share *)owner)->forward);
 }
 
-static int list_needs(mo_forward *forward)
+/* The rows of an expert that sort_by_expert() has laid together. */
+static void add_expert(void *owner, const mo_need *n, bool down)
 {
-    const mo_moe *moe = &forward->layer->moe;
-    mo_workspace *w = forward->w;
+    mo_forward *forward = ((const cpu_share *)owner)->forward;
+    const mo_picks *p = &forward->w->picks;
+    const int32_t first = p->first[n->expert], count = p->count[n->expert];
+    if (down) {
+        mo_forward_add_down(forward, n->expert, p->token_of + first, first, count);
+    } else {
+        mo_forward_add_in(forward, n->expert, p->token_of + first, first, count);
+    }
+}
+
+static bool add_beside(void *owner)
+{
+    const cpu_share *c = owner;
+    if (c->whole) {
+        add_side(c->forward);
+    }
+    return c->whole && side_of(c->forward->layer);
+}
+
+static void run_round(void *owner, bool last)
+{
+    const cpu_share *c = owner;
+    mo_forward_run_round(c->forward, last && c->merges);
+    if (c->forward->experts_only) { /* another rank sees that this one makes progress */
+        atomic_fetch_add_explicit(&c->forward->engine->layers_run, 1, memory_order_relaxed);
+    }
+}
+
+/* Others need not wait for this rank's disk. */
+static void run_task(void *owner)
+{
+    mo_forward *forward = ((const cpu_share *)owner)->forward;
+    if (forward->side_task.fn) {
+        forward->side_task.fn(forward->side_task.ctx);
+        forward->side_task = (mo_side_task){0};
+    }
+}
+
+/* The layer's own reads are queued: the disk may read ahead behind them. */
+static mo_status looked(void *owner, bool first, mo_error *err)
+{
+    const cpu_share *c = owner;
+    mo_forward *forward = c->forward;
+    const mo_status status = forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
+    if (status == MO_OK && first && c->whole && mo_engine_store(forward->engine)) {
+        mo_forward_guess(forward, c->count);
+    }
+    return status;
+}
+
+static mo_status release_done(void *owner, mo_error *err)
+{
+    const cpu_share *c = owner;
+    mo_need *needs = c->forward->w->needs;
+    (void)err;
+    for (int i = 0; i < c->count; i++) {
+        if (needs[i].down_done && !needs[i].released) {
+            mo_store_release(c->forward->engine->tiers->store, &needs[i]);
+            needs[i].released = true;
+        }
+    }
+    return MO_OK;
+}
+
+static const mo_round_ops cpu_rounds = {.begin = begin_round,
+                                        .add = add_expert,
+                                        .beside = add_beside,
+                                        .run = run_round,
+                                        .idle = run_task,
+                                        .looked = looked,
+                                        .release = release_done};
+
+static int list_needs(const cpu_share *c)
+{
+    const mo_moe *moe = &c->forward->layer->moe;
+    mo_workspace *w = c->forward->w;
     int count = 0;
     for (int e = 0; e < moe->experts; e++) {
         const int32_t picks = w->picks.count[e];
-        if (picks > 0 && is_ours(forward, e)) {
+        /* Descriptors of the others have long left the caches: they are not read. */
+        if (picks > 0 && (c->who ? c->who[e] == c->mine : mo_spec_has_expert(c->forward->spec, e))) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
     }
     return count;
 }
 
-/* Adds what can be computed now; false when that is nothing. *left counts experts that are not finished. */
-static bool add_ready(mo_forward *forward, int count, int *left)
+/* Computing is the hot cache's hot lane here, reading the cold one. */
+static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const mo_rounds *r, int64_t began)
 {
-    mo_need *needs = forward->w->needs;
-    bool some = false;
-    *left = 0;
-    for (int i = 0; i < count; i++) {
-        mo_need *n = &needs[i];
-        if (n->skipped) {
-            continue;
-        }
-        if (n->in && !n->in_done) {
-            add_in(forward, n->expert);
-            n->in_done = some = true;
-        }
-        if (n->in_done && n->down && !n->down_done) {
-            add_down(forward, n->expert);
-            n->down_done = some = true;
-        }
-        *left += !n->down_done;
-    }
-    return some;
+    const int64_t region = mo_clock_ns() - began, products = r->computing_ns - forward->merge_ns;
+    mo_tally_time(counts,
+                  (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)(forward->routing_ns + region),
+                                             [MO_TIME_ROUTING] = (uint64_t)forward->routing_ns,
+                                             [MO_TIME_HOT] = (uint64_t)r->computing_ns,
+                                             [MO_TIME_COLD] = r->store ? (uint64_t)(r->landed - began) : 0,
+                                             [MO_TIME_JOIN] = (uint64_t)r->waiting_ns,
+                                             [MO_TIME_REGION] = (uint64_t)region,
+                                             [MO_TIME_WORKLIST] = (uint64_t)forward->worklist_ns,
+                                             [MO_TIME_PRODUCTS] = (uint64_t)(products > 0 ? products : 0),
+                                             [MO_TIME_MERGE] = (uint64_t)forward->merge_ns});
 }
 
-static void release_done(mo_forward *forward, int count)
+/* Experts that are in RAM first, then what has landed meanwhile, until nothing is left. */
+static mo_status compute_share(cpu_share *c, mo_error *err)
 {
-    mo_need *needs = forward->w->needs;
-    for (int i = 0; i < count; i++) {
-        if (needs[i].down_done && !needs[i].released) {
-            mo_store_release(forward->engine->tiers->store, &needs[i]);
-            needs[i].released = true;
-        }
+    mo_forward *forward = c->forward;
+    const bool routed = forward->layer->routed;
+    mo_rounds r = {.ops = &cpu_rounds,
+                   .owner = c,
+                   .store = routed ? mo_engine_store(forward->engine) : NULL,
+                   .needs = forward->w->needs,
+                   .merges = c->merges,
+                   .timed = routed && (forward->engine->timed || forward->split)};
+    const int64_t began = r.timed ? mo_clock_ns() : 0;
+    r.count = c->count = routed ? list_needs(c) : 0;
+    if (r.store) {
+        mo_store_want(r.store, forward->index, r.needs, r.count);
     }
-}
-
-/* When things happened in a layer whose experts come and go; all 0 when nobody wants to know. */
-typedef struct stopwatch {
-    bool on;
-    int64_t began, landed; /* nanoseconds; landed: nothing was missing any more */
-    int64_t computing, waiting;
-} stopwatch;
-
-static int64_t tick(const stopwatch *s)
-{
-    return s->on ? mo_clock_ns() : 0;
-}
-
-/* The hot cache's lanes, here: computing is the hot one, reading the cold one. */
-static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const stopwatch *s)
-{
-    if (s->on && counts) {
-        const int64_t region = mo_clock_ns() - s->began, products = s->computing - forward->merge_ns;
-        mo_tally_time(counts,
-                      (const uint64_t[MO_TIMES]){[MO_TIME_MOE] = (uint64_t)(forward->routing_ns + region),
-                                                 [MO_TIME_ROUTING] = (uint64_t)forward->routing_ns,
-                                                 [MO_TIME_HOT] = (uint64_t)s->computing,
-                                                 [MO_TIME_COLD] = (uint64_t)(s->landed - s->began),
-                                                 [MO_TIME_JOIN] = (uint64_t)s->waiting,
-                                                 [MO_TIME_REGION] = (uint64_t)region,
-                                                 [MO_TIME_WORKLIST] = (uint64_t)forward->worklist_ns,
-                                                 [MO_TIME_PRODUCTS] = (uint64_t)(products > 0 ? products : 0),
-                                                 [MO_TIME_MERGE] = (uint64_t)forward->merge_ns});
+    mo_tally_layer *counts = routed ? tally_layer(forward) : NULL;
+    for (int i = 0; i < r.count; i++) {
+        tally(forward, counts, r.needs[i].expert, r.needs[i].missing ? MO_FOUND_COLD : MO_FOUND_HOT);
     }
-}
-
-/* Rounds: what is in RAM first, then what has landed meanwhile, until nothing is left. */
-static mo_status feed_stored(mo_forward *forward, mo_error *err)
-{
-    stopwatch watch = {.on = forward->engine->timed || forward->split};
-    watch.began = tick(&watch);
-    mo_tiers *tiers = forward->engine->tiers;
-    const int count = list_needs(forward);
-    mo_status status = MO_OK;
-    bool first = true, wait = false;
-    mo_store_want(tiers->store, forward->index, forward->w->needs, count);
-    mo_tally_layer *counts = tally_layer(forward);
-    for (int i = 0; i < count; i++) {
-        const mo_need *n = &forward->w->needs[i];
-        tally(forward, counts, n->expert, n->missing ? MO_FOUND_COLD : MO_FOUND_HOT);
+    if (r.store && forward->engine->tiers->skip_missing) {
+        mo_forward_skip(forward, r.count);
     }
-    if (tiers->skip_missing) {
-        mo_forward_skip(forward, count);
+    const mo_status status = mo_rounds_run(&r, err);
+    if (r.store) {
+        mo_store_leave(r.store);
     }
-    for (int left = 1; left > 0 && status == MO_OK;) {
-        const int64_t looked = tick(&watch);
-        status = mo_store_look(tiers->store, wait, err);
-        watch.waiting += wait ? tick(&watch) - looked : 0;
-        if (status == MO_OK && forward->stoppable) {
-            status = mo_forward_cancelled(forward, err);
-        }
-        if (status != MO_OK) {
-            break;
-        }
-        if (first && !wait &&
-            !forward
-                 ->experts_only) { /* the layer's own reads are asked for: the disk may look ahead behind them */
-            mo_forward_guess(forward, count);
-        }
-        mo_forward_begin_round(forward);
-        if (first && !forward->experts_only) {
-            add_side(forward);
-        }
-        const bool beside = first && !forward->experts_only && side_of(forward->layer);
-        const bool some = add_ready(forward, count, &left) || beside;
-        wait = !some && left > 0;
-        if (left == 0) { /* everything has landed */
-            watch.landed = tick(&watch);
-        }
-        if (!wait) {
-            const int64_t started = tick(&watch);
-            mo_forward_run_round(forward, left == 0 && merges(forward));
-            watch.computing += tick(&watch) - started;
-            release_done(forward, count);
-            first = false;
-            if (forward->experts_only) { /* another rank sees that this one gets on */
-                atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
-            }
-        } else if (forward->side_task.fn) { /* others need not wait for this rank's disk */
-            forward->side_task.fn(forward->side_task.ctx);
-            forward->side_task = (mo_side_task){0};
-        }
+    if (r.store && forward->split) {
+        forward->split->part_ns[MO_PART_COPIES] += r.waiting_ns;
     }
-    mo_store_leave(tiers->store);
-    if (forward->split) {
-        forward->split->part_ns[MO_PART_COPIES] += watch.waiting;
-    }
-    if (status == MO_OK && forward->engine->timed) {
-        tally_times(forward, counts, &watch);
+    if (status == MO_OK && counts && forward->engine->timed) {
+        tally_times(forward, counts, &r, began);
     }
     return status;
 }
@@ -500,116 +485,65 @@ static void feed_beside(mo_forward *forward)
     mo_forward_run_round(forward, true);
 }
 
-/* Everything is in RAM: one round. */
-static void feed_resident(mo_forward *forward)
+mo_status mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who, mo_error *err)
 {
-    const mo_layer *l = forward->layer;
-    stopwatch watch = {.on = l->routed && forward->engine->timed};
-    watch.began = watch.landed = tick(&watch); /* nothing is read */
-    mo_forward_begin_round(forward);
-    mo_tally_layer *counts = l->routed ? tally_layer(forward) : NULL;
-    const int32_t *chosen = forward->w->picks.count;
-    for (int e = 0; l->routed && e < l->moe.experts; e++) {
-        /* What describes the others has long left the caches: it is not looked at. */
-        if (chosen[e] > 0 && is_ours(forward, e)) {
-            add_in(forward, e);
-            add_down(forward, e);
-            tally(forward, counts, e, MO_FOUND_HOT);
-        }
-    }
-    if (!forward->experts_only) {
-        add_side(forward);
-    }
-    mo_forward_run_round(forward, merges(forward));
-    watch.computing = tick(&watch) - watch.began;
-    tally_times(forward, counts, &watch);
+    const mo_moe *moe = &forward->layer->moe;
+    float *const down = forward->w->down;
+    cpu_share share = {.forward = forward, .who = work->who, .mine = who};
+    forward->hidden = mo_acts_lay(forward->w->hidden, work->picks->first[moe->experts], moe->width);
+    forward->w->down = work->out;
+    const mo_status status = compute_share(&share, err);
+    forward->w->down = down;
+    return status;
 }
 
-/* What is here of the layer. */
-static mo_status feed_here(mo_forward *forward, mo_error *err)
+/* The CPU's share while workers compute theirs, and the merge when all outputs are there. */
+static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
 {
-    if (forward->layer->routed && forward->engine->tiers && forward->engine->tiers->store) {
-        return feed_stored(forward, err);
-    }
-    feed_resident(forward);
-    return MO_OK;
-}
-
-/* The same while other ranks compute their experts, and the merge when all outputs are there. */
-static mo_status feed_divided(mo_forward *forward, mo_error *err)
-{
-    const mo_remote_experts *others = forward->engine->remote_experts;
+    mo_workers *workers = &forward->engine->workers;
+    mo_expert_work work = {
+        .forward = forward, .layer = forward->index, .picks = &forward->w->picks, .out = forward->w->down};
+    cpu_share own = {.forward = forward, .who = work.who, .whole = !forward->experts_only};
     mo_error theirs = {0};
-    const mo_remote_rows rows = {forward->w->picks.first, forward->w->picks.token_of, forward->w->down};
-    mo_forward_guess_remote(forward); /* their disks look ahead while they compute */
-    mo_status status = others->begin(others->owner, forward, &rows, err);
+    int returned = 0;
+    if (own.whole) {
+        mo_forward_guess_remote(forward); /* their disks read ahead while they compute */
+    }
+    mo_workers_claim(workers, &work);
+    mo_status status = mo_workers_begin(workers, &work, &forward->side_task, err);
     if (status != MO_OK) {
         return status;
     }
-    status = feed_here(forward, err);
-    const mo_status ended = others->end(others->owner, forward, &theirs);
+    status = compute_share(&own, err);
+    forward->side_task = (mo_side_task){0};
+    const mo_status ended = mo_workers_end(workers, &work, &returned, &theirs);
     if (status == MO_OK && ended != MO_OK) {
         *err = theirs;
         status = ended;
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && returned > 0) {
+        status = mo_forward_compute(forward, &work, MO_BY_CPU_AGAIN, err);
+    }
+    if (status == MO_OK && own.whole) {
         mo_phase at_last = merging(forward);
         mo_forward_run(forward, &at_last, 1);
     }
     return status;
 }
 
-/* Experts that are wanted, but for those that a device has. */
-static mo_status feed_rest(mo_forward *forward, const bool *taken, mo_error *err)
+static mo_status feed(mo_forward *forward, mo_error *err)
 {
-    const int32_t *count = forward->w->picks.count;
-    mo_status status = MO_OK;
-    bool any = false;
-    for (int e = 0; e < forward->layer->moe.experts; e++) {
-        any |= count[e] > 0 && !taken[e];
-    }
-    forward->taken = taken;
-    if (any) {
-        status = feed_here(forward, err);
-    }
-    forward->taken = NULL;
-    return status;
-}
-
-/* Beside a device that has some of them. One that is lost costs speed: the CPU computes its share, of this layer too. */
-static mo_status feed_beside_device(mo_forward *forward, mo_error *err)
-{
-    const mo_expert_device *expert_device = forward->engine->expert_device;
-    bool taken[MO_EXPERTS_MAX] = {0};
-    mo_error lost = {0};
-    mo_status there = expert_device->begin(expert_device->owner, forward, taken, &lost);
-    if (there != MO_OK) {
-        memset(taken, 0, sizeof taken);
-    }
-    mo_status status = feed_rest(forward, taken, err);
-    if (there == MO_OK) {
-        there = expert_device->end(expert_device->owner, forward, &lost);
-        if (there != MO_OK && status == MO_OK) {
-            for (int e = 0; e < forward->layer->moe.experts; e++) {
-                taken[e] = !taken[e];
-            }
-            status = feed_rest(forward, taken, err);
-        }
-    }
-    if (there != MO_OK) {
-        forward->engine->expert_device = NULL;
-        mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts from now on", lost.detail);
-    }
-    return status;
+    cpu_share all = {.forward = forward, .whole = !forward->experts_only, .merges = !forward->experts_only};
+    return forward->layer->routed && mo_workers_any(&forward->engine->workers)
+               ? feed_with_workers(forward, err)
+               : compute_share(&all, err);
 }
 
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->w->picks.first[moe->experts], moe->width);
-    const bool expert_device =
-        forward->engine->expert_device && forward->w->adapting.count == 0; /* which has no adapters */
-    return expert_device ? feed_beside_device(forward, err) : feed_here(forward, err);
+    return feed(forward, err);
 }
 
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
@@ -625,6 +559,5 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
         sort_by_expert(forward);
         forward->worklist_ns = forward->engine->timed ? mo_clock_ns() - began : 0;
     }
-    return l->routed && forward->engine->remote_experts ? feed_divided(forward, err)
-                                                        : feed_here(forward, err);
+    return feed(forward, err);
 }

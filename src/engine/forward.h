@@ -12,12 +12,6 @@
 /* Most phases one region may have. */
 enum { MO_PHASES_MAX = 28 };
 
-/* Something that a thread does beside the others' products. */
-typedef struct mo_side_task {
-    void (*fn)(void *ctx); /* NULL: nothing */
-    void *ctx;
-} mo_side_task;
-
 typedef struct mo_forward {
     mo_engine *engine;
     mo_tally *tally; /* the engine's; NULL: this step counts for nothing */
@@ -47,7 +41,6 @@ typedef struct mo_forward {
     int64_t merge_ns;       /* and what it took; where times are wanted */
     mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
     bool experts_only;      /* for another rank, which has the rest of the layer and merges */
-    const bool *taken;      /* [experts] those that a device computes (engine/expert_device.h); NULL: none */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
      * small one is over sooner than anybody could wait. */
     bool stoppable;
@@ -114,6 +107,9 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
 
 /* The routed experts alone, for who has forward->in and w->picks and sets experts_only: their outputs are rows of w->down. */
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err);
+
+/* The CPU computes the experts of a layer that are `who` in the work, to rows of its out. Not beside other products. */
+mo_status mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who, mo_error *err);
 
 /* The step's first token of a slice. */
 static inline int64_t mo_forward_first(const mo_forward *forward, int64_t slice)

@@ -187,11 +187,10 @@ void mo_forward_guess(mo_forward *forward, int needed)
 
 void mo_forward_guess_remote(mo_forward *forward)
 {
-    const mo_remote_experts *others = forward->engine->remote_experts;
+    const mo_worker *others = mo_workers_ahead(&forward->engine->workers);
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
-    if (others && forward->tokens == 1 && others->listens(others->owner) &&
-        choose(forward, &index, ids, &count)) {
+    if (others && forward->tokens == 1 && choose(forward, &index, ids, &count)) {
         others->guess(others->owner, index, ids, count);
     }
 }

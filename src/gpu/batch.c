@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "gpu/remote.h"
 #include "gpu/share.h"
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
@@ -72,19 +71,38 @@ static void list_shared(int experts, mo_gpu_order *o)
     }
 }
 
-/* Behind these, those of other ranks: they answer row by row, expert by expert. */
-static void list_remote(const mo_gpu *gpu, int experts, const int32_t *picks, mo_gpu_order *o)
+/* Behind these, those of workers, one after the other: they answer row by row, expert by expert. */
+static void list_claimed(const mo_gpu *gpu, int experts, mo_gpu_order *o)
 {
-    o->remote_first = o->count;
-    for (int e = 0; e < experts; e++) {
-        if (picks[e] > 0 && mo_gpu_remote_is(gpu->core.spec, e)) {
-            o->expert[o->count++] = e;
+    o->claimed_first = o->count;
+    for (int i = 0; i < MO_WORKERS_MAX && gpu->lanes.claimed > 0; i++) {
+        for (int e = 0; e < experts; e++) {
+            if (gpu->lanes.work.who[e] == MO_BY_WORKER + i) {
+                o->expert[o->count++] = e;
+            }
         }
     }
 }
 
+/* Experts that are neither in slots nor sent ahead may be computed by workers. */
+static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
+{
+    mo_expert_work *work = &gpu->lanes.work;
+    const mo_picks *p = &forward->w->picks;
+    *work = (mo_expert_work){
+        .forward = forward, .layer = layer, .picks = p, .out = gpu->scratch.pinned.shared_rows};
+    for (int e = 0; e < p->experts; e++) {
+        const bool gone = left[e] == 0 && mo_spec_has_expert(gpu->core.spec, e);
+        work->who[e] = p->count[e] > 0 && gone ? MO_BY_DEVICE : MO_BY_CPU;
+    }
+    gpu->lanes.claimed = mo_workers_claim(&forward->engine->workers, work);
+    for (int e = 0; e < p->experts && gpu->lanes.claimed > 0; e++) {
+        left[e] = work->who[e] == MO_BY_CPU ? left[e] : 0;
+    }
+}
+
 /* Rows follow the order in which experts are computed. */
-static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo_gpu_order *o)
+static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bool divided, mo_gpu_order *o)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
@@ -94,17 +112,21 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
     mo_picks_count(p);
     for (int e = 0; e < moe->experts; e++) {
-        left[e] = mo_gpu_remote_is(gpu->core.spec, e) ? 0 : p->count[e];
+        left[e] = mo_spec_has_expert(gpu->core.spec, e) ? p->count[e] : 0;
     }
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
     memset(o->by_cpu, 0, sizeof o->by_cpu);
+    gpu->lanes.claimed = 0;
+    if (divided) {
+        claim(gpu, forward, layer, left);
+    }
     if (shared) {
         mo_gpu_share_choose(gpu, forward, layer, left, o);
     }
     list_rest(gpu, moe->experts, left, o);
     list_shared(moe->experts, o);
-    list_remote(gpu, moe->experts, p->count, o);
+    list_claimed(gpu, moe->experts, o);
     for (int i = 0; i < o->count; i++) {
         w->needs[i] = (mo_need){.expert = o->expert[i], .picks = (uint32_t)p->count[o->expert[i]]};
     }
@@ -112,7 +134,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo
     sorted.row_of = gpu->scratch.pinned.row_of;
     sorted.token_of = gpu->scratch.pinned.picks;
     mo_picks_sort_in(&sorted, o->expert, o->count);
-    if (o->cpu_first < o->count) { /* the CPU and other ranks read the workspace's */
+    if (o->cpu_first < o->count) { /* the CPU and workers read the workspace's */
         memcpy(p->token_of, sorted.token_of, sizeof *p->token_of * (size_t)mo_picks_rows(p));
     }
 }
@@ -423,7 +445,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 {
     int count = 0;
     *by_cpu = 0;
-    for (int i = l->o->hot; i < l->o->remote_first; i++) {
+    for (int i = l->o->hot; i < l->o->claimed_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         l->ready[i] = n->in && n->down && !n->down_done;
         count += l->ready[i];
@@ -435,7 +457,7 @@ static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
 /* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
 static void release_landed(mo_store *store, int layer, mo_forward *forward, const landing *l)
 {
-    for (int i = l->o->hot; i < l->o->remote_first; i++) {
+    for (int i = l->o->hot; i < l->o->claimed_first; i++) {
         mo_need *n = &forward->w->needs[i];
         if (!l->ready[i]) {
             continue;
@@ -454,15 +476,15 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 {
     mo_store *store = forward->engine->tiers->store;
     landing l = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .o = o};
-    const bool shared = o->cpu_first < o->remote_first;
+    const bool shared = o->cpu_first < o->claimed_first;
     mo_status status = MO_OK;
     bool wait = false;
     choose_staying(gpu, forward, layer, o, l.stays);
     if (shared) {
         mo_gpu_share_begin(gpu, forward);
     }
-    mo_store_want(store, layer, forward->w->needs + o->hot, o->remote_first - o->hot);
-    for (int left = o->remote_first - o->hot; left > 0 && status == MO_OK;) {
+    mo_store_want(store, layer, forward->w->needs + o->hot, o->claimed_first - o->hot);
+    for (int left = o->claimed_first - o->hot; left > 0 && status == MO_OK;) {
         int by_cpu;
         status = mo_store_look(store, wait, err);
         if (status != MO_OK) {
@@ -494,7 +516,7 @@ static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
         return;
     }
     mo_tally_call(counts, mo_forward_phase(forward));
-    for (int i = 0; i < o->remote_first; i++) {
+    for (int i = 0; i < o->claimed_first; i++) {
         mo_tally_add(
             &counts->hits[mo_forward_phase(forward)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
             forward->w->needs[i].picks);
@@ -585,7 +607,7 @@ static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_orde
 {
     tally(forward, layer, o);
     count_run(forward, forward->tokens * forward->layer->moe.used, o->count);
-    gpu->experts.asked += (uint64_t)o->remote_first;
+    gpu->experts.asked += (uint64_t)o->claimed_first;
     gpu->experts.hits += (uint64_t)o->hot;
 }
 
@@ -599,47 +621,49 @@ static mo_status compute_here(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, i
     if (status == MO_OK && o->hot) {
         status = compute(gpu, forward, p, layer, 0, o->hot, err);
     }
-    if (status != MO_OK || (stored && o->remote_first == o->hot)) {
+    if (status != MO_OK || (stored && o->claimed_first == o->hot)) {
         return status;
     }
     if (stored) {
         return compute_landing(gpu, forward, p, layer, o, err);
     }
-    return o->cpu_first < o->remote_first ? compute_shared(gpu, forward, p, layer, ahead, err)
-                                          : compute_crossing(gpu, forward, p, layer, o, ahead, err);
+    return o->cpu_first < o->claimed_first ? compute_shared(gpu, forward, p, layer, ahead, err)
+                                           : compute_crossing(gpu, forward, p, layer, o, ahead, err);
 }
 
-/* The same while other ranks compute theirs. */
+/* The same while workers compute theirs. */
 static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, int ahead,
                                  mo_error *err)
 {
     const mo_gpu_order *o = &gpu->order;
-    const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const int64_t rows = forward->tokens * forward->layer->moe.used;
-    mo_gpu_remote *remote = &gpu->lanes.remote;
-    const int64_t first = rows - mo_gpu_remote_count(remote, forward, forward->w->picks.ids, 0);
+    const bool claimed = o->claimed_first < o->count;
+    mo_side_task rest = {0};
     mo_error theirs = {0};
-    mo_gpu_remote_count(remote, forward, forward->w->picks.ids, (int32_t)first);
-    const mo_remote_rows asked = {remote->first, forward->w->picks.token_of, pinned->shared_rows};
-    mo_status status = o->remote_first < o->count
-                           ? mo_gpu_remote_ask(remote, forward, pinned->shared_in, &asked, err)
-                           : MO_OK;
+    if (claimed) {
+        mo_gpu_share_input(gpu, forward);
+    }
+    mo_status status = mo_workers_begin(&forward->engine->workers, &gpu->lanes.work, &rest, err);
+    if (rest.fn) { /* the device is at work already */
+        rest.fn(rest.ctx);
+    }
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
     }
-    const mo_status came = mo_gpu_remote_take(remote, forward, &theirs);
+    const mo_status came = mo_gpu_lanes_end_workers(&gpu->lanes, forward, &theirs);
     if (status == MO_OK && came != MO_OK) {
         *err = theirs;
         status = came;
     }
-    return status == MO_OK && first < rows ? mo_gpu_share_put(gpu, first, rows, err) : status;
+    const int64_t first = claimed ? forward->w->picks.first[o->expert[o->claimed_first]] : rows;
+    return status == MO_OK && claimed ? mo_gpu_share_put(gpu, first, rows, err) : status;
 }
 
 mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
-    const bool stored = is_stored(forward), divided = experts && forward->engine->remote_experts;
+    const bool stored = is_stored(forward), divided = experts && mo_workers_any(&forward->engine->workers);
     const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
@@ -655,7 +679,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     if (status != MO_OK || !experts) {
         return status;
     }
-    arrange(gpu, forward, layer, shared, o);
+    arrange(gpu, forward, layer, shared, divided, o);
     count(gpu, forward, layer, o);
     put_hot(gpu, forward, layer, o);
     for (int i = 0; i < o->portions && !stored; i++) {

@@ -16,7 +16,7 @@ typedef struct wanted {
 } wanted;
 
 struct mo_gpu_expert_device {
-    mo_expert_device expert_device;
+    mo_worker worker;
     mo_gpu_memory memory;
     mo_gpu_link link;
     mo_gpu_layer_buffer layer_buffer; /* no layer is streamed: none has a core here */
@@ -38,21 +38,33 @@ static mo_gpu_expert_device *with_layer(mo_gpu_expert_device *first, int layer)
     return a;
 }
 
-/* Their rows follow each other on the device, whatever lies between them in the question. */
-static void list(mo_gpu_expert_device *a, const mo_forward *f, bool *taken)
+static void claim(void *owner, mo_expert_work *work, uint8_t me)
 {
-    const mo_gpu_layer *l = &a->core.layers[f->index];
+    const mo_gpu_expert_device *a = with_layer(owner, work->layer);
+    const bool adapted = work->forward->w->adapting.count > 0; /* the device has no adapters */
+    for (int e = 0; e < work->picks->experts && !adapted; e++) {
+        if (work->picks->count[e] > 0 && work->who[e] == MO_BY_CPU &&
+            mo_vram_find(a->experts.vram, work->layer, e)) {
+            work->who[e] = me;
+        }
+    }
+}
+
+/* Their rows follow each other on the device, whatever lies between them in the question. */
+static void list(mo_gpu_expert_device *a, const mo_expert_work *work, uint8_t me)
+{
+    const mo_gpu_layer *l = &a->core.layers[work->layer];
     const mo_gpu_pinned *p = &a->scratch.pinned;
-    const mo_picks *picks = &f->w->picks;
+    const mo_picks *picks = work->picks;
     wanted *w = &a->wanted;
     w->count = 0;
     w->rows = w->most = 0;
-    for (int e = 0; e < f->layer->moe.experts; e++) {
+    for (int e = 0; e < picks->experts; e++) {
         const int32_t rows = picks->count[e];
-        const mo_daddr at = rows > 0 ? mo_vram_find(a->experts.vram, f->index, e) : 0;
-        if (!at) {
+        if (work->who[e] != me) {
             continue;
         }
+        const mo_daddr at = mo_vram_find(a->experts.vram, work->layer, e);
         const mo_daddr part[] = {at, at + (mo_daddr)l->up_at, at + (mo_daddr)l->down_at};
         for (int j = 0; j < 3; j++) {
             p->groups[j * a->scratch.group_limit + w->count] =
@@ -62,7 +74,6 @@ static void list(mo_gpu_expert_device *a, const mo_forward *f, bool *taken)
         w->expert[w->count++] = e;
         w->rows += rows;
         w->most = rows > w->most ? rows : w->most;
-        taken[e] = true;
     }
 }
 
@@ -113,28 +124,29 @@ static mo_status compute(mo_gpu_expert_device *a, const mo_forward *f, mo_error 
                : status;
 }
 
-static mo_status begin(void *owner, mo_forward *f, bool *taken, mo_error *err)
+static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_side_task *rest, mo_error *err)
 {
-    mo_gpu_expert_device *a = with_layer(owner, f->index);
-    list(a, f, taken);
+    mo_gpu_expert_device *a = with_layer(owner, work->layer);
+    (void)rest;
+    list(a, work, me);
     if (a->wanted.count == 0) {
         return MO_OK;
     }
-    const mo_status status = send(a, f, err);
-    return status == MO_OK ? compute(a, f, err) : status;
+    const mo_status status = send(a, work->forward, err);
+    return status == MO_OK ? compute(a, work->forward, err) : status;
 }
 
-static mo_status end(void *owner, mo_forward *f, mo_error *err)
+static mo_status end(void *owner, const mo_expert_work *work, uint8_t me, mo_error *err)
 {
-    mo_gpu_expert_device *a = with_layer(owner, f->index);
-    const int64_t width = f->spec->width;
+    mo_gpu_expert_device *a = with_layer(owner, work->layer);
+    const int64_t width = a->core.spec->width;
     const float *from = a->scratch.pinned.shared_rows;
-    const mo_picks *picks = &f->w->picks;
     const mo_status status = a->wanted.count ? mo_dstream_wait(a->link.main, err) : MO_OK;
+    (void)me;
     for (int i = 0; i < a->wanted.count && status == MO_OK; i++) {
         const int e = a->wanted.expert[i];
-        const int64_t floats = picks->count[e] * width;
-        memcpy(f->w->down + picks->first[e] * width, from, sizeof(float) * (size_t)floats);
+        const int64_t floats = work->picks->count[e] * width;
+        memcpy(work->out + work->picks->first[e] * width, from, sizeof(float) * (size_t)floats);
         from += floats;
     }
     return status;
@@ -144,7 +156,12 @@ static mo_status end(void *owner, mo_forward *f, mo_error *err)
 
 static void describe(mo_gpu_expert_device *a, const mo_checkpoint *model, const mo_gpu_options *o)
 {
-    a->expert_device = (mo_expert_device){.owner = a, .begin = begin, .end = end};
+    a->worker = (mo_worker){.owner = a,
+                            .optional = true,
+                            .lost = "the CPU computes this rank's experts from now on",
+                            .claim = claim,
+                            .begin = begin,
+                            .end = end};
     mo_gpu_memory_init(&a->memory, o->device);
     a->memory.limit = o->placement.plan->device.ceiling;
     mo_gpu_core_describe(&a->core, mo_checkpoint_spec(model));
@@ -234,9 +251,9 @@ void mo_gpu_expert_device_close(mo_gpu_expert_device *expert_device)
     }
 }
 
-const mo_expert_device *mo_gpu_expert_device_of(const mo_gpu_expert_device *expert_device)
+const mo_worker *mo_gpu_expert_device_worker(const mo_gpu_expert_device *expert_device)
 {
-    return expert_device ? &expert_device->expert_device : NULL;
+    return &expert_device->worker;
 }
 
 void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32_t *slots, int32_t *filled)

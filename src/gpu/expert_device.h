@@ -1,10 +1,10 @@
-/* Annex: the device of a rank that has experts of a model and nothing else of it (engine/expert_device.h). Its slots are filled once, with those of
+/* Expert device: the worker (experts/worker.h) of a rank that has experts of a model and nothing else of it. Its slots are filled once, with those of
  * the same number in every layer together; what is asked of these it computes, and the CPU the rest. RAM keeps what it would hold alone,
  * so that a device that is lost costs speed and nothing else. */
 #ifndef MO_GPU_EXPERT_DEVICE_H
 #define MO_GPU_EXPERT_DEVICE_H
 
-#include "engine/expert_device.h"
+#include "experts/worker.h"
 #include "gpu/gpu.h"
 
 typedef struct mo_gpu_expert_device mo_gpu_expert_device;
@@ -17,8 +17,8 @@ mo_status mo_gpu_expert_device_join(mo_gpu_expert_device *first, const mo_checkp
                                     const mo_gpu_options *options, mo_error *err);
 void mo_gpu_expert_device_close(mo_gpu_expert_device *expert_device); /* NULL is allowed */
 
-/* What the engine calls; the annex's own. NULL of NULL. */
-const mo_expert_device *mo_gpu_expert_device_of(const mo_gpu_expert_device *expert_device);
+/* What the engine calls; it belongs to the device. */
+const mo_worker *mo_gpu_expert_device_worker(const mo_gpu_expert_device *expert_device);
 
 /* Slots of all its devices, and how many hold an expert. */
 void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32_t *slots, int32_t *filled);

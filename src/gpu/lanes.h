@@ -7,7 +7,6 @@
 #include "gpu/clock.h"
 #include "gpu/experts.h"
 #include "gpu/programs.h"
-#include "gpu/remote.h"
 #include "gpu/scratch.h"
 #include "plan/lane_rate.h"
 #include "plan/postfetch.h"
@@ -19,9 +18,6 @@ typedef struct mo_transfer {
     int expert, need, stage;
     bool whole, failed;
 } mo_transfer;
-
-/* Who computes an expert of a small step. What crosses the link is the CPU's until it has arrived. */
-enum { GPU_BY_CPU, GPU_BY_DEVICE, GPU_BY_RANK };
 
 typedef struct mo_gpu_lanes {
     mo_gpu_link *link;
@@ -40,11 +36,12 @@ typedef struct mo_gpu_lanes {
     bool serial;         /* one after the other, for comparison */
     double round_trip_s; /* as probed, for reports; 0: not known */
     mo_gpu_clock *clock;
-    mo_gpu_remote remote;        /* experts of the layer at hand that other ranks have, also of a batch; */
-    int32_t *apart_tokens;       /* [GPU_SMALL * used] whose rows are that the CPU computes apart */
-    uint8_t who[MO_EXPERTS_MAX]; /* computes each chosen expert of the layer that is served */
-    int64_t remote_rows;         /* of it, that other ranks compute */
-    uint64_t waited_ns;          /* of the CPU's lane: for the disk, and for copies */
+    mo_expert_work
+        work; /* who computes which expert of the layer at hand, also of a batch. What crosses the link is the
+                              CPU's until it has arrived */
+    int claimed;           /* experts of it that workers compute */
+    int32_t *apart_tokens; /* [GPU_SMALL * used] whose rows are that the CPU computes apart */
+    uint64_t waited_ns;    /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
 } mo_gpu_lanes;
 
@@ -60,6 +57,7 @@ typedef struct mo_gpu_service {
     int count;       /* experts that are not on the device: forward->w->needs */
     bool stored;     /* they come from the store */
     bool apart;      /* rows of an expert are where its ranks are */
+    bool input;      /* forward->in has what the experts read */
     int sent;        /* transfers of Post-Fetch */
     int64_t fetched_bytes;
     int fetched;              /* experts that are to cross, */
@@ -88,6 +86,10 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
 void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service, mo_status status);
 /* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
 mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
+
+/* Ends what workers have begun of the layer; MO_OK where they have not. The same where the step has failed already. */
+mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err);
+void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward);
 
 /* ---- handshake.c ---- */
 

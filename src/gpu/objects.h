@@ -33,8 +33,8 @@ typedef struct mo_gpu_order {
     int count, hot; /* the first `hot` are in slots */
     mo_gpu_portion portion[MO_EXPERTS_MAX];
     int portions, sent; /* the first `sent` are in windows */
-    int cpu_first;      /* the experts from here on are the CPU's; remote_first: none are */
-    int remote_first;   /* those from here on are other ranks'; count: none are */
+    int cpu_first;      /* the experts from here on are the CPU's; claimed_first: none are */
+    int claimed_first;  /* those from here on are workers'; count: none are */
     bool by_cpu[MO_EXPERTS_MAX];
     int32_t left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
 } mo_gpu_order;

@@ -143,7 +143,7 @@ bool mo_gpu_pieces_may(const mo_gpu *head, const mo_forward *forward)
            forward->tokens > head->pieces.tokens && forward->slice_count <= GPU_PIECE_SLICES &&
            !forward->slices[0].routers_only && !forward->split && !mo_forward_listens(forward) &&
            !(tiers && tiers->store) &&
-           !forward->engine->remote_experts; /* one thread at a time asks other ranks */
+           !mo_workers_any(&forward->engine->workers); /* one thread at a time asks them */
 }
 
 mo_status mo_gpu_pieces_run(mo_gpu *head, const mo_forward *forward, mo_gpu_pass pass, mo_error *err)

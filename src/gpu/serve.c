@@ -8,40 +8,43 @@
 
 /* ---- What the device chose -------------------------------------------------------------------- */
 
-/* ids to the workspace, sorted; the experts that are neither on the device nor with another rank become needs. apart: rows of the
- * CPU are where the device looks for them, in the order of tokens and ranks. */
+/* ids to the workspace, sorted; the experts that are neither on the device nor claimed by a worker become needs. apart: rows of
+ * the CPU are where the device looks for them, in the order of tokens and ranks. */
 static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool apart)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_picks *p = &forward->w->picks;
+    mo_expert_work *work = &lanes->work;
     int count = 0;
     mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
     const int64_t rows = mo_picks_rows(p);
     memcpy(p->ids, lanes->scratch->pinned.ids, sizeof *p->ids * (size_t)rows);
     forward->engine->counters.experts_run += (uint64_t)mo_picks_sort(p);
     forward->engine->counters.expert_picks += (uint64_t)rows;
-    lanes->remote_rows = 0;
     for (int e = 0; e < moe->experts; e++) {
         const uint32_t picks = (uint32_t)p->count[e];
-        lanes->who[e] = GPU_BY_CPU;
-        if (picks == 0) {
-            continue;
-        }
-        if (mo_gpu_remote_is(forward->spec, e)) {
-            lanes->who[e] = GPU_BY_RANK;
-            lanes->remote_rows += picks;
+        work->who[e] = MO_BY_CPU;
+        if (picks == 0 || !mo_spec_has_expert(forward->spec, e)) {
             continue;
         }
         lanes->experts->asked++;
         if (mo_vram_find(lanes->experts->vram, layer, e)) {
-            lanes->who[e] = GPU_BY_DEVICE;
+            work->who[e] = MO_BY_DEVICE;
             lanes->experts->hits++;
             mo_vram_pin(lanes->experts->vram, layer, e);
             if (lanes->experts->store) {
                 mo_store_touch(lanes->experts->store, layer, e, picks);
             }
-        } else {
-            forward->w->needs[count++] = (mo_need){.expert = e, .picks = picks};
+        }
+    }
+    work->forward = forward;
+    work->layer = layer;
+    work->picks = p;
+    work->out = forward->w->down;
+    lanes->claimed = mo_workers_claim(&forward->engine->workers, work);
+    for (int e = 0; e < moe->experts; e++) {
+        if (p->count[e] > 0 && work->who[e] == MO_BY_CPU) {
+            forward->w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)p->count[e]};
         }
     }
     for (int64_t i = 0; apart && i < rows; i++) {
@@ -55,7 +58,7 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
 {
     const mo_moe *moe = &forward->layer->moe;
     for (int e = 0; e < moe->experts; e++) {
-        if (lanes->who[e] == GPU_BY_DEVICE) {
+        if (lanes->work.who[e] == MO_BY_DEVICE) {
             mo_vram_unpin(lanes->experts->vram, layer, e);
         }
     }
@@ -75,7 +78,7 @@ static void tally(const mo_gpu_lanes *lanes, const mo_forward *forward, int laye
                      forward->w->needs[i].picks);
     }
     for (int e = 0; e < moe->experts; e++) {
-        if (lanes->who[e] == GPU_BY_DEVICE) {
+        if (lanes->work.who[e] == MO_BY_DEVICE) {
             mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e],
                          (uint64_t)forward->w->picks.count[e]);
         }
@@ -92,6 +95,48 @@ static bool cpu_has_work(const mo_forward *forward, const mo_gpu_service *s)
         }
     }
     return false;
+}
+
+/* What the layer's experts read, from the device, for those who compute here. */
+static void take_input(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
+{
+    if (!s->input) {
+        memcpy(forward->in.x, lanes->scratch->pinned.in,
+               sizeof(float) * (size_t)(forward->tokens * forward->spec->width));
+        for (int64_t t = 0; t < forward->tokens; t++) {
+            mo_forward_quantize(forward->k, &forward->in, t);
+        }
+        s->input = true;
+    }
+}
+
+/* Their side task is run at once: the device is at work already. */
+static mo_status begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+{
+    mo_side_task rest = {0};
+    if (lanes->claimed > 0) {
+        take_input(lanes, forward, s);
+    }
+    const mo_status status = mo_workers_begin(&forward->engine->workers, &lanes->work, &rest, err);
+    if (rest.fn) {
+        rest.fn(rest.ctx);
+    }
+    return status;
+}
+
+mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
+{
+    int returned = 0;
+    mo_status status = mo_workers_end(&forward->engine->workers, &lanes->work, &returned, err);
+    return status == MO_OK && returned > 0
+               ? mo_fail(err, MO_EDEVICE, "a worker that computes experts failed; repeat the request")
+               : status;
+}
+
+void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward)
+{
+    mo_error ignored = {0};
+    mo_gpu_lanes_end_workers(lanes, forward, &ignored);
 }
 
 mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
@@ -120,9 +165,8 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         mo_store_want(store, layer, forward->w->needs, out->count);
         status = mo_store_look(store, false, err);
     }
-    if (status == MO_OK && lanes->remote_rows > 0) {
-        const mo_remote_rows rows = {forward->w->picks.first, forward->w->picks.token_of, forward->w->down};
-        status = mo_gpu_remote_ask(&lanes->remote, forward, lanes->scratch->pinned.in, &rows, err);
+    if (status == MO_OK && mo_workers_any(&forward->engine->workers)) {
+        status = begin_workers(lanes, forward, out, err);
     }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
     if (status == MO_OK && out->count > 0 && postfetch_mode) {
@@ -139,7 +183,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         unpin_hot(lanes, forward, layer);
     }
     if (status != MO_OK) {
-        mo_gpu_remote_drop(&lanes->remote, forward);
+        mo_gpu_lanes_drop_workers(lanes, forward);
     }
     if (status != MO_OK && store) {
         mo_gpu_swap_settle(lanes, out, status);
@@ -168,14 +212,14 @@ static void put_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const int64_t n = r->lanes->core->spec->width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t at = r->reply->row[i];
-        if (!r->apart || r->lanes->who[w->picks.ids[at]] == GPU_BY_RANK) {
+        if (!r->apart || r->lanes->work.who[w->picks.ids[at]] != MO_BY_CPU) {
             memcpy(r->lanes->scratch->pinned.rows + at * n, w->down + w->picks.row_of[at] * n,
                    sizeof(float) * (size_t)n);
         }
     }
 }
 
-/* Which rows the CPU or another rank made, and for several tokens the rows themselves. False: the device makes none. */
+/* Which rows the CPU or a worker made, and for several tokens the rows themselves. False: the device makes none. */
 static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                         const bool *fetched)
 {
@@ -184,12 +228,12 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     int32_t count = 0;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t e = forward->w->picks.ids[i];
-        if (lanes->who[e] != GPU_BY_DEVICE && !fetched[e]) {
+        if (lanes->work.who[e] != MO_BY_DEVICE && !fetched[e]) {
             reply->row[count++] = (int32_t)i;
         }
     }
     reply->count = count;
-    if (!s->apart || lanes->remote_rows > 0) {
+    if (!s->apart || lanes->claimed > 0) {
         reply_rows put = {.lanes = lanes, .forward = forward, .reply = reply, .apart = s->apart};
         mo_pool_run(forward->engine->pool, count, ROWS_AT_ONCE, put_rows, &put);
     }
@@ -252,7 +296,7 @@ static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
 
 void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
 {
-    mo_gpu_remote_drop(&lanes->remote, forward);
+    mo_gpu_lanes_drop_workers(lanes, forward);
     if (s->stored) {
         mo_gpu_swap_settle(lanes, s, status);
         mo_store_leave(forward->engine->tiers->store);
@@ -300,10 +344,9 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
 static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
-    const mo_remote_experts *others = forward->engine->remote_experts;
     const bool reads =
         lanes->experts->store && forward->engine->tiers->prefetch.on && mo_gpu_swap_absent(lanes->experts);
-    return forward->tokens == 1 && (reads || (others && others->listens(others->owner))) &&
+    return forward->tokens == 1 && (reads || mo_workers_ahead(&forward->engine->workers)) &&
            (l->moe_norm || l->ffn_norm) && !l->ffn_norm_bias && !l->moe.router.input_scale;
 }
 
@@ -327,7 +370,6 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     float *const down = w->down;
-    const int64_t n = lanes->core->spec->width;
     bool fetched[MO_EXPERTS_MAX] = {false};
     int64_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
@@ -339,10 +381,7 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     const int64_t began = mo_clock_ns();
     const bool computes = status == MO_OK && (bytes > 0 || s->sent);
     if (computes) {
-        memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)(forward->tokens * n));
-        for (int64_t t = 0; t < forward->tokens; t++) {
-            mo_forward_quantize(forward->k, &forward->in, t);
-        }
+        take_input(lanes, forward, s);
         forward->hidden = mo_acts_lay(s->sent ? lanes->scratch->pinned.hidden : w->hidden,
                                       forward->tokens * moe->used, moe->width);
         if (s->apart) {
@@ -368,14 +407,14 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
     const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
     mo_error theirs = {0};
-    const mo_status came = mo_gpu_remote_take(&lanes->remote, forward, &theirs);
+    const mo_status came = mo_gpu_lanes_end_workers(lanes, forward, &theirs);
     if (status == MO_OK && came != MO_OK) {
         *err = theirs;
         status = came;
     }
     const bool guess = status == MO_OK && prefetches(lanes, forward);
-    if (guess && !computes) { /* after the reply the device writes there again */
-        memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)n);
+    if (guess && !s->input) { /* after the reply the device writes there again */
+        memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)forward->spec->width);
     }
     if (status == MO_OK) {
         const bool device = write_reply(lanes, forward, s, fetched);

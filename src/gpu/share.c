@@ -84,11 +84,18 @@ static void take_inputs(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+void mo_gpu_share_input(const mo_gpu *gpu, mo_forward *forward)
+{
+    inputs all = {.from = gpu->scratch.pinned.shared_in, .forward = forward};
+    mo_pool_run(forward->engine->pool, forward->tokens, 1, take_inputs, &all);
+}
+
 void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward)
 {
     const mo_moe *moe = &forward->layer->moe;
-    inputs all = {.from = gpu->scratch.pinned.shared_in, .forward = forward};
-    mo_pool_run(forward->engine->pool, forward->tokens, 1, take_inputs, &all);
+    if (gpu->lanes.claimed == 0) { /* workers have read it otherwise */
+        mo_gpu_share_input(gpu, forward);
+    }
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * moe->used, moe->width);
 }
 
@@ -99,7 +106,7 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     double sum = 0;
     int count = 0;
     mo_forward_begin_round(forward);
-    for (int i = o->cpu_first; i < o->remote_first; i++) {
+    for (int i = o->cpu_first; i < o->claimed_first; i++) {
         const mo_need *n = &forward->w->needs[i];
         const int64_t row = forward->w->picks.first[n->expert];
         const int32_t *tokens = forward->w->picks.token_of + row;
@@ -161,7 +168,7 @@ mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *er
 mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err)
 {
     const int64_t first = forward->w->picks.first[o->expert[o->cpu_first]];
-    const int64_t end = o->remote_first < o->count ? forward->w->picks.first[o->expert[o->remote_first]]
-                                                   : forward->tokens * forward->layer->moe.used;
+    const int64_t end = o->claimed_first < o->count ? forward->w->picks.first[o->expert[o->claimed_first]]
+                                                    : forward->tokens * forward->layer->moe.used;
     return mo_gpu_share_put(gpu, first, end, err);
 }

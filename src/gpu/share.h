@@ -15,9 +15,10 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward);
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o);
 
-/* The CPU's experts are those from o->cpu_first to o->remote_first. First what they are multiplied with is made; then
+/* The CPU's experts are those from o->cpu_first to o->claimed_first. First what they are multiplied with is made; then
  * rounds compute those whose number among the needs is in `ready` (NULL: all of them), while one thread runs `beside`, which
  * makes the calls for the others; at the end their rows are sent to the device. */
+void mo_gpu_share_input(const mo_gpu *gpu, mo_forward *forward);
 void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward);
 void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
                         mo_side_task beside);
