@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/open.h"
 #include "base/clock.h"
 #include "base/host.h"
 #include "device/choice.h"
@@ -17,6 +16,7 @@
 #include "gpu/objects.h"
 #include "gpu/session.h"
 #include "numeric/kernels.h"
+#include "open/open.h"
 #include "plan/limits.h"
 
 enum { REPEATS = 20, ROUNDS = 6 };

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "counted_memory.h"
+#include "disk/choice.h"
 #include "plan/probe/probe.h"
 #include "random.h"
-#include "store/disk/choice.h"
 
 #include <fcntl.h>
 #include <math.h>

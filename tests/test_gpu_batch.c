@@ -9,13 +9,13 @@
 
 #include <cmocka.h>
 
-#include "api/open.h"
 #include "device/backend.h"
 #include "device/choice.h"
 #include "engine/session.h"
 #include "gpu/gpu.h"
 #include "gpu/objects.h"
 #include "gpu/session.h"
+#include "open/open.h"
 #include "oracle.h"
 #include "plan/limits.h"
 

@@ -3,8 +3,8 @@
 #include "gpu_case.h"
 
 #include "api/model.h"
-#include "api/requirements.h"
 #include "gpu/objects.h"
+#include "open/requirements.h"
 #include "plan/kv_in_ram.h"
 
 enum { CONTEXT = 16384, BATCH = 64, LONG = 700 };

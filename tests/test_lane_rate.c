@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "plan/lane_rate.h"
+#include "experts/share.h"
 
 #define GB 1e9
 

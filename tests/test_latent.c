@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/host.h"
-#include "engine/state.h"
+#include "kv/state.h"
 #include "numeric/codes.h"
 #include "numeric/heads.h"
 

@@ -20,12 +20,12 @@
 
 #include "api/model.h"
 #include "check.h"
+#include "experts/warm.h"
 #include "folder.h"
 #include "gguf/fingerprint.h"
 #include "plan/disk_rate.h"
 #include "profile/file.h"
 #include "sanitized.h"
-#include "store/warm.h"
 
 static const char *model_path = MO_TEST_MODEL; /* pebble: its routing is that of a trained model */
 static const char other_path[] = MO_TEST_DATA "/oracle/qwen3moe.gguf";

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "experts/slots.h"
 #include "random.h"
-#include "store/slots.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "engine/state.h"
+#include "kv/state.h"
 #include "random.h"
 
 /* ---- Blocks ------------------------------------------------------------------------------------ */

@@ -14,9 +14,9 @@
 #include "base/status.h"
 #include "check.h"
 #include "engine/session.h"
+#include "experts/slots.h"
 #include "oracle.h"
 #include "sanitized.h"
-#include "store/slots.h"
 #include "store/tiers.h"
 
 static oracle models[ORACLE_MODELS_MAX];

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # doc-paths.sh: holds the file names that the documentation mentions against the tree. Looked at are the words between
-# backticks that are paths (src/..., a module as in `store/slots.c`, or a bare file name such as `slots.c`; * stands for any
+# backticks that are paths (src/..., a module as in `experts/slots.c`, or a bare file name such as `slots.c`; * stands for any
 # part of a name, a word with NAME in it for a file to come) and the targets of links, with their headings. Code that begins
 # with ```c FILE must be lines of that file, and names that begin with mo_ or MO_ must be used somewhere.
 # Prints what is not there; exits 1 if anything is missing.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rooms.sh: holds the include lines of src/ against the order of the rooms (docs/architecture.md). A file may include its own
-# room and those named beside it below; the files of one noun (NAME.c, NAME.h) may not reach themselves through others.
+# modules.sh: compares the include lines of src/ with the order of the modules (docs/architecture.md). A file may include its own
+# module and those named beside it below; the files of one noun (NAME.c, NAME.h) may not reach themselves through others.
 # Prints what is wrong; exits 1 if anything is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,15 +20,19 @@ BEGIN {
     may["model"] = "base numeric gguf"
     may["synth"] = "base numeric gguf"
     may["device"] = "base numeric"
-    may["store"] = "base numeric gguf model device"
-    may["experts"] = "base model device store"
-    may["plan"] = "base numeric device store"
-    may["profile"] = "base store plan"
-    may["hotcache"] = "base gguf model store plan profile"
-    may["engine"] = "base numeric model store experts profile"
-    may["cluster"] = "base net model experts engine"
-    may["gpu"] = "base numeric gguf model device store experts plan profile hotcache engine"
-    may["api"] = "base numeric gguf template text grammar dialogue model synth device store experts plan profile hotcache engine cluster net gpu"
+    may["disk"] = "base"
+    may["experts"] = "base numeric model device disk"
+    may["store"] = "base numeric model disk experts"
+    may["plan"] = "base numeric device disk"
+    may["profile"] = "base experts plan"
+    may["hotcache"] = "base gguf model experts plan profile"
+    may["kv"] = "base numeric model"
+    may["sampling"] = "base numeric"
+    may["engine"] = "base numeric model experts store profile kv sampling"
+    may["cluster"] = "base net model experts engine kv"
+    may["gpu"] = "base numeric gguf model device experts store plan profile hotcache kv engine"
+    may["open"] = "base numeric gguf model device disk experts store plan profile hotcache kv engine cluster gpu"
+    may["api"] = "base numeric gguf template text grammar dialogue model synth device disk experts store plan profile hotcache kv sampling engine cluster net gpu open"
     may["server/common"] = "base"
     may["server/http"] = "base server/common"
     may["server/scheduler"] = "base server/common"

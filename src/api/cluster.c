@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/dividing.h"
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/adapter.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
+#include "open/dividing.h"
 #include "plan/device.h"
 #include "plan/hosts.h"
 #include "plan/make.h"

@@ -4,12 +4,12 @@
 
 #include <pthread.h>
 
-#include "api/open.h"
-#include "api/requirements.h"
-#include "api/resources.h"
 #include "cluster/experts.h"
 #include "cluster/leader.h"
 #include "net/mpi.h"
+#include "open/open.h"
+#include "open/requirements.h"
+#include "open/resources.h"
 #include "plan/division.h"
 
 /* Who has what of a model. */

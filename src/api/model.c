@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "api/model.h"
-#include "api/settings.h"
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -13,6 +12,7 @@
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
+#include "open/settings.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),

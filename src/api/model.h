@@ -3,12 +3,12 @@
 #define MO_API_MODEL_H
 
 #include "api/cluster.h"
-#include "api/learning.h"
 #include "dialogue/style.h"
 #include "engine/adapter.h"
 #include "gpu/expert_device.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
+#include "open/learning.h"
 #include "template/chat_template.h"
 #include "text/formats.h"
 #include "text/tokenizer.h"

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/dividing.h"
 #include "base/growing.h"
 #include "base/status.h"
 #include "moraine_tools.h"
 #include "numeric/kernels.h"
+#include "open/dividing.h"
 #include "plan/hosts.h"
 
 _Static_assert((int)MO_PLAN_HOSTS == (int)MO_DIVISION_RANKS, "every division can be reported");

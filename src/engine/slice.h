@@ -4,9 +4,9 @@
 
 #include <stdatomic.h>
 
-#include "engine/pick.h"
-#include "engine/state.h"
+#include "kv/state.h"
 #include "profile/tally.h"
+#include "sampling/pick.h"
 
 /* Consecutive tokens of one session. Slices of a step belong to different states. */
 typedef struct mo_slice {

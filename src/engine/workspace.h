@@ -4,11 +4,11 @@
 
 #include "engine/flow.h"
 #include "engine/jobs.h"
-#include "engine/state.h"
 #include "experts/picks.h"
+#include "experts/store.h"
+#include "kv/state.h"
 #include "model/parts.h"
 #include "numeric/acts.h"
-#include "store/store.h"
 
 /* Tokens whose queries share a pass over the keys; the most tokens whose chunks are made side by side. */
 enum { MO_QUERY_TILE = 8, MO_CHUNKED_TOKENS = 8 };

@@ -3,8 +3,8 @@
 #ifndef MO_EXPERTS_LAYER_H
 #define MO_EXPERTS_LAYER_H
 
+#include "experts/store.h"
 #include "experts/worker.h"
-#include "store/store.h"
 
 /* ---- Workers ---- */
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "experts/vram.h"
 #include "gpu/restore.h"
-#include "store/vram.h"
 
 /* Puts things one behind the other; only counts while `core` is NULL. */
 typedef struct packer {

@@ -3,13 +3,13 @@
 #ifndef MO_GPU_EXPERTS_H
 #define MO_GPU_EXPERTS_H
 
+#include "experts/store.h"
+#include "experts/vram.h"
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
 #include "hotcache/packing.h"
 #include "plan/share.h"
-#include "store/store.h"
-#include "store/vram.h"
 
 enum {
     GPU_STAGES = MO_PLAN_STAGES,

@@ -13,9 +13,9 @@
 
 #include "device/device.h"
 #include "engine/accelerator.h"
-#include "engine/state.h"
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
+#include "kv/state.h"
 #include "model/load.h"
 #include "plan/placement.h"
 #include "plan/postfetch.h"

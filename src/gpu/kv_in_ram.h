@@ -5,7 +5,7 @@
 #define MO_GPU_KV_IN_RAM_H
 
 #include "device/device.h"
-#include "engine/state.h"
+#include "kv/state.h"
 
 /* Memory that was pinned for blocks. */
 typedef struct mo_gpu_kv_in_ram_area {

@@ -4,11 +4,11 @@
 #define MO_GPU_LANES_H
 
 #include "engine/forward.h"
+#include "experts/share.h"
 #include "gpu/clock.h"
 #include "gpu/experts.h"
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
-#include "plan/lane_rate.h"
 #include "plan/postfetch.h"
 
 /* Post-Fetch: one tensor, or one expert, on its way. */

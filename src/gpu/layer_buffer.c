@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "experts/vram.h"
 #include "gpu/restore.h"
-#include "store/vram.h"
 
 /* ---- Opening ------------------------------------------------------------------------- */
 

@@ -4,8 +4,8 @@
 #define MO_GPU_LINK_H
 
 #include "device/device.h"
+#include "experts/expert_table.h"
 #include "numeric/weights.h"
-#include "store/expert_table.h"
 
 /* Host memory that is pinned in place: weights, layers from disk, slots of each size. */
 enum { GPU_ADOPTED = 2 + MO_EXPERT_CLASSES };

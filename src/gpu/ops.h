@@ -5,11 +5,11 @@
 
 #include <assert.h>
 
+#include "experts/vram.h"
 #include "gpu/adapters.h"
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "gpu/scratch.h"
-#include "store/vram.h"
 
 typedef struct mo_gpu_ops {
     const mo_gpu_core *core;

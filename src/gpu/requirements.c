@@ -1,10 +1,10 @@
 #include "gpu/requirements.h"
 
+#include "experts/vram.h"
 #include "gpu/core.h"
 #include "gpu/piece.h"
 #include "gpu/scratch.h"
 #include "plan/share.h"
-#include "store/vram.h"
 
 _Static_assert((int)MO_PLAN_GRAIN == (int)MO_OP_ALIGN, "plans count as devices do");
 

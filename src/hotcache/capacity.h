@@ -3,8 +3,8 @@
 #ifndef MO_HOTCACHE_CAPACITY_H
 #define MO_HOTCACHE_CAPACITY_H
 
+#include "experts/vram.h"
 #include "hotcache/selection.h"
-#include "store/vram.h"
 
 typedef struct mo_hot_capacity {
     uint64_t budget;     /* bytes of slots */

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "hotcache/capacity.h"
 
-/* The model's description, as api/requirements.c reads it. */
+/* The model's description, as open/requirements.c reads it. */
 typedef struct description {
     mo_checkpoint *model;
     mo_expert_table *experts;

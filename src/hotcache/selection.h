@@ -4,10 +4,10 @@
 #ifndef MO_HOTCACHE_SELECTION_H
 #define MO_HOTCACHE_SELECTION_H
 
+#include "experts/store.h"
 #include "hotcache/packing.h"
 #include "hotcache/weighting.h"
 #include "plan/plan.h"
-#include "store/store.h"
 
 /* The options as they will be used. A constant view of the caller's. */
 typedef struct mo_hot_request {

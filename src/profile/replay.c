@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "store/slots.h"
+#include "experts/slots.h"
 
 enum { CLASS_LIMIT = 16 }; /* as the store's: models that have more sizes share the larger ones */
 

@@ -3,9 +3,9 @@
 #ifndef MO_PROFILE_REPLAY_H
 #define MO_PROFILE_REPLAY_H
 
+#include "experts/policy.h"
 #include "plan/rates.h"
 #include "profile/trace.h"
-#include "store/policy.h"
 
 typedef struct mo_replay_setup {
     const mo_policy *policy; /* NULL: the offline optimum, which knows the future */

@@ -6,7 +6,7 @@
 #ifndef MO_STORE_LAYER_BUFFER_H
 #define MO_STORE_LAYER_BUFFER_H
 
-#include "store/expert_table.h"
+#include "experts/expert_table.h"
 
 typedef struct mo_layer_buffer mo_layer_buffer;
 

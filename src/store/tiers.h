@@ -3,9 +3,9 @@
 #ifndef MO_STORE_TIERS_H
 #define MO_STORE_TIERS_H
 
+#include "experts/store.h"
 #include "store/layer_buffer.h"
 #include "store/rows.h"
-#include "store/store.h"
 
 /* Does reading ahead pay, and how far? */
 typedef struct mo_prefetch_state {

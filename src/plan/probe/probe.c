@@ -6,12 +6,12 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "base/sweep.h"
+#include "disk/choice.h"
+#include "disk/pace.h"
+#include "disk/uring.h"
 #include "plan/probe/device.h"
 #include "plan/probe/file.h"
 #include "plan/probe/product.h"
-#include "store/disk/choice.h"
-#include "store/disk/pace.h"
-#include "store/disk/uring.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,0 +1,320 @@
+/* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "experts/state.h"
+
+/* States of a need. */
+enum { NEED_SLOT, NEED_BYTES, NEED_NOTHING };
+
+/* ---- Looking ---- */
+
+/* Fills the answers of a need whose slot is taken; true when one has changed. A expert that was never checked is
+ * given out whole, so that it can be checked whole. */
+static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
+{
+    const mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
+    const bool had_in = need->in, had_down = need->down;
+    if (!s->checked[need->expert_id]) {
+        if (!mo_store_slot_ended(slot)) {
+            return false;
+        }
+        *status = *status == MO_OK ? mo_store_read_failure(s, need->expert_id, slot, err) : *status;
+        for (int m = 0; m < MO_STORE_MATRICES && *status == MO_OK; m++) {
+            mo_store_show(s, need->expert_id, m, &slot->reads[m]);
+        }
+        *status = *status == MO_OK ? mo_store_check(s, need->expert_id, err) : *status;
+        need->in = need->down = *status == MO_OK;
+        return true;
+    }
+    if (!need->in && mo_read_landed(&slot->reads[MO_STORE_GATE]) &&
+        mo_read_landed(&slot->reads[MO_STORE_UP])) {
+        mo_store_show(s, need->expert_id, MO_STORE_GATE, &slot->reads[MO_STORE_GATE]);
+        mo_store_show(s, need->expert_id, MO_STORE_UP, &slot->reads[MO_STORE_UP]);
+        need->in = true;
+    }
+    if (!need->down && mo_read_landed(&slot->reads[MO_STORE_DOWN])) {
+        mo_store_show(s, need->expert_id, MO_STORE_DOWN, &slot->reads[MO_STORE_DOWN]);
+        need->down = true;
+    }
+    if (*status == MO_OK && mo_store_slot_ended(slot)) {
+        *status = mo_store_read_failure(s, need->expert_id, slot, err);
+    }
+    return need->in != had_in || need->down != had_down || *status != MO_OK;
+}
+
+/* Takes slots for needs that have none yet and begins their reads. */
+static void ask(mo_store *s)
+{
+    int32_t ids[MO_STORE_AT_ONCE];
+    int count = 0;
+    for (int i = 0; i < s->need_count; i++) {
+        mo_need *need = &s->needs[i];
+        if (need->state != NEED_SLOT || !mo_store_acquire(s, need->expert_id, MO_READ_NOW)) {
+            continue;
+        }
+        need->state = NEED_BYTES;
+        s->counters.phase[s->phase].bytes += (uint64_t)s->experts->home[need->expert_id].bytes;
+        ids[count++] = need->expert_id;
+        if (count == MO_STORE_AT_ONCE) {
+            mo_store_submit(s, ids, count);
+            count = 0;
+        }
+    }
+    mo_store_submit(s, ids, count);
+}
+
+mo_status mo_store_look(mo_store *s, bool wait, mo_error *err)
+{
+    mo_status status = MO_OK;
+    uint64_t seen = mo_disk_ended(s->disk);
+    const int64_t began = wait ? mo_clock_ns() : 0;
+    for (bool news = false;;) {
+        mo_store_settle_guesses(s);
+        ask(s);
+        for (int i = 0; i < s->need_count; i++) {
+            mo_need *need = &s->needs[i];
+            if (need->state == NEED_BYTES && !(need->in && need->down)) {
+                news |= answer(s, need, &status, err);
+            }
+        }
+        if (news || !wait || status != MO_OK) {
+            break;
+        }
+        seen = mo_disk_wait(s->disk, seen);
+    }
+    if (wait) {
+        s->counters.phase[s->phase].wait_ns += (uint64_t)(mo_clock_ns() - began);
+    }
+    return status;
+}
+
+/* ---- A layer ---- */
+
+void mo_store_pass(mo_store *s, mo_store_phase phase)
+{
+    s->now++;
+    s->phase = phase;
+    s->counters.phase[phase].passes++;
+}
+
+/* A guess has come true, for all who made it. */
+static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
+{
+    for (int r = 1; r <= MO_PREFETCH_DISTANCE_MAX; r++) {
+        const bool made = slot->distances >> r & 1;
+        s->counters.distance[r].proven += made;
+        s->counters.distance[r].late += made && late;
+    }
+}
+
+/* A expert that is in a slot, or whose reads are under way. */
+static void meet(mo_store *s, mo_need *need)
+{
+    mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
+    mo_store_phase_counters *c = &s->counters.phase[s->phase];
+    mo_store_pin(s, need->expert_id);
+    need->state = NEED_BYTES;
+    const bool with_layer = slot->guess == MO_GUESS_LAYER || slot->guess == MO_GUESS_LAYER_LANDED;
+    const bool nobodys = with_layer || slot->guess == MO_GUESS_FILLING;
+    mo_store_count_guess(s, need->expert_id, slot);
+    if (slot->guess != MO_GUESS_NONE && !mo_store_slot_ended(slot)) {
+        for (int i = 0; i < MO_STORE_MATRICES; i++) {
+            mo_disk_raise_priority(s->disk, &slot->reads[i]);
+        }
+        need->missing = true;
+        c->landing++;
+        s->counters.late += !nobodys;
+        prove(s, slot, true);
+    } else {
+        c->hits += !with_layer; /* the pass has read it for itself */
+        c->landing += with_layer;
+        s->counters.useful += slot->guess != MO_GUESS_NONE && !nobodys;
+        prove(s, slot, false);
+    }
+    slot->guess = MO_GUESS_NONE;
+    slot->distances = 0;
+}
+
+static bool among(int32_t expert, const int32_t *experts, int count)
+{
+    while (count > 0 && experts[count - 1] != expert) {
+        count--;
+    }
+    return count > 0;
+}
+
+/* What was guessed for this layer, and is known to be wrong (or, by a guess that knows more, believed to be) before its reads have begun,
+ * need not be read: it would keep the disk from what is guessed next. */
+static void withdraw_wrong(mo_store *s, int layer, const int32_t *spared, int spared_count)
+{
+    int kept = 0;
+    for (int i = 0; i < s->guess_count; i++) {
+        const int32_t expert_id = s->guesses[i];
+        const mo_expert_home *home = &s->experts->home[expert_id];
+        mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
+        mo_read *const reads[MO_STORE_MATRICES] = {&slot->reads[0], &slot->reads[1], &slot->reads[2]};
+        const bool guess = slot->guess == MO_GUESS_UNDER_WAY, of_layer = slot->guess == MO_GUESS_LAYER;
+        if (home->layer == layer && (guess || of_layer) && !among(home->expert, spared, spared_count) &&
+            mo_disk_withdraw(s->disk, reads, MO_STORE_MATRICES)) {
+            mo_store_unpin(s, expert_id);
+            mo_store_drop(s, expert_id);
+            s->counters.withdrawn += guess;
+        } else {
+            s->guesses[kept++] = expert_id;
+        }
+    }
+    s->guess_count = kept;
+}
+
+void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
+{
+    s->needs = needs;
+    s->need_count = count;
+    mo_store_settle_guesses(s);
+    for (int i = 0; i < count; i++) {
+        mo_need *need = &needs[i];
+        const int32_t expert_id = mo_expert_table_id(s->experts, layer, need->expert);
+        *need = (mo_need){
+            .expert = need->expert, .picks = need->picks, .expert_id = expert_id, .state = NEED_SLOT};
+        mo_slots_touch(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, s->now,
+                       need->picks);
+        mo_store_set_on_device(s, expert_id, false);
+        s->counters.phase[s->phase].asked++;
+        if (mo_store_slot_number(s, expert_id) >= 0) {
+            meet(s, need);
+        } else {
+            need->missing = true;
+        }
+    }
+    withdraw_wrong(s, layer, NULL, 0);
+}
+
+void mo_store_release(mo_store *s, mo_need *need)
+{
+    mo_store_unpin(s, need->expert_id);
+    need->state = NEED_NOTHING;
+}
+
+void mo_store_skip(mo_store *s, mo_need *need)
+{
+    if (need->state == NEED_BYTES) { /* a guess that is under way */
+        /* Nobody's any more: if it fails it is forgotten. */
+        mo_store_slot_of(s, need->expert_id)->guess = MO_GUESS_FILLING;
+        mo_store_unpin(s, need->expert_id);
+    }
+    need->state = NEED_NOTHING;
+}
+
+void mo_store_leave(mo_store *s)
+{
+    for (int i = 0; i < s->need_count; i++) {
+        mo_need *need = &s->needs[i];
+        if (need->state != NEED_BYTES) {
+            continue;
+        }
+        const mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
+        for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
+            seen = mo_disk_wait(s->disk, seen);
+        }
+        mo_store_unpin(s, need->expert_id);
+        if (!mo_store_slot_landed(slot)) {
+            mo_store_settle_guesses(s); /* a guess that became a need still holds a pin of its own */
+            mo_store_drop(s, need->expert_id);
+        }
+    }
+    s->needs = NULL;
+    s->need_count = 0;
+}
+
+/* Those of the experts that are resident must not be evicted for the others. Some may be no experts: another rank has them. */
+static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
+{
+    for (int i = 0; i < count; i++) {
+        const int32_t expert_id = mo_expert_table_id(s->experts, layer, experts[i]);
+        if (expert_id >= 0 && mo_store_slot_number(s, expert_id) >= 0) {
+            if (on) {
+                mo_store_pin(s, expert_id);
+            } else {
+                mo_store_unpin(s, expert_id);
+            }
+        }
+    }
+}
+
+/* The expert is, or becomes, a guess of this reach; one that somebody has needed is none. */
+static void note_distance(mo_store *s, int32_t expert_id, int distance)
+{
+    mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
+    const bool guess = slot->guess == MO_GUESS_UNDER_WAY || slot->guess == MO_GUESS_LANDED;
+    assert(distance >= 0 && distance <= MO_PREFETCH_DISTANCE_MAX);
+    if (distance > 0 && distance <= MO_PREFETCH_DISTANCE_MAX && guess && !(slot->distances >> distance & 1)) {
+        slot->distances |= (uint8_t)(1U << distance);
+        s->counters.distance[distance].made++;
+    }
+}
+
+/* Reads what is missing of them, as guesses of this kind, at most max_bytes. */
+static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count, uint8_t kind, int distance,
+                       int64_t max_bytes)
+{
+    int32_t ids[MO_STORE_AT_ONCE];
+    const bool far = distance > 1 && s->near_layer != layer;
+    int chosen = 0;
+    mo_store_settle_guesses(s);
+    withdraw_wrong(s, layer, experts, count);
+    hold(s, layer, experts, count, true);
+    if (far) { /* what is needed sooner does not leave for it */
+        hold(s, s->near_layer, s->near, s->near_count, true);
+    }
+    for (int i = 0; i < count; i++) {
+        const int32_t expert_id = mo_expert_table_id(s->experts, layer, experts[i]);
+        if (expert_id < 0) {
+            continue;
+        }
+        const int64_t bytes = s->experts->home[expert_id].bytes;
+        if (mo_store_slot_number(s, expert_id) >= 0) {
+            note_distance(s, expert_id, distance);
+            continue;
+        }
+        if (s->on_device[expert_id] || bytes > max_bytes || s->guess_count == s->guess_limit ||
+            !mo_store_acquire(s, expert_id, MO_READ_GUESS)) {
+            continue;
+        }
+        mo_store_pin(s, expert_id); /* which hold() takes back */
+        max_bytes -= bytes;
+        mo_store_slot_of(s, expert_id)->guess = kind;
+        note_distance(s, expert_id, distance);
+        s->guesses[s->guess_count++] = expert_id;
+        ids[chosen++] = expert_id;
+        if (chosen == MO_STORE_AT_ONCE) {
+            mo_store_submit(s, ids, chosen);
+            chosen = 0;
+        }
+    }
+    mo_store_submit(s, ids, chosen);
+    hold(s, layer, experts, count, false);
+    if (far) {
+        hold(s, s->near_layer, s->near, s->near_count, false);
+    } else if (distance == 1) {
+        memcpy(s->near, experts, sizeof *experts * (size_t)count);
+        s->near_layer = layer;
+        s->near_count = count;
+    }
+}
+
+void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int distance,
+                    int64_t max_bytes)
+{
+    read_ahead(s, layer, experts, count, MO_GUESS_UNDER_WAY, distance, max_bytes);
+}
+
+void mo_store_guess_layer(mo_store *s, int layer)
+{
+    int32_t experts[MO_EXPERTS_MAX];
+    for (int e = 0; e < s->experts->experts; e++) {
+        experts[e] = e;
+    }
+    read_ahead(s, layer, experts, s->experts->experts, MO_GUESS_LAYER, 0, INT64_MAX);
+}

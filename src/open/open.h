@@ -1,0 +1,60 @@
+/* Opened: from a file and the means to a model in RAM that is ready: needs, plan, load what stays, open the tiers for the
+ * rest. `moraine plan` stops after the plan. */
+#ifndef MO_OPEN_OPEN_H
+#define MO_OPEN_OPEN_H
+
+#include "open/requirements.h"
+#include "open/resources.h"
+#include "plan/placement.h"
+#include "store/tiers.h"
+
+/* A plan that was made for a file. */
+typedef struct mo_placed {
+    mo_requirements requirements;
+    mo_plan plan;
+    mo_layer_location *layers;  /* [needs.model.layers] */
+    mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
+} mo_placed;
+
+/* Plans. A device that nobody asked for and that is too small is left out of the means; of several the one that is used alone, where
+ * that is better, is all that is left there. On failure *out holds nothing. Any thread. */
+mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
+                         mo_resources *resources, mo_placed *out, mo_error *err);
+void mo_placed_drop(mo_placed *placed);               /* a zeroed one is allowed */
+mo_placement mo_placed_view(const mo_placed *placed); /* valid as long as that */
+
+typedef struct mo_open_options {
+    mo_resources *resources;
+    mo_requirements_options requirements;
+    const mo_policy *policy; /* NULL: the default */
+    mo_disk_options disk;
+    bool predict, skip_missing;
+    bool map; /* the whole file is mapped: no tiers, and a plan of the device alone */
+    mo_pool *pool;
+    mo_progress_fn progress;
+    void *user;
+} mo_open_options;
+
+typedef struct mo_opened {
+    mo_placed placed;
+    mo_checkpoint *model;
+    mo_tiers *tiers;                              /* NULL: nothing is left on disk */
+    int64_t held, device_held;                    /* what other models find taken, in RAM and on the device */
+    mo_location_id run_location[MO_PLAN_DEVICES]; /* of several devices: each one's memory, */
+    int64_t run_held[MO_PLAN_DEVICES];            /* and what is taken there */
+    /* As probed; 0: nobody has measured. RAM: as products read it. */
+    double probed_disk_bytes_s, probed_ram_bytes_s;
+    double disk_bytes_s; /* with what it was planned, as probed or found before; 0: a guess */
+    mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */
+} mo_opened;
+
+/* Carries the plan out in RAM. On failure *out holds nothing. */
+mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err);
+void mo_opened_drop(mo_opened *opened); /* a zeroed one is allowed */
+
+mo_location_holding mo_opened_holding(const mo_opened *opened); /* any thread */
+
+/* Keeps what the disk of the model's file was found to give, for plans to come: of reads past the page cache. */
+void mo_opened_learn_disk(const mo_opened *opened, const char *path);
+
+#endif

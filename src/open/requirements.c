@@ -1,0 +1,344 @@
+#include "open/requirements.h"
+
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "cluster/experts.h"
+#include "engine/engine.h"
+#include "engine/session.h"
+#include "experts/expert_table.h"
+#include "gpu/adapters.h"
+#include "gpu/requirements.h"
+#include "plan/share.h"
+
+/* What the program takes besides weights, caches and working memory: code and libraries, readers, buffers of the C library
+ * (2 to 10 MiB were seen); of each thread that computes its stack and the C library's memory (190 KiB); and the vocabulary,
+ * whose tables take some multiples of its text: 82 to 96 bytes a token where there are no merges, 183 to 230 with them, on
+ * vocabularies of 32,000 to 151,669 tokens. Rounded up. */
+#define PROGRAM_BYTES    ((int64_t)16 << 20)
+#define PER_THREAD_BYTES ((int64_t)256 << 10)
+#define PER_TOKEN_BYTES  100
+#define PER_MERGE_BYTES  140
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t matrix_bytes(const mo_weights *w)
+{
+    return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
+}
+
+/* Bytes of its rows that are interleaved together, as a device hands them out. */
+static int64_t group_bytes(const mo_weights *w)
+{
+    return mo_gpu_matrix_bytes(w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols));
+}
+
+static void count_classes(const mo_model_spec *f, const mo_expert_table *experts, mo_plan_model *out)
+{
+    const mo_expert_range *r = &f->experts;
+    for (int i = 0; i < experts->class_count; i++) {
+        const mo_expert_class *c = &experts->classes[i];
+        const double share = r->divided ? (double)(r->end - r->first) / out->experts : 1.0;
+        out->classes[i] = (mo_plan_class){.bytes = c->bytes / c->count,
+                                          .slot_bytes = c->slot_bytes,
+                                          .experts = c->count,
+                                          .used_per_token = r->divided ? share * out->used * c->layers
+                                                                       : (double)c->used * c->layers,
+                                          .used = c->used};
+    }
+    out->class_count = experts->class_count;
+}
+
+/* *interleaved: RAM would have some of the experts in another layout. */
+static void count_experts(const mo_expert_table *experts, mo_requirements *out, bool *interleaved)
+{
+    mo_plan_model *m = &out->model;
+    for (int32_t i = 0; i < experts->expert_count; i++) {
+        const mo_expert_home *h = &experts->home[i];
+        int64_t device = 0;
+        for (int32_t k = 0; k < h->parts; k++) {
+            const mo_expert_part *part = &experts->parts[h->first + k];
+            m->resident_bytes += mo_load_bytes(part->bytes);
+            device += mo_gpu_matrix_bytes(part->bytes);
+            *interleaved |= part->matrix->interleave > 0;
+        }
+        m->device_slot_bytes[h->size_class] = larger(m->device_slot_bytes[h->size_class], device);
+        out->layers[h->layer].size_class = h->size_class;
+    }
+}
+
+/* What is left on disk keeps the file's layout, so that is what the views say afterwards. */
+static void count_layers(const mo_model_spec *f, const mo_expert_table *experts, mo_requirements *out)
+{
+    mo_plan_model *m = &out->model;
+    for (int32_t i = experts->expert_count; i < experts->count; i++) {
+        const mo_expert_home *h = &experts->home[i];
+        mo_plan_layer *l = &out->layers[h->layer];
+        l->bytes = h->bytes;
+        l->device_bytes = l->link_bytes = mo_gpu_layer_bytes(f, h->layer);
+        for (int32_t k = 0; k < h->parts; k++) {
+            const mo_expert_part *part = &experts->parts[h->first + k];
+            l->resident += mo_load_bytes(part->bytes);
+            l->group_bytes = larger(l->group_bytes, group_bytes(part->matrix));
+            l->buffer_bytes = part->at + mo_expert_part_span(part->bytes);
+            part->matrix->interleave = 0;
+        }
+        m->dense_layers++;
+        m->dense_bytes += l->resident;
+        m->core_bytes += l->resident;
+        m->dense_layer_bytes = larger(m->dense_layer_bytes, l->resident);
+        m->dense_buffer_bytes = larger(m->dense_buffer_bytes, l->buffer_bytes);
+    }
+}
+
+mo_state_size mo_requirements_states(const mo_requirements_options *o, int64_t batch, int64_t context,
+                                     bool device)
+{
+    return (mo_state_size){.kv = o->kv,
+                           .context = context,
+                           .batch = batch,
+                           .sessions = o->sessions,
+                           .positions = o->positions,
+                           .kept_bytes = device ? o->kept_device_bytes : o->kept_bytes};
+}
+
+static void count_device(const mo_model_spec *f, const mo_requirements_options *o, bool interleaved,
+                         mo_plan_layer *layers, mo_plan_model *out)
+{
+    const mo_gpu_requirements requirements =
+        mo_gpu_requirements_of(f, out->batch, out->context, &o->precision);
+    out->device_core_bytes = requirements.core;
+    out->device_group_bytes = mo_gpu_matrix_bytes(requirements.group);
+    const mo_state_size states = mo_requirements_states(o, out->batch, out->context, true);
+    for (int i = 0; i < f->layer_count; i++) { /* whatever the batch */
+        const int64_t bytes = mo_state_layer_bytes(f, &states, i);
+        layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
+        layers[i].core_bytes = mo_gpu_layer_core_bytes(f, i);
+        layers[i].state_bytes = /* of windows: for this batch */
+            o->experts.alone ? 0 : mo_state_layer_share(f, &states, i);
+    }
+    out->device_kept_bytes = o->kept_device_bytes;
+    out->device_stage_bytes = interleaved ? 2 * requirements.expert_bytes : requirements.expert_bytes;
+    out->device_stage_plain = requirements.expert_bytes;
+    out->device_map_bytes = requirements.map;
+}
+
+int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width)
+{
+    return mo_plan_times(8 * batch, width + 1); /* what is sent, twice */
+}
+
+/* Of a rank among several: streams, or what is asked of experts. */
+static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
+{
+    if (o->experts.divided) {
+        return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
+    }
+    return o->range.count ? mo_requirements_stream_bytes(batch, f->width) : 0;
+}
+
+/* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
+static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
+                                 int64_t context)
+{
+    const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
+    const mo_gpu_requirements device = mo_gpu_requirements_of(f, batch, context, &o->precision);
+    const mo_state_size here = mo_requirements_states(o, batch, context, false),
+                        there = mo_requirements_states(o, batch, context, true);
+    const int64_t blocks = mo_state_pool_bytes(f, &there);
+    return (mo_plan_batch){
+        .batch = batch,
+        .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here), /* sessions are with the core */
+        .work_bytes =
+            mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
+                        mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
+        .device_kv_bytes = o->experts.alone
+                               ? 0
+                               : mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
+                                             mo_plan_times(sessions, device.table)),
+        .device_work_bytes = device.work,
+        .device_idle_bytes = device.idle,
+        .device_host_bytes = device.host,
+        .device_piece_bytes = device.piece};
+}
+
+/* The batch that was asked for, or those among which the plan chooses: none is longer than a prompt can be. */
+static void count_batches(const mo_model_spec *f, const mo_requirements_options *o, mo_plan_model *m)
+{
+    enum { SMALLEST = 64 };
+    const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
+    m->kv_bytes = asked.kv_bytes;
+    m->work_bytes = asked.work_bytes;
+    m->device_kv_bytes = asked.device_kv_bytes;
+    m->device_work_bytes = asked.device_work_bytes;
+    m->device_idle_bytes = asked.device_idle_bytes;
+    m->device_host_bytes = asked.device_host_bytes;
+    m->device_piece_bytes = asked.device_piece_bytes;
+    if (o->batch || o->all_logits) {
+        return;
+    }
+    for (int64_t batch = SMALLEST; m->batch_count < MO_PLAN_BATCHES; batch *= 2) {
+        m->batches[m->batch_count++] = count_batch(f, o, batch, m->context);
+        if (batch >= m->context) {
+            break;
+        }
+    }
+}
+
+/* How many there are in a list of the file's metadata; 0: it has none. */
+static int64_t strings_of(const mo_checkpoint *model, const char *key)
+{
+    const mo_gguf_entry *list = mo_gguf_find(mo_checkpoint_gguf(model), key);
+    mo_metadata_info info = {0};
+    if (list) {
+        mo_gguf_entry_info(list, &info);
+    }
+    return (int64_t)info.count;
+}
+
+static void count_model(const mo_checkpoint *model, const mo_expert_table *experts,
+                        const mo_requirements_options *o, mo_requirements *out)
+{
+    const mo_model_spec *f = mo_checkpoint_spec(model);
+    const int64_t made_for = f->context < MO_CONTEXT_DEFAULT ? f->context : MO_CONTEXT_DEFAULT;
+    const int64_t table = matrix_bytes(&f->embed);
+    mo_plan_model *m = &out->model;
+    size_t region = 0;
+    bool interleaved = false;
+    mo_checkpoint_region(model, &region);
+    out->width = f->width;
+    *m = (mo_plan_model){.layers = f->layer_count,
+                         .layer = out->layers,
+                         .vector_bytes = (int64_t)mo_checkpoint_resident(model).vectors,
+                         .table_bytes = f->tied ? mo_load_bytes(table) : table,
+                         .tied = f->tied,
+                         .output_bytes = matrix_bytes(&f->output.w),
+                         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
+                         .context = o->context ? o->context : made_for};
+    m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
+    for (int i = 0; i < f->layer_count; i++) {
+        const mo_layer *l = &f->layers[i];
+        out->layers[i].size_class = -1;
+        out->layers[i].read_bytes = mo_state_read_bytes(f, o->kv, m->context, i);
+        out->layers[i].queries =
+            l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
+        if (l->routed) {
+            m->routed_layers++;
+            m->experts = l->moe.experts > m->experts ? l->moe.experts : m->experts;
+            m->used = l->moe.used > m->used ? l->moe.used : m->used;
+        }
+    }
+    count_classes(f, experts, m);
+    count_experts(experts, out, &interleaved);
+    count_layers(f, experts, out);
+    m->kept_bytes = o->kept_bytes;
+    count_batches(f, o, m);
+    m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
+                     PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
+                     PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges") +
+                     (o->range.count ? MO_REQUIRED_RANK_BYTES : 0);
+    count_device(f, o, interleaved, out->layers, m);
+}
+
+/* What steps with adapters of so many ranks work in, here and on a device, which holds their `bytes` too; not where it has experts alone: what
+ * adapters change of these the CPU computes. */
+static void add_adapters(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
+                         int64_t bytes, int64_t ranks, int64_t *work, int64_t *device)
+{
+    const int64_t there = mo_gpu_adapters_bytes(batch * mo_extent_of(f).used, ranks);
+    *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->adapter_count, ranks));
+    *device = o->experts.alone ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
+}
+
+/* Adapters stay in RAM beside the model, and steps with them have lists of their own. */
+static mo_status count_adapters(const mo_checkpoint *model, const mo_requirements_options *o,
+                                mo_requirements *out, mo_error *err)
+{
+    mo_plan_model *m = &out->model;
+    int64_t bytes = o->adapter_bytes, ranks = 0;
+    mo_status status = MO_OK;
+    for (int i = 0; i < o->adapter_count && status == MO_OK; i++) {
+        mo_lora lora;
+        status = mo_lora_load(model, o->adapters[i], true, &lora, err);
+        bytes += status == MO_OK ? lora.bytes : 0;
+        ranks += status == MO_OK ? lora.rank : 0;
+        for (int k = 0; status == MO_OK && k < m->layers; k++) {
+            out->adapters[k].bytes += lora.layers[k].bytes;
+            out->adapters[k].expert_bytes += lora.layers[k].expert_bytes;
+            out->adapter_bytes += lora.layers[k].bytes;
+        }
+        mo_lora_drop(&lora);
+    }
+    const mo_model_spec *f = mo_checkpoint_spec(model);
+    m->other_bytes = mo_plan_sum(m->other_bytes, bytes);
+    add_adapters(f, o, m->batch, bytes, ranks, &m->work_bytes, &m->device_work_bytes);
+    for (int i = 0; i < m->batch_count; i++) {
+        mo_plan_batch *p = &m->batches[i];
+        add_adapters(f, o, p->batch, bytes, ranks, &p->work_bytes, &p->device_work_bytes);
+    }
+    return status;
+}
+
+/* Products stop at the largest number; a plan's sums need some distance from it. */
+static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_model *m, mo_error *err)
+{
+    const int64_t most = (int64_t)1 << 60;
+    if (o->positions && o->positions < m->context) {
+        return mo_fail(err, MO_EINVAL, "`positions` (%lld) is less than the `context` of one session (%lld)",
+                       (long long)o->positions, (long long)m->context);
+    }
+    if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
+        return MO_OK;
+    }
+    return mo_fail(err, MO_EINVAL,
+                   "`sessions` of %d with a `context` of %lld tokens and a `batch` of "
+                   "%lld tokens need more memory than can be represented; reduce them",
+                   o->sessions, (long long)m->context, (long long)m->batch);
+}
+
+mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
+                             mo_error *err)
+{
+    const mo_load_options describe = {.describe = true,
+                                      .interleave = options->interleave,
+                                      .range = options->range,
+                                      .experts = options->experts};
+    mo_checkpoint *model = NULL;
+    mo_expert_table *experts = NULL;
+    *out = (mo_requirements){0};
+    mo_status status = mo_checkpoint_load(path, &describe, &model, err);
+    if (status == MO_OK) {
+        status = mo_expert_table_create(model, &experts, err);
+    }
+    if (status == MO_OK) {
+        const size_t layers = (size_t)mo_checkpoint_spec(model)->layer_count + 1;
+        out->layers = calloc(layers, sizeof *out->layers);
+        out->adapters = calloc(layers, sizeof *out->adapters);
+        status = out->layers && out->adapters
+                     ? MO_OK
+                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
+    }
+    if (status == MO_OK && out->layers) {
+        count_model(model, experts, options, out);
+        status = check_sessions(options, &out->model, err);
+    }
+    if (status == MO_OK) {
+        status = count_adapters(model, options, out, err);
+    }
+    mo_expert_table_destroy(experts);
+    mo_checkpoint_free(model);
+    if (status != MO_OK) {
+        mo_requirements_drop(out);
+    }
+    return status;
+}
+
+void mo_requirements_drop(mo_requirements *requirements)
+{
+    free(requirements->layers);
+    free(requirements->adapters);
+    *requirements = (mo_requirements){0};
+}

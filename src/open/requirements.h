@@ -1,0 +1,56 @@
+/* Needs: what a model asks of a machine's memory, found from its file's description; nothing is loaded. Engine, sessions and
+ * the device's part say how much they take; plans see numbers alone. */
+#ifndef MO_OPEN_REQUIREMENTS_H
+#define MO_OPEN_REQUIREMENTS_H
+
+#include "kv/state.h"
+#include "model/lora.h"
+#include "plan/plan.h"
+#include "plan/precision.h"
+
+/* Unless the caller says otherwise. The batch is the plan's choice; this is that of models without a plan, and where logits
+ * of every token are kept. */
+enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
+
+/* Of a rank among several: MPI, with what it maps for messages (11 MiB were seen with Open MPI). */
+#define MO_REQUIRED_RANK_BYTES ((int64_t)16 << 20)
+
+typedef struct mo_requirements_options {
+    mo_kv_type kv;
+    int64_t batch, context; /* 0: the plan's choice; the model's own, at most MO_CONTEXT_DEFAULT */
+    int sessions;           /* held at once; 0: 1 */
+    int64_t positions;      /* of all of them; 0: as many as they can hold */
+    int64_t kept_bytes, kept_device_bytes; /* for snapshots */
+    int threads;                           /* that compute */
+    int interleave;              /* rows per group in RAM, as the kernels like them; 0: the file's layout */
+    bool all_logits;             /* logits of every position will be asked for, as `eval` does */
+    const char *const *adapters; /* files that are opened with the model */
+    int adapter_count;
+    int64_t adapter_bytes;       /* for more of them */
+    mo_precision_rule precision; /* of a device's batches */
+    mo_layer_range range;        /* these layers alone */
+    mo_expert_range experts;     /* of their experts these alone */
+    int peers;                   /* where experts are divided: ranks that this one talks to */
+} mo_requirements_options;
+
+typedef struct mo_requirements {
+    mo_plan_model model;     /* for mo_plan_choose(), which decides on a batch that was left open */
+    mo_plan_layer *layers;   /* [model.layers], which model.layer shows */
+    mo_lora_share *adapters; /* [model.layers] of all of them together */
+    int64_t adapter_bytes;   /* the sum of that; part of model.other_bytes, and of what devices hold */
+    int64_t width;           /* values of a token between two layers */
+} mo_requirements;
+
+/* What a rank holds for messages of a batch, where layers are divided. */
+int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width);
+
+/* What is planned for sessions in RAM, or on a device. */
+mo_state_size mo_requirements_states(const mo_requirements_options *options, int64_t batch, int64_t context,
+                                     bool device);
+
+/* Any thread. On failure *out holds nothing. */
+mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
+                             mo_error *err);
+void mo_requirements_drop(mo_requirements *requirements); /* a zeroed one is allowed */
+
+#endif

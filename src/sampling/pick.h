@@ -1,0 +1,36 @@
+/* Pick: the next token of a slice, drawn by its sampler from the last row of its logits, under its mask, with log
+ * probabilities if they are wanted. The picks of a step are made side by side. */
+#ifndef MO_SAMPLING_PICK_H
+#define MO_SAMPLING_PICK_H
+
+#include "moraine.h"
+
+typedef struct mo_pick {
+    mo_sampler *sampler;
+    const uint32_t *mask; /* bit t % 32 of word t / 32: may token t be picked? NULL: all may */
+    const uint32_t *(*late_mask)(void *user); /* NULL, or who says it now */
+    void *user;                               /* of late_mask */
+    const int32_t *recent;                    /* the sequence so far */
+    int64_t recent_count;
+    bool logprobs; /* the next four are wanted */
+    int top_wanted;
+    bool made;     /* a device has found the token */
+    int32_t token; /* -1: none was allowed */
+    float logprob;
+    int top_count;
+    mo_logprob top[MO_TOP_MAX];
+} mo_pick;
+
+/* Draws from a row of vocab logits. */
+void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab);
+
+/* Is the likeliest token what it draws, and nothing else wanted? Whoever knows that one need not hand over the row. */
+bool mo_pick_plain(const mo_pick *pick);
+
+/* Does a sampler without a mask take the likeliest token as it is? */
+bool mo_sampler_plain(const mo_sampler *sampler);
+
+/* The size of the vocabulary that a sampler was opened for. */
+int64_t mo_sampler_vocab(const mo_sampler *sampler);
+
+#endif

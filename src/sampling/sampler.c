@@ -1,0 +1,306 @@
+/* Sampling: from logits to a token. Own exp, double sums in a fixed order and an integer generator, so that a
+ * seed gives the same text on every machine. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+#include "numeric/math.h"
+#include "sampling/pick.h"
+#include "sampling/selection.h"
+
+struct mo_sampler {
+    mo_sampler_options set;
+    mo_logit_bias *bias;
+    int64_t vocab;
+    uint64_t state;    /* of the generator */
+    float *logits;     /* [vocab] after penalties */
+    int32_t *counts;   /* [vocab] occurrences in the penalty window; zero between picks */
+    float *kept;       /* [vocab] probabilities of the candidates, likeliest first */
+    int32_t *tokens;   /* [vocab] the candidates */
+    mo_ranked *ranked; /* [2 * vocab] */
+};
+
+static const mo_sampler_options defaults = {.size = sizeof(mo_sampler_options),
+                                            .repeat_penalty = 1.0f,
+                                            .penalty_last = 64,
+                                            .top_k = 40,
+                                            .top_p = 0.95f,
+                                            .min_p = 0.05f,
+                                            .temperature = 0.8f};
+
+void mo_sampler_options_init(mo_sampler_options *options, size_t size)
+{
+    mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+static mo_status check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
+{
+    if (!(s->temperature >= 0.0f) || !isfinite(s->temperature)) {
+        return mo_fail(err, MO_EINVAL, "temperature must be 0 or more, not %g", (double)s->temperature);
+    }
+    if (!(s->top_p > 0.0f && s->top_p <= 1.0f)) {
+        return mo_fail(err, MO_EINVAL, "top-p must be above 0 and at most 1, not %g", (double)s->top_p);
+    }
+    if (!(s->min_p >= 0.0f && s->min_p <= 1.0f)) {
+        return mo_fail(err, MO_EINVAL, "min-p must be between 0 and 1, not %g", (double)s->min_p);
+    }
+    if (s->top_k < 0 || s->penalty_last < -1) {
+        return mo_fail(err, MO_EINVAL, "top-k must be 0 or more, the penalty window -1 or more");
+    }
+    if (!(s->repeat_penalty > 0.0f) || !isfinite(s->repeat_penalty) || !isfinite(s->presence_penalty) ||
+        !isfinite(s->frequency_penalty)) {
+        return mo_fail(err, MO_EINVAL, "penalties must be finite, the repetition penalty above 0");
+    }
+    for (size_t i = 0; i < s->bias_count; i++) {
+        if (s->bias[i].token < 0 || s->bias[i].token >= vocab || isnan(s->bias[i].bias)) {
+            return mo_fail(err, MO_EINVAL, "logit bias for token %d: the vocabulary has %lld tokens",
+                           s->bias[i].token, (long long)vocab);
+        }
+    }
+    return MO_OK;
+}
+
+mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_sampler **out, mo_error *err)
+{
+    mo_sampler_options o = defaults;
+    MO_OWN_ERROR(err)
+    *out = NULL;
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_sampler_options", err);
+    if (status == MO_OK && vocab < 1) {
+        status = mo_fail(err, MO_EINVAL, "a vocabulary has at least one token, not %lld", (long long)vocab);
+    }
+    if (status == MO_OK) {
+        status = check(&o, vocab, err);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_sampler *s = calloc(1, sizeof *s);
+    if (s) {
+        const size_t n = (size_t)vocab;
+        s->set = o;
+        s->vocab = vocab;
+        s->state = o.seed;
+        s->logits = malloc(n * sizeof *s->logits);
+        s->counts = calloc(n, sizeof *s->counts);
+        s->kept = malloc(n * sizeof *s->kept);
+        s->tokens = malloc(n * sizeof *s->tokens);
+        s->ranked = malloc(2 * n * sizeof *s->ranked);
+        s->bias = malloc(sizeof *s->bias * (o.bias_count + 1));
+    }
+    if (!s || !s->logits || !s->counts || !s->kept || !s->tokens || !s->ranked || !s->bias) {
+        mo_sampler_close(s);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a sampler over %lld tokens", (long long)vocab);
+    }
+    if (o.bias_count) {
+        memcpy(s->bias, o.bias, sizeof *s->bias * o.bias_count);
+    }
+    *out = s;
+    return MO_OK;
+}
+
+void mo_sampler_close(mo_sampler *sampler)
+{
+    if (sampler) {
+        free(sampler->logits);
+        free(sampler->counts);
+        free(sampler->kept);
+        free(sampler->tokens);
+        free(sampler->ranked);
+        free(sampler->bias);
+        free(sampler);
+    }
+}
+
+/* ---- Penalties -------------------------------------------------------------------------------- */
+
+static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
+{
+    const mo_sampler_options *set = &s->set;
+    const size_t window =
+        set->penalty_last < 0 || (uint64_t)set->penalty_last > count ? count : (size_t)set->penalty_last;
+    const int32_t *last = recent + count - window;
+    if (set->repeat_penalty == 1.0f && set->presence_penalty == 0.0f && set->frequency_penalty == 0.0f) {
+        return;
+    }
+    for (size_t i = 0; i < window; i++) {
+        if (last[i] >= 0 && last[i] < s->vocab) {
+            s->counts[last[i]]++;
+        }
+    }
+    for (size_t i = 0; i < window; i++) {
+        if (last[i] < 0 || last[i] >= s->vocab || s->counts[last[i]] == 0) {
+            continue;
+        }
+        float *x = &s->logits[last[i]];
+        *x = *x > 0.0f ? *x / set->repeat_penalty : *x * set->repeat_penalty;
+        *x -= (float)s->counts[last[i]] * set->frequency_penalty;
+        *x -= set->presence_penalty;
+        s->counts[last[i]] = 0;
+    }
+}
+
+/* ---- Candidates, likeliest first -------------------------------------------------------------- */
+
+/* Logits so far below the best that min-p leaves them out, with some to spare for rounding; and what may never be picked. */
+static float least_logit(const mo_sampler *s, float best)
+{
+    return s->set.min_p > 0.0f ? best + (float)log((double)s->set.min_p) - 0.01f : -FLT_MAX;
+}
+
+/* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
+static int64_t collect(mo_sampler *s, float best)
+{
+    const mo_sampler_options *set = &s->set;
+    int64_t limit = set->top_k, count = 0;
+    double total = 0.0, sum = 0.0;
+    if (set->top_k && set->top_k < s->vocab) { /* probabilities are relative to the sum of these */
+        mo_select_count(s->logits, s->vocab, limit, s->tokens, s->ranked);
+        for (int64_t i = 0; i < limit; i++) {
+            total += (double)mo_exp(s->logits[s->tokens[i]] - best);
+        }
+    } else {
+        mo_shares shares;
+        mo_shares_add(&shares, s->logits, s->vocab, best);
+        total = shares.total;
+        limit = mo_select_share(&shares, s->logits, s->vocab, (double)set->top_p * total,
+                                least_logit(s, best), s->tokens, s->ranked);
+    }
+    while (count < limit && (count == 0 || sum < (double)set->top_p * total)) {
+        const float logit = s->logits[s->tokens[count]];
+        s->kept[count] = mo_exp(logit - best);
+        if (count > 0 && (s->kept[count] < set->min_p || logit == -INFINITY)) { /* the best one's is 1 */
+            break;
+        }
+        sum += (double)s->kept[count++];
+    }
+    return count;
+}
+
+/* A number in [0, 1) from 53 random bits (splitmix64). */
+static double draw(mo_sampler *s)
+{
+    uint64_t z = (s->state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* What the mask leaves out cannot be picked, whatever its penalties and bias. */
+static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
+{
+    for (int64_t i = 0; i < vocab; i++) {
+        if (!(mask[i / 32] >> (i % 32) & 1)) {
+            logits[i] = -INFINITY;
+        }
+    }
+}
+
+static bool penalizes(const mo_sampler_options *set)
+{
+    return set->penalty_last != 0 &&
+           (set->repeat_penalty != 1.0f || set->presence_penalty != 0.0f || set->frequency_penalty != 0.0f);
+}
+
+bool mo_sampler_plain(const mo_sampler *s)
+{
+    return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set);
+}
+
+/* The likeliest token where that needs no copy of the logits: those that are out of the question do not count, and most often the likeliest is
+ * none of them. -1: the copy has to tell. */
+static int32_t pick_plainly(const mo_sampler *s, const float *logits)
+{
+    if (s->set.temperature != 0.0f || penalizes(&s->set)) {
+        return -1;
+    }
+    const int32_t first = mo_likeliest(logits, s->vocab);
+    for (size_t i = 0; i < s->set.bias_count; i++) {
+        if (s->bias[i].bias != -INFINITY || s->bias[i].token == first) {
+            return -1;
+        }
+    }
+    return first;
+}
+
+int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
+                        size_t count)
+{
+    const bool greedy = s->set.temperature == 0.0f;
+    const int32_t plain = mask ? -1 : pick_plainly(s, logits);
+    if (plain >= 0) {
+        return plain;
+    }
+    memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
+    penalize(s, recent, count);
+    for (size_t i = 0; i < s->set.bias_count; i++) {
+        s->logits[s->bias[i].token] += s->bias[i].bias;
+    }
+    if (mask) {
+        apply_mask(s->logits, mask, s->vocab);
+    }
+    const int32_t first =
+        mo_likeliest(s->logits, s->vocab); /* mask and bias may each leave some tokens, and together none */
+    if (greedy || first < 0) {
+        return first;
+    }
+    const float best = s->logits[first];
+    const int64_t candidates = collect(s, best);
+    double total = 0.0;
+    for (int64_t i = 0; i < candidates; i++) {
+        s->kept[i] = mo_exp((s->logits[s->tokens[i]] - best) / s->set.temperature);
+        total += (double)s->kept[i];
+    }
+    const double aim = draw(s) * total;
+    double sum = 0.0;
+    for (int64_t i = 0; i < candidates; i++) {
+        sum += (double)s->kept[i];
+        if (aim < sum) {
+            return s->tokens[i];
+        }
+    }
+    return s->tokens[candidates - 1];
+}
+
+int64_t mo_sampler_vocab(const mo_sampler *sampler)
+{
+    return sampler->vocab;
+}
+
+/* ---- Log probabilities ------------------------------------------------------------------------ */
+
+/* The `count` likeliest in order; the lower token among equals. */
+static void find_top(const float *logits, int64_t vocab, mo_logprob *top, int count)
+{
+    int held = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        if (held == count && !(logits[i] > logits[top[held - 1].token])) {
+            continue;
+        }
+        int at = held < count ? held++ : count - 1;
+        for (; at > 0 && logits[i] > logits[top[at - 1].token]; at--) {
+            top[at] = top[at - 1];
+        }
+        top[at].token = (int32_t)i;
+    }
+}
+
+float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob *top, int count)
+{
+    const float best = mo_largest(logits, vocab);
+    double total = 0.0;
+    for (int64_t i = 0; i < vocab; i++) {
+        total += (double)mo_exp(logits[i] - best);
+    }
+    const double whole = (double)best + log(total < 1.0 ? 1.0 : total); /* the likeliest alone adds 1 */
+    if (count > 0) {
+        find_top(logits, vocab, top, count);
+    }
+    for (int i = 0; i < count; i++) {
+        top[i].logprob = (float)((double)logits[top[i].token] - whole);
+    }
+    return token >= 0 && token < vocab ? (float)((double)logits[token] - whole) : -INFINITY;
+}

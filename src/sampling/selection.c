@@ -1,0 +1,217 @@
+#include "sampling/selection.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "numeric/math.h"
+
+enum {
+    LANES = 16,       /* that a compiler makes vectors of */
+    CHUNK = 256,      /* a multiple of them */
+    HEAP_MOST = 4096, /* so many are kept in a heap while the others pass; more are had by sorting all */
+};
+
+/* ---- The largest of many ---------------------------------------------------------------------- */
+
+/* Which of equals it finds does not matter: only the value comes out. */
+float mo_largest(const float *x, int64_t n)
+{
+    float lane[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) {
+        lane[j] = -INFINITY;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+        }
+    }
+    for (; i < n; i++) {
+        lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    }
+    float best = lane[0];
+    for (int j = 1; j < LANES; j++) {
+        best = lane[j] > best ? lane[j] : best;
+    }
+    return best;
+}
+
+int32_t mo_likeliest(const float *logits, int64_t n)
+{
+    float best = -INFINITY;
+    int64_t chunk = -1;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const float here = mo_largest(logits + i, n - i < CHUNK ? n - i : CHUNK);
+        if (here > best) {
+            best = here;
+            chunk = i;
+        }
+    }
+    while (chunk >= 0 && logits[chunk] != best) {
+        chunk++;
+    }
+    return (int32_t)chunk;
+}
+
+/* ---- Sorting ---------------------------------------------------------------------------------- */
+
+/* Floats in descending order as ascending numbers; both zeros are one, and what is no number comes last. */
+static uint32_t rank_of(float logit)
+{
+    const uint32_t bits = mo_bits_of(isnan(logit) ? -INFINITY : logit + 0.0f);
+    return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+}
+
+/* By rank; equals stay in their order, which is that of tokens. By digits of eight bits, the lowest first: an even number of
+ * passes, after which all are back where they were. */
+static void sort(mo_ranked *list, mo_ranked *other, int64_t count)
+{
+    for (int shift = 0; shift < 32; shift += 8) {
+        int32_t at[256] = {0}, next = 0;
+        for (int64_t i = 0; i < count; i++) {
+            at[list[i].rank >> shift & 255]++;
+        }
+        for (int digit = 0; digit < 256; digit++) {
+            const int32_t here = at[digit];
+            at[digit] = next;
+            next += here;
+        }
+        for (int64_t i = 0; i < count; i++) {
+            other[at[list[i].rank >> shift & 255]++] = list[i];
+        }
+        mo_ranked *sorted = other;
+        other = list;
+        list = sorted;
+    }
+}
+
+/* Those that are not less likely, sorted. Returns how many. */
+static int64_t take_above(const float *logits, int64_t vocab, float least, int32_t *tokens, mo_ranked *ranked)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        ranked[count] = (mo_ranked){rank_of(logits[i]), (int32_t)i};
+        count += !(logits[i] < least);
+    }
+    sort(ranked, ranked + vocab, count);
+    for (int64_t i = 0; i < count; i++) {
+        tokens[i] = ranked[i].token;
+    }
+    return count;
+}
+
+/* ---- A number of them ------------------------------------------------------------------------- */
+
+/* Larger logit first, the lower token among equals. */
+static bool before(const float *logits, int32_t a, int32_t b)
+{
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+/* Of a heap with the least likely on top. */
+static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
+{
+    const int32_t moving = heap[i];
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= n) {
+            break;
+        }
+        if (child + 1 < n && before(logits, heap[child], heap[child + 1])) {
+            child++;
+        }
+        if (before(logits, heap[child], moving)) {
+            break;
+        }
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = moving;
+}
+
+void mo_select_count(const float *logits, int64_t vocab, int64_t count, int32_t *tokens, mo_ranked *ranked)
+{
+    int64_t held = 0;
+    if (count > HEAP_MOST) {
+        take_above(logits, vocab, -INFINITY, tokens, ranked);
+        return;
+    }
+    /* With the least likely on top almost every chunk is passed over after one look: later tokens must be larger to be
+     * before it. */
+    for (int64_t from = 0; from < vocab; from += CHUNK) {
+        const int64_t to = vocab - from < CHUNK ? vocab : from + CHUNK;
+        if (held == count && !(mo_largest(logits + from, to - from) > logits[tokens[0]])) {
+            continue;
+        }
+        for (int64_t i = from; i < to; i++) {
+            if (held < count) {
+                tokens[held++] = (int32_t)i;
+                for (int64_t at = held / 2; held == count && at-- > 0;) {
+                    sift(logits, tokens, held, at);
+                }
+            } else if (logits[i] > logits[tokens[0]]) {
+                tokens[0] = (int32_t)i;
+                sift(logits, tokens, held, 0);
+            }
+        }
+    }
+    while (held > 1) { /* the least likely goes to the end */
+        const int32_t worst = tokens[0];
+        tokens[0] = tokens[--held];
+        sift(logits, tokens, held, 0);
+        tokens[held] = worst;
+    }
+}
+
+/* ---- A share of them -------------------------------------------------------------------------- */
+
+enum {
+    STEPS = MO_SHARE_STEPS,
+    STEPS_OF_ONE = 16
+}; /* steps below the best logit, and those of a distance of 1 */
+
+/* How far below the best a logit is. */
+static int step_of(float best, float logit)
+{
+    const float steps = (best - logit) * (float)STEPS_OF_ONE;
+    return steps < (float)(STEPS - 1) ? (int)steps : STEPS - 1;
+}
+
+void mo_shares_add(mo_shares *shares, const float *logits, int64_t vocab, float best)
+{
+    *shares = (mo_shares){.best = best};
+    for (int64_t from = 0; from < vocab; from += CHUNK) {
+        float part[CHUNK];
+        const int64_t count = vocab - from < CHUNK ? vocab - from : CHUNK;
+        for (int64_t i = 0; i < count; i++) {
+            part[i] = mo_exp(logits[from + i] - best);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            shares->total += (double)part[i];
+            shares->steps[step_of(best, logits[from + i])] += (double)part[i];
+        }
+    }
+}
+
+/* A logit such that those above it come to the sum, in whichever order they are added. -INFINITY: there is none. */
+static float border_of(const mo_shares *shares, double sum)
+{
+    /* Orders of adding differ by less than the vocabulary's size times 2^-52, which is far below this. */
+    const double enough = sum * (1.0 + 1e-9);
+    double above = 0.0;
+    for (int step = 0; step < STEPS - 1; step++) {
+        above += shares->steps[step];
+        if (above >= enough) { /* one step more: borders of steps are rounded */
+            return shares->best - (float)(step + 2) / (float)STEPS_OF_ONE;
+        }
+    }
+    return -INFINITY;
+}
+
+int64_t mo_select_share(const mo_shares *shares, const float *logits, int64_t vocab, double sum, float least,
+                        int32_t *tokens, mo_ranked *ranked)
+{
+    const float border = border_of(shares, sum);
+    return take_above(logits, vocab, border > least ? border : least, tokens, ranked);
+}
