@@ -154,7 +154,7 @@ static void list_ops(mo_gpu *gpu, mo_gpu_ops *p)
     mo_gpu_ops_begin(p, 0);
     for (int i = 0; i < gpu->core.spec->layer_count; i++) {
         mo_gpu_ops_mixer(p, i);
-        if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.vram, i)) {
+        if (gpu->core.spec->layers[i].routed && mo_vram_has(gpu->experts.where.vram, i)) {
             mo_gpu_ops_hot(p, i);
         }
         mo_gpu_ops_side(p, i);
@@ -324,7 +324,7 @@ int main(int argc, char **argv)
     const int64_t chunks = (end + MO_CHUNK - 1) / MO_CHUNK;
     mo_gpu_ops p = {.core = &gpu->core,
                     .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+                    .vram = gpu->experts.where.vram,
                     .tokens = tokens,
                     .chunks = chunks,
                     .slices = 1,

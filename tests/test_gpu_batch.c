@@ -392,9 +392,9 @@ static void windows_have_holes(void **state)
             for (int e = 0; e < experts && p.gpu->core.spec->layers[i].routed; e++) {
                 const bool gone = round == 2 ? e % 2 : (e * 7 + i) % 5 > 1;
                 if (gone) {
-                    mo_vram_drop(p.gpu->experts.vram, i, e);
+                    mo_vram_drop(p.gpu->experts.where.vram, i, e);
                     missing++;
-                    runs += e == 0 || mo_vram_find(p.gpu->experts.vram, i, e - 1);
+                    runs += e == 0 || mo_where_address(&p.gpu->experts.where, i, e - 1);
                 }
             }
         }
@@ -500,8 +500,8 @@ static void drop_slots(void *user, int layer, int64_t position, const int32_t *i
     (void)weights;
     const place *p = user;
     for (int i = 0; i < used && layer == drop_at && position < 5; i++) {
-        if (mo_vram_find(p->gpu->experts.vram, layer, ids[i])) {
-            mo_vram_drop(p->gpu->experts.vram, layer, ids[i]);
+        if (mo_where_address(&p->gpu->experts.where, layer, ids[i])) {
+            mo_vram_drop(p->gpu->experts.where.vram, layer, ids[i]);
         }
     }
 }
@@ -518,7 +518,7 @@ static void slots_change_behind_the_window(void **state)
             for (int i = 0; i < p.gpu->core.spec->layer_count; i++) {
                 for (int e = 0; e < p.gpu->core.extent.experts && p.gpu->core.spec->layers[i].routed;
                      e += 3) {
-                    mo_vram_drop(p.gpu->experts.vram, i, e);
+                    mo_vram_drop(p.gpu->experts.where.vram, i, e);
                 }
             }
             expect_same(&p, pebble_rows, TOKENS, drop_slots);

@@ -48,19 +48,19 @@ static void run_start(rig *r)
     mo_gpu_start *s = &r->gpu->start;
     for (int i = 0; i < 100000 && (s->to_device < s->count || s->to_ram < s->count || s->under_way > 0);
          i++) {
-        mo_store_settle(r->gpu->experts.store);
+        mo_store_settle(r->gpu->experts.where.store);
         check_status(mo_gpu_start_turn(s, &r->err), &r->err);
     }
-    mo_store_settle(r->gpu->experts.store);
+    mo_store_settle(r->gpu->experts.where.store);
     assert_true(s->to_device == s->count && s->to_ram == s->count && s->under_way == 0);
 }
 
 /* Where the order's expert is: 2 in VRAM, 1 in RAM, 0 in neither. */
 static int tier_of(const rig *r, const mo_gpu_start_expert *b)
 {
-    return mo_gpu_holds(r->gpu, b->layer, b->expert)                       ? 2
-           : mo_store_resident(r->gpu->experts.store, b->layer, b->expert) ? 1
-                                                                           : 0;
+    return (mo_where_address(mo_gpu_where(r->gpu, b->layer), b->layer, b->expert) != 0) ? 2
+           : mo_store_resident(r->gpu->experts.where.store, b->layer, b->expert)        ? 1
+                                                                                        : 0;
 }
 
 /* By a profile the hottest experts are in VRAM, the next in RAM, and on disk are the coldest. */
@@ -87,9 +87,9 @@ static void a_start_takes_the_hottest_first(void **state)
         }
         int32_t slots, filled;
         int64_t bytes;
-        mo_vram_slots(r.gpu->experts.vram, &slots, &filled, &bytes);
+        mo_vram_slots(r.gpu->experts.where.vram, &slots, &filled, &bytes);
         assert_int_equal(tiers[2], slots);
-        mo_store_slots(r.gpu->experts.store, &slots, &filled, &bytes);
+        mo_store_slots(r.gpu->experts.where.store, &slots, &filled, &bytes);
         assert_true(10 * tiers[1] >= 7 * slots && tiers[0] > 0);
         rig_close(&r);
     }
@@ -132,7 +132,7 @@ static void watch(void *user, int64_t position, const float *row)
     int64_t bytes;
     (void)position;
     (void)row;
-    mo_vram_slots(p->gpu->experts.vram, &p->slots, &p->last, &bytes);
+    mo_vram_slots(p->gpu->experts.where.vram, &p->slots, &p->last, &bytes);
     p->first = p->told++ ? p->first : p->last;
 }
 
@@ -189,7 +189,7 @@ static void prompts_fill_vram_where_ram_is_tiny(void **state)
     check_status(mo_session_feed(&f, &r.err), &r.err);
     int32_t slots, filled;
     int64_t bytes;
-    mo_vram_slots(r.gpu->experts.vram, &slots, &filled, &bytes);
+    mo_vram_slots(r.gpu->experts.where.vram, &slots, &filled, &bytes);
     assert_true(slots > 100);
     assert_true(10 * filled >= 7 * slots);
     rig_close(&r);
@@ -208,7 +208,7 @@ static void prompts_leave_as_much_in_every_layer(void **state)
     for (int i = 0; i < spec->layer_count; i++) {
         int held = 0;
         for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
-            held += mo_gpu_holds(r.gpu, i, e);
+            held += (mo_where_address(mo_gpu_where(r.gpu, i), i, e) != 0);
         }
         least = spec->layers[i].routed && held < least ? held : least;
         most = held > most ? held : most;
@@ -379,7 +379,7 @@ static bool cpu_is_observed(bool high)
         const double found = 1 / lanes->cpu_rate.s_per_byte;
         observed = n > 0 && fabs(log(found / did)) <= log(3) && fabs(log(found / wrong)) > log(3);
     }
-    assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > 0);
+    assert_true(mo_store_count(r.gpu->experts.where.store).disk.bytes > 0);
     rig_close(&r);
     return observed;
 }
@@ -422,7 +422,7 @@ static void cpu_and_device_share_what_comes_from_disk(void **state)
     mo_gpu_lanes *lanes = &r.gpu->lanes;
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = PROMPT};
     for (int i = 0; i < 2; i++) {
-        const uint64_t by_cpu = lanes->by_cpu, read = mo_store_count(r.gpu->experts.store).disk.bytes;
+        const uint64_t by_cpu = lanes->by_cpu, read = mo_store_count(r.gpu->experts.where.store).disk.bytes;
         mo_feed part = f;
         part.count = (i + 1) * PROMPT / 2;
         /* A slow CPU leaves all to the device; one as fast as the link does not. */
@@ -430,7 +430,7 @@ static void cpu_and_device_share_what_comes_from_disk(void **state)
         lanes->cpu_rate = mo_lane_rate_of(i ? 1e9 : 2e7);
         lanes->cpu_rate.start = lanes->cpu_rate.s_per_byte;
         check_status(mo_session_feed(&part, &r.err), &r.err);
-        assert_true(mo_store_count(r.gpu->experts.store).disk.bytes > read);
+        assert_true(mo_store_count(r.gpu->experts.where.store).disk.bytes > read);
         assert_int_equal(lanes->by_cpu > by_cpu, i);
     }
     rig_close(&r);

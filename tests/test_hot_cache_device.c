@@ -173,7 +173,7 @@ static places places_of(const mo_model *model)
     places p = {.count = 0};
     for (int l = 0; l < LAYERS; l++) {
         for (int e = 0; e < EXPERTS; e++) {
-            p.in[l][e] = mo_gpu_holds(model->gpu, l, e);
+            p.in[l][e] = (mo_where_address(mo_gpu_where(model->gpu, l), l, e) != 0);
             p.count += p.in[l][e];
         }
     }
@@ -197,12 +197,12 @@ static void expect_map(const mo_model *model)
     mo_error err = {.detail = ""};
     mo_daddr map[EXPERTS];
     for (int l = 0; l < LAYERS; l++) {
-        check_status(mo_copy_out(model->gpu->link.main, map, mo_vram_table(model->gpu->experts.vram, l),
+        check_status(mo_copy_out(model->gpu->link.main, map, mo_vram_table(model->gpu->experts.where.vram, l),
                                  sizeof map, &err),
                      &err);
         check_status(mo_dstream_wait(model->gpu->link.main, &err), &err);
         for (int e = 0; e < EXPERTS; e++) {
-            assert_int_equal(map[e], mo_vram_find(model->gpu->experts.vram, l, e));
+            assert_int_equal(map[e], mo_where_address(&model->gpu->experts.where, l, e));
         }
     }
 }
@@ -651,7 +651,7 @@ static void choices_are_counted_once(void **state)
     mo_session *session = open_session(model);
     int open_first = 0, open_last = 0;
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_first += !mo_vram_complete(model->gpu->experts.vram, l);
+        open_first += !mo_vram_complete(model->gpu->experts.where.vram, l);
     }
     for (int i = 0; i < STEPS; i++) {
         words[i] = (i * 37 + i / 7) % WORDS;
@@ -665,7 +665,7 @@ static void choices_are_counted_once(void **state)
         assert_int_equal(counters.expert_picks, (uint64_t)(i + 1) * HAS_LAYERS * USED);
     }
     for (int l = 0; l < HAS_LAYERS; l++) {
-        open_last += !mo_vram_complete(model->gpu->experts.vram, l);
+        open_last += !mo_vram_complete(model->gpu->experts.where.vram, l);
     }
     assert_true(open_first > 0 && open_last < open_first);
     mo_session_close(session);
@@ -736,7 +736,7 @@ static void layers_that_close_need_no_host(void **state)
     uint64_t last[SMALL_LAYERS] = {0};
     int closed = 0;
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        open_first[l] = !mo_vram_complete(model->gpu->experts.vram, l);
+        open_first[l] = !mo_vram_complete(model->gpu->experts.where.vram, l);
     }
     warnings = 0;
     for (int i = 0; i < TEXTS; i++) {
@@ -755,7 +755,7 @@ static void layers_that_close_need_no_host(void **state)
         }
     }
     for (int l = 0; l < SMALL_LAYERS; l++) {
-        if (open_first[l] && mo_vram_complete(model->gpu->experts.vram, l)) {
+        if (open_first[l] && mo_vram_complete(model->gpu->experts.where.vram, l)) {
             assert_int_equal(served(model, l), last[l]); /* not once in the last text */
             closed++;
         }

@@ -347,14 +347,14 @@ static setting full_tiers(int64_t *experts)
 /* As far as RAM has free slots. */
 static void read_what_is_absent(const mo_gpu *gpu)
 {
-    mo_store *store = gpu->experts.store;
+    mo_store *store = gpu->experts.where.store;
     const mo_model_spec *spec = gpu->core.spec;
     int32_t slots, filled;
     int64_t bytes;
     for (int i = 0; i < spec->layer_count; i++) {
         for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
             mo_store_slots(store, &slots, &filled, &bytes);
-            if (filled < slots && !mo_gpu_holds(gpu, i, e)) {
+            if (filled < slots && !(mo_where_address(mo_gpu_where(gpu, i), i, e) != 0)) {
                 mo_store_ahead(store, i, e, true);
                 mo_store_settle(store);
             }

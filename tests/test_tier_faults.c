@@ -152,8 +152,8 @@ static void a_start_whose_reads_fail_is_a_slow_start(void **state)
         bad_reads bad = {.to = INT32_MAX};
         rig r;
         rig_open(&r, &(rigged){.set = tiers_of(0.3, 0.3), .fault = fail_reads, .fault_user = &bad});
-        mo_store_settle(r.gpu->experts.store);
-        assert_true(mo_store_count(r.gpu->experts.store).disk.failed > 20);
+        mo_store_settle(r.gpu->experts.where.store);
+        assert_true(mo_store_count(r.gpu->experts.where.store).disk.failed > 20);
         atomic_store(&bad.to, 0);
         expect_despite(r.session, step, want);
         int32_t slots = 1, filled = 0;
@@ -162,7 +162,7 @@ static void a_start_whose_reads_fail_is_a_slow_start(void **state)
             const mo_feed f = {
                 .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
             check_status(mo_session_feed(&f, &r.err), &r.err);
-            mo_vram_slots(r.gpu->experts.vram, &slots, &filled, &bytes);
+            mo_vram_slots(r.gpu->experts.where.vram, &slots, &filled, &bytes);
         }
         assert_true(10 * filled >= 7 * slots);
         rig_close(&r);
@@ -182,7 +182,7 @@ static void every_read_of_the_start_may_fail(void **state)
         rig r;
         rig_open(&r, &(rigged){.set = set, .fault = fail_reads, .fault_user = &bad});
         expect_despite(r.session, number % 2 ? 1 : 12, want);
-        failed += mo_store_count(r.gpu->experts.store).disk.failed;
+        failed += mo_store_count(r.gpu->experts.where.store).disk.failed;
         rig_close(&r);
     }
     assert_true(failed > 0);
@@ -206,13 +206,13 @@ static void a_read_may_fail_after_the_device(void **state)
             .size = sizeof f, .session = r.session, .tokens = tokens, .count = TOKENS / 2, .step = 6};
         fill_vram(r.session, r.gpu, r.engine->spec);
         check_status(mo_session_feed(&f, &r.err), &r.err);
-        mo_store_settle(r.gpu->experts.store);
-        const uint64_t before = mo_store_count(r.gpu->experts.store).disk.failed;
+        mo_store_settle(r.gpu->experts.where.store);
+        const uint64_t before = mo_store_count(r.gpu->experts.where.store).disk.failed;
         atomic_store(&bad.from, atomic_load(&bad.seen) + later);
         atomic_store(&bad.to, atomic_load(&bad.from) + 2);
         mo_sim_arm(r.resources.device, MO_SIM_LOST, 0);
         expect_despite(r.session, 1, want);
-        assert_true(mo_store_count(r.gpu->experts.store).disk.failed > before);
+        assert_true(mo_store_count(r.gpu->experts.where.store).disk.failed > before);
         rig_close(&r);
     }
     free(want);

@@ -119,11 +119,9 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
 static mo_expert_place location_of(const mo_model *m, int layer, int expert)
 {
     const mo_gpu *gpu = mo_model_gpu(m);
-    const mo_store *store = m->opened.tiers ? m->opened.tiers->store : NULL;
-    if (gpu && mo_gpu_holds(gpu, layer, expert)) {
-        return MO_EXPERT_DEVICE;
-    }
-    return !store || mo_store_resident(store, layer, expert) ? MO_EXPERT_RAM : MO_EXPERT_DISK;
+    const mo_where *on_device = gpu ? mo_gpu_where(gpu, layer) : NULL;
+    const mo_where ram = {.spec = m->engine->spec, .store = mo_engine_store(m->engine)};
+    return mo_where_is(on_device ? on_device : &ram, layer, expert);
 }
 
 /* With both locks held. */

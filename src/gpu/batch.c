@@ -14,7 +14,7 @@
 static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, mo_gpu_order *o)
 {
     for (int e = 0; e < experts; e++) {
-        if (left[e] > 0 && mo_vram_find(gpu->experts.vram, layer, e)) {
+        if (left[e] > 0 && mo_where_address(&gpu->experts.where, layer, e)) {
             o->expert[o->count++] = e;
             left[e] = 0;
         }
@@ -92,7 +92,7 @@ static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
     *work = (mo_expert_work){
         .forward = forward, .layer = layer, .picks = p, .out = gpu->scratch.pinned.shared_rows};
     for (int e = 0; e < p->experts; e++) {
-        const bool gone = left[e] == 0 && mo_spec_has_expert(gpu->core.spec, e);
+        const bool gone = left[e] == 0 && mo_where_here(&gpu->experts.where, e);
         work->who[e] = p->count[e] > 0 && gone ? MO_BY_DEVICE : MO_BY_CPU;
     }
     gpu->lanes.claimed = mo_workers_claim(&forward->engine->workers, work);
@@ -112,7 +112,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bo
     mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
     mo_picks_count(p);
     for (int e = 0; e < moe->experts; e++) {
-        left[e] = mo_spec_has_expert(gpu->core.spec, e) ? p->count[e] : 0;
+        left[e] = mo_where_here(&gpu->experts.where, e) ? p->count[e] : 0;
     }
     list_hot(gpu, layer, moe->experts, left, o);
     list_sent(gpu, layer, left, o);
@@ -158,7 +158,7 @@ static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const mo_
 {
     const mo_gpu_layer *l = &gpu->core.layers[layer];
     for (int i = 0; i < o->hot; i++) {
-        const mo_daddr at = mo_vram_find(gpu->experts.vram, layer, o->expert[i]);
+        const mo_daddr at = mo_where_address(&gpu->experts.where, layer, o->expert[i]);
         put_group(gpu, forward, i, (mo_daddr[]){at, at + (mo_daddr)l->up_at, at + (mo_daddr)l->down_at});
     }
 }
@@ -373,13 +373,13 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
         status = mo_event_wait(x->stages[0].ready, err);
     }
     if (status == MO_OK) {
-        mo_vram_landed(x->vram, layer, expert);
+        mo_vram_landed(x->where.vram, layer, expert);
         x->fetched++;
         x->fetched_bytes += (uint64_t)bytes;
     } else {
         mo_error ignored = {0};
         mo_dstream_wait(gpu->link.fetch, &ignored); /* before anybody else gets the slot */
-        mo_vram_drop(x->vram, layer, expert);
+        mo_vram_drop(x->where.vram, layer, expert);
     }
     return status;
 }
@@ -390,7 +390,7 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int layer, const mo_gpu_order *o,
                            bool *stays)
 {
-    const mo_vram *vram = gpu->experts.vram;
+    const mo_vram *vram = gpu->experts.where.vram;
     const mo_need *needs = forward->w->needs + o->hot;
     const int count = o->cpu_first - o->hot;
     memset(stays, 0, MO_EXPERTS_MAX * sizeof *stays);
@@ -431,7 +431,7 @@ static void run_landing(void *ctx)
         if (!l->ready[i]) {
             continue;
         }
-        const mo_daddr to = l->stays[i - l->o->hot] ? mo_vram_acquire_free(gpu->experts.vram, l->layer,
+        const mo_daddr to = l->stays[i - l->o->hot] ? mo_vram_acquire_free(gpu->experts.where.vram, l->layer,
                                                                            l->forward->w->needs[i].expert)
                                                     : 0;
         l->status = to ? compute_staying(gpu, l->forward, l->p, l->layer, l->o, i, to, &l->error)
@@ -548,7 +548,7 @@ bool mo_gpu_batch_stays(const mo_gpu *gpu, const mo_forward *forward, int layer,
 {
     return experts && !gpu->core.spec->experts.divided && !is_stored(forward) &&
            !mo_forward_listens(forward) && mo_gpu_core_routed(&gpu->core, layer) &&
-           mo_vram_has(gpu->experts.vram, layer) && mo_vram_complete(gpu->experts.vram, layer);
+           mo_where_whole(&gpu->experts.where, layer);
 }
 
 mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool experts, mo_error *err)

@@ -13,14 +13,14 @@ mo_hot_update *mo_gpu_hot_updates(const mo_gpu_hot *h)
 {
     int32_t slots, filled;
     int64_t bytes;
-    mo_vram_slots(h->experts->vram, &slots, &filled, &bytes);
+    mo_vram_slots(h->experts->where.vram, &slots, &filled, &bytes);
     return slots > 0 ? h->update : NULL;
 }
 
 static bool holds(const void *owner, int layer, int expert)
 {
     const mo_gpu_hot *h = owner;
-    return mo_gpu_core_routed(h->core, layer) && mo_vram_find(h->experts->vram, layer, expert) != 0;
+    return mo_gpu_core_routed(h->core, layer) && mo_where_address(&h->experts->where, layer, expert) != 0;
 }
 
 /* What a pick that misses costs: both lanes share such work where experts are fetched at all. */
@@ -39,8 +39,8 @@ static mo_status landed(void *owner, int number, const mo_exchange *x, bool *don
     mo_gpu_hot *h = owner;
     const mo_status status = mo_event_query(h->moves[number].ready, done, err);
     if (status == MO_OK && *done) { /* what it replaces leaves a spare slot behind */
-        mo_vram_landed(h->experts->vram, x->layer, x->add);
-        mo_vram_drop(h->experts->vram, x->layer, x->evict);
+        mo_vram_landed(h->experts->where.vram, x->layer, x->add);
+        mo_vram_drop(h->experts->where.vram, x->layer, x->evict);
     }
     return status;
 }
@@ -59,7 +59,7 @@ static mo_status send(mo_gpu_hot *h, const mo_gpu_move *m, const mo_exchange *x,
     if (status == MO_OK) {
         status = mo_event_record(m->ready, stream, err);
     }
-    if (status == MO_OK && h->experts->store) { /* its place in RAM is safe until the step begins */
+    if (status == MO_OK && h->experts->where.store) { /* its place in RAM is safe until the step begins */
         status = mo_event_wait(m->ready, err);
     }
     return status;
@@ -71,12 +71,12 @@ static mo_status begin_copy(mo_gpu_hot *h, int number, const mo_exchange *x, mo_
                             mo_error *err)
 {
     *begun = MO_HOT_VOID;
-    if (!mo_vram_find(h->experts->vram, x->layer, x->evict) ||
-        mo_vram_find(h->experts->vram, x->layer, x->add)) {
+    if (!mo_where_address(&h->experts->where, x->layer, x->evict) ||
+        mo_where_address(&h->experts->where, x->layer, x->add)) {
         return MO_OK; /* no longer an exchange */
     }
-    const mo_daddr to = mo_gpu_experts_in_ram(h->experts, x->layer, x->add)
-                            ? mo_vram_acquire_free(h->experts->vram, x->layer, x->add)
+    const mo_daddr to = mo_where_readable(&h->experts->where, x->layer, x->add)
+                            ? mo_vram_acquire_free(h->experts->where.vram, x->layer, x->add)
                             : 0;
     *begun = MO_HOT_LATER;
     if (!to) {
@@ -85,7 +85,7 @@ static mo_status begin_copy(mo_gpu_hot *h, int number, const mo_exchange *x, mo_
     const mo_status status = send(h, &h->moves[number], x, to, err);
     *begun = status == MO_OK ? MO_HOT_UNDER_WAY : MO_HOT_FAILED;
     if (status != MO_OK) {
-        mo_vram_drop(h->experts->vram, x->layer, x->add);
+        mo_vram_drop(h->experts->where.vram, x->layer, x->add);
     }
     return status == MO_EDEVICE ? status : MO_OK; /* otherwise the old expert serves on */
 }
@@ -96,16 +96,17 @@ static mo_status begin_copy(mo_gpu_hot *h, int number, const mo_exchange *x, mo_
 static bool put_back(mo_gpu_hot *h, const mo_exchange *x, int number, mo_error *err)
 {
     int64_t bytes = 0;
-    if (h->experts->store && mo_store_bring(h->experts->store, x->layer, x->evict, err) != MO_OK) {
+    if (h->experts->where.store &&
+        mo_store_bring(h->experts->where.store, x->layer, x->evict, err) != MO_OK) {
         return false;
     }
-    const mo_daddr to = mo_vram_acquire_free(h->experts->vram, x->layer, x->evict);
+    const mo_daddr to = mo_vram_acquire_free(h->experts->where.vram, x->layer, x->evict);
     if (mo_gpu_experts_send(h->experts, x->layer, x->evict, to, number, &bytes, err) != MO_OK ||
         mo_dstream_wait(h->link->main, err) != MO_OK) {
-        mo_vram_drop(h->experts->vram, x->layer, x->evict);
+        mo_vram_drop(h->experts->where.vram, x->layer, x->evict);
         return false;
     }
-    mo_vram_landed(h->experts->vram, x->layer, x->evict);
+    mo_vram_landed(h->experts->where.vram, x->layer, x->evict);
     return true;
 }
 
@@ -117,7 +118,7 @@ static mo_status give_up(mo_gpu_hot *h, const mo_exchange *x, bool in_place, int
     if (status != MO_EDEVICE) { /* parts that went well may still be on their way to the slot */
         mo_dstream_wait(h->link->fetch, &second);
     }
-    mo_vram_drop(h->experts->vram, x->layer, x->add);
+    mo_vram_drop(h->experts->where.vram, x->layer, x->add);
     if (status == MO_EDEVICE) {
         return status;
     }
@@ -133,27 +134,28 @@ static mo_status exchange_now(mo_gpu_hot *h, const mo_exchange *x, mo_hot_begun 
     const int number = h->by_hand++;
     int64_t bytes = 0;
     *begun = MO_HOT_VOID;
-    mo_status status = h->experts->store ? mo_store_bring(h->experts->store, x->layer, x->add, err) : MO_OK;
+    mo_status status =
+        h->experts->where.store ? mo_store_bring(h->experts->where.store, x->layer, x->add, err) : MO_OK;
     if (status != MO_OK) {
         return status;
     }
-    mo_daddr to = mo_vram_acquire_free(h->experts->vram, x->layer, x->add);
+    mo_daddr to = mo_vram_acquire_free(h->experts->where.vram, x->layer, x->add);
     const bool in_place = !to;
     if (in_place) {
-        mo_vram_drop(h->experts->vram, x->layer, x->evict);
-        to = mo_vram_acquire_free(h->experts->vram, x->layer, x->add);
+        mo_vram_drop(h->experts->where.vram, x->layer, x->evict);
+        to = mo_vram_acquire_free(h->experts->where.vram, x->layer, x->add);
     }
     status = mo_gpu_experts_send(h->experts, x->layer, x->add, to, number, &bytes, err);
-    if (status == MO_OK && h->experts->store) {
+    if (status == MO_OK && h->experts->where.store) {
         status = mo_dstream_wait(h->link->main, err);
     }
     *begun = status == MO_OK ? MO_HOT_DONE : MO_HOT_FAILED;
     if (status != MO_OK) {
         return give_up(h, x, in_place, number + 1, status, err);
     }
-    mo_vram_landed(h->experts->vram, x->layer, x->add);
+    mo_vram_landed(h->experts->where.vram, x->layer, x->add);
     if (!in_place) {
-        mo_vram_drop(h->experts->vram, x->layer, x->evict);
+        mo_vram_drop(h->experts->where.vram, x->layer, x->evict);
     }
     return MO_OK;
 }
@@ -187,7 +189,7 @@ static mo_status tell_map(mo_gpu_hot *h, mo_error *err)
     mo_status status;
     int tries = 0;
     do {
-        status = mo_vram_switch(h->experts->vram, h->link->main, err);
+        status = mo_vram_switch(h->experts->where.vram, h->link->main, err);
     } while (mo_gpu_link_again(h->link, h->link->main, &tries, &status, err));
     const mo_status waited = mo_dstream_wait(h->link->main, &second);
     if (status == MO_OK && waited != MO_OK) {

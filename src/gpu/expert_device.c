@@ -44,7 +44,7 @@ static void claim(void *owner, mo_expert_work *work, uint8_t me)
     const bool adapted = work->forward->w->adapting.count > 0; /* the device has no adapters */
     for (int e = 0; e < work->picks->experts && !adapted; e++) {
         if (work->picks->count[e] > 0 && work->who[e] == MO_BY_CPU &&
-            mo_vram_find(a->experts.vram, work->layer, e)) {
+            mo_where_address(&a->experts.where, work->layer, e)) {
             work->who[e] = me;
         }
     }
@@ -64,7 +64,7 @@ static void list(mo_gpu_expert_device *a, const mo_expert_work *work, uint8_t me
         if (work->who[e] != me) {
             continue;
         }
-        const mo_daddr at = mo_vram_find(a->experts.vram, work->layer, e);
+        const mo_daddr at = mo_where_address(&a->experts.where, work->layer, e);
         const mo_daddr part[] = {at, at + (mo_daddr)l->up_at, at + (mo_daddr)l->down_at};
         for (int j = 0; j < 3; j++) {
             p->groups[j * a->scratch.group_limit + w->count] =
@@ -108,7 +108,7 @@ static mo_status compute(mo_gpu_expert_device *a, const mo_forward *f, mo_error 
     mo_op ops[8];
     mo_gpu_ops p = {.core = &a->core,
                     .scratch = &a->scratch,
-                    .vram = a->experts.vram,
+                    .vram = a->experts.where.vram,
                     .tokens = f->tokens,
                     .whole = f->tokens,
                     .streamed = -1,
@@ -174,7 +174,8 @@ static void describe(mo_gpu_expert_device *a, const mo_checkpoint *model, const 
     a->experts.link = &a->link;
     a->experts.core = &a->core;
     a->experts.first = &a->experts;
-    a->experts.store = o->tiers ? o->tiers->store : NULL;
+    a->experts.where.spec = a->core.spec;
+    a->experts.where.store = o->tiers ? o->tiers->store : NULL;
 }
 
 static mo_status open_slots(mo_gpu_expert_device *a, const mo_gpu_options *o, mo_error *err)
@@ -262,7 +263,7 @@ void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32
     for (const mo_gpu_expert_device *a = expert_device; a; a = a->next) {
         int32_t own, full;
         int64_t bytes;
-        mo_vram_slots(a->experts.vram, &own, &full, &bytes);
+        mo_vram_slots(a->experts.where.vram, &own, &full, &bytes);
         *slots += own;
         *filled += full;
     }

@@ -62,11 +62,11 @@ mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, co
 {
     const mo_model_spec *spec = x->core->spec;
     const mo_status status =
-        mo_vram_open(memory->device, shapes, spec->layer_count, class_slots, policy, &x->vram, err);
+        mo_vram_open(memory->device, shapes, spec->layer_count, class_slots, policy, &x->where.vram, err);
     if (status == MO_OK) {
         int32_t slots, filled;
         int64_t bytes;
-        mo_vram_slots(x->vram, &slots, &filled, &bytes);
+        mo_vram_slots(x->where.vram, &slots, &filled, &bytes);
         mo_gpu_memory_settle(memory, bytes + mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)));
     }
     return status;
@@ -74,7 +74,7 @@ mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, co
 
 void mo_gpu_experts_close(mo_gpu_experts *x)
 {
-    mo_vram_close(x->vram);
+    mo_vram_close(x->where.vram);
     for (int i = 0; i < x->stage_count; i++) {
         mo_event_destroy(x->stages[i].ready);
         mo_event_destroy(x->stages[i].done);

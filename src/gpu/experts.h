@@ -3,8 +3,7 @@
 #ifndef MO_GPU_EXPERTS_H
 #define MO_GPU_EXPERTS_H
 
-#include "experts/store.h"
-#include "experts/vram.h"
+#include "experts/where.h"
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
@@ -42,11 +41,10 @@ typedef struct mo_gpu_experts {
     mo_gpu_link *link;
     const mo_gpu_core *core;
     const struct mo_gpu_experts *first,
-        *next;       /* of the row's devices, which share the store; NULL: no more */
-    mo_vram *vram;   /* the slots */
-    mo_store *store; /* of experts that are not in RAM for good; NULL: all are */
-    bool lost;       /* so is what the slots hold */
-    bool admits;     /* experts that cross may keep a slot: the policy has them, not the hot cache */
+        *next;      /* of the row's devices, which share the store; NULL: no more */
+    mo_where where; /* its slots, and those in RAM */
+    bool lost;      /* so is what the slots hold */
+    bool admits;    /* experts that cross may keep a slot: the policy has them, not the hot cache */
     mo_gpu_stage stages[GPU_STAGES];
     int stage_count;
     int64_t stage_bytes, staging_bytes; /* of one, as it is in RAM; of all */
@@ -87,7 +85,6 @@ mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr
                               int64_t *bytes, mo_error *err);
 /* Tells the device where its experts are now. MO_EDEVICE: that failed twice, or it is lost. */
 mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err);
-bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert);
 
 /* ---- Windows of a batch (windows.c) ---- */
 

@@ -25,14 +25,14 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
     const int layer = service->layer;
-    const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->vram, layer);
+    const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->where.vram, layer);
     const mo_daddr slot = !admit            ? 0
                           : service->stored ? mo_gpu_swap_slot(lanes, service, expert)
-                                            : mo_vram_acquire(lanes->experts->vram, layer, expert);
+                                            : mo_vram_acquire(lanes->experts->where.vram, layer, expert);
     s->to = slot ? slot : s->plain;
     if (slot) {
-        mo_vram_landed(lanes->experts->vram, layer, expert);
-        mo_vram_pin(lanes->experts->vram, layer, expert);
+        mo_vram_landed(lanes->experts->where.vram, layer, expert);
+        mo_vram_pin(lanes->experts->where.vram, layer, expert);
     }
     if (!mo_gpu_core_expert_pinned(lanes->core, lanes->link, layer, expert)) {
         mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
@@ -44,8 +44,8 @@ static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_s
 {
     const int32_t *count = forward->w->picks.count;
     for (int e = 0; e < forward->layer->moe.experts; e++) {
-        if (count[e] && mo_spec_has_expert(forward->spec, e)) {
-            mo_vram_touch(lanes->experts->vram, s->layer, e, s->number, (uint32_t)count[e]);
+        if (count[e] && mo_where_here(&lanes->experts->where, e)) {
+            mo_vram_touch(lanes->experts->where.vram, s->layer, e, s->number, (uint32_t)count[e]);
         }
     }
 }
@@ -63,8 +63,8 @@ static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu
     }
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(lanes->experts->vram, s->layer, expert)) {
-            mo_vram_unpin(lanes->experts->vram, s->layer, expert);
+        if (mo_where_address(&lanes->experts->where, s->layer, expert)) {
+            mo_vram_unpin(lanes->experts->where.vram, s->layer, expert);
         }
     }
 }
@@ -104,8 +104,8 @@ static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage
         lanes->experts->fetched_bytes += (uint64_t)bytes;
         return MO_OK;
     }
-    if (mo_vram_find(lanes->experts->vram, s->layer, need->expert)) {
-        mo_vram_drop(lanes->experts->vram, s->layer, need->expert);
+    if (mo_where_address(&lanes->experts->where, s->layer, need->expert)) {
+        mo_vram_drop(lanes->experts->where.vram, s->layer, need->expert);
     }
     lanes->link->failed++;
     mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_FAILED);
@@ -157,7 +157,7 @@ static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const m
     mo_op ops[2];
     mo_gpu_ops p = {.core = lanes->core,
                     .scratch = lanes->scratch,
-                    .vram = lanes->experts->vram,
+                    .vram = lanes->experts->where.vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
                     .ops = ops,
@@ -223,8 +223,8 @@ static void forget(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_
 {
     for (int i = 0; i < s->fetched; i++) {
         const int expert = forward->w->needs[s->need[i]].expert;
-        if (mo_vram_find(lanes->experts->vram, s->layer, expert)) {
-            mo_vram_drop(lanes->experts->vram, s->layer, expert);
+        if (mo_where_address(&lanes->experts->where, s->layer, expert)) {
+            mo_vram_drop(lanes->experts->where.vram, s->layer, expert);
         }
     }
 }

@@ -2,13 +2,6 @@
 #include "base/status.h"
 #include "gpu/experts.h"
 
-bool mo_gpu_experts_in_ram(const mo_gpu_experts *x, int layer, int expert)
-{
-    const mo_expert *b = &x->core->spec->layers[layer].moe.expert[expert];
-    return b->gate.w.data && b->up.w.data && b->down.w.data &&
-           (!x->store || mo_store_resident(x->store, layer, expert));
-}
-
 /* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
 mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
                               int64_t *bytes, mo_error *err)
@@ -40,10 +33,10 @@ mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr
 /* Made again at once if it fails, since the main stream may wait for the host. */
 mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err)
 {
-    mo_status status = mo_vram_switch(x->vram, x->link->main, err);
+    mo_status status = mo_vram_switch(x->where.vram, x->link->main, err);
     if (status != MO_OK && status != MO_EDEVICE) {
         x->link->failed++;
-        status = mo_vram_switch(x->vram, x->link->main, err);
+        status = mo_vram_switch(x->where.vram, x->link->main, err);
         status = status == MO_OK || status == MO_EDEVICE
                      ? status
                      : mo_fail_prefix(err, MO_EDEVICE, "a copy to the device failed twice");
@@ -65,25 +58,26 @@ static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_erro
     const mo_gpu_fill *asked = f->asked;
     int64_t bytes = 0;
     mo_status status = MO_OK;
-    if (mo_vram_find(x->vram, layer, expert) || (!bring && !mo_gpu_experts_in_ram(x, layer, expert))) {
+    if (mo_where_address(&x->where, layer, expert) ||
+        (!bring && !mo_where_readable(&x->where, layer, expert))) {
         return MO_OK;
     }
-    const mo_daddr to = mo_vram_acquire_free(x->vram, layer, expert);
+    const mo_daddr to = mo_vram_acquire_free(x->where.vram, layer, expert);
     if (!to) {
         return MO_OK;
     }
-    if (bring && x->store) {
-        status = mo_store_bring(x->store, layer, expert, err);
+    if (bring && x->where.store) {
+        status = mo_store_bring(x->where.store, layer, expert, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_experts_send(x, layer, expert, to, f->sent++, &bytes, err);
     }
-    if (status == MO_OK && bring && x->store) { /* the next one may take its place in RAM */
+    if (status == MO_OK && bring && x->where.store) { /* the next one may take its place in RAM */
         status = mo_dstream_wait(x->link->main, err);
     }
-    mo_vram_landed(x->vram, layer, expert);
-    if (status == MO_OK && asked->bring && x->store) {
-        mo_store_yield(x->store, layer, expert);
+    mo_vram_landed(x->where.vram, layer, expert);
+    if (status == MO_OK && asked->bring && x->where.store) {
+        mo_store_yield(x->where.store, layer, expert);
     }
     f->done += bytes;
     if (status == MO_OK && asked->progress &&
@@ -101,7 +95,8 @@ static mo_status fill_by_number(filling *f, mo_error *err)
     for (int64_t e = 0; e < f->x->core->extent.experts && status == MO_OK; e++) {
         for (int i = 0; i < spec->layer_count && status == MO_OK; i++) {
             const mo_layer *l = &spec->layers[i];
-            if (mo_gpu_core_routed(f->x->core, i) && e < l->moe.experts && mo_spec_has_expert(spec, (int)e)) {
+            if (mo_gpu_core_routed(f->x->core, i) && e < l->moe.experts &&
+                mo_where_here(&f->x->where, (int)e)) {
                 status = fill_one(f, i, (int)e, f->asked->bring, err);
             }
         }
@@ -115,8 +110,8 @@ static mo_status fill_by_requests(filling *f, mo_error *err)
     mo_status status = MO_OK;
     for (int32_t i = 0; i < f->asked->request_count && status == MO_OK; i++) {
         const mo_store_request *w = &f->asked->requests[i];
-        if (mo_vram_has(f->x->vram, w->layer)) {
-            mo_vram_seed(f->x->vram, w->layer, w->expert, w->hits, f->asked->requests[0].hits);
+        if (mo_vram_has(f->x->where.vram, w->layer)) {
+            mo_vram_seed(f->x->where.vram, w->layer, w->expert, w->hits, f->asked->requests[0].hits);
             status = fill_one(f, w->layer, w->expert, false, err);
         }
     }
@@ -137,12 +132,12 @@ mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_er
 {
     filling f = {.x = x, .asked = asked};
     int32_t slots, filled;
-    mo_vram_slots(x->vram, &slots, &filled, &f.all);
+    mo_vram_slots(x->where.vram, &slots, &filled, &f.all);
     mo_status status = MO_OK;
     if (asked->hot) {
         status = fill_hot(&f, err);
     } else if (slots > 0 &&
-               (asked->bring || !x->store)) { /* or it comes beside the first steps (gpu/start.h) */
+               (asked->bring || !x->where.store)) { /* or it comes beside the first steps (gpu/start.h) */
         status = fill_by_requests(&f, err);
         if (status == MO_OK) {
             status = fill_by_number(&f, err);

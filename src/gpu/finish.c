@@ -79,7 +79,7 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
 {
     mo_gpu_ops p = {.core = &gpu->core,
                     .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+                    .vram = gpu->experts.where.vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
                     .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,

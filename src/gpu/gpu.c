@@ -57,7 +57,8 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->layer_buffer.total = gpu->core.spec->layer_count;
     gpu->layer_buffer.tiers = o->tiers;
     gpu->layer_buffer.held = -1;
-    gpu->experts.store = o->tiers ? o->tiers->store : NULL;
+    gpu->experts.where.spec = gpu->core.spec;
+    gpu->experts.where.store = o->tiers ? o->tiers->store : NULL;
     gpu->lanes.serial = o->serial;
     gpu->lanes.round_trip_s = o->round_trip_s;
     gpu->lanes.postfetch = o->postfetch ? *o->postfetch : (mo_postfetch){0};
@@ -93,8 +94,8 @@ static void adopt_weights(mo_gpu *gpu, const mo_checkpoint *model)
         region = mo_layer_buffer_region(gpu->layer_buffer.tiers->layers, &bytes);
         mo_gpu_link_adopt(&gpu->link, 1, region, bytes, "layers from disk");
     }
-    for (int i = 0; gpu->experts.store && i < MO_EXPERT_CLASSES; i++) {
-        region = mo_store_region(gpu->experts.store, i, &bytes);
+    for (int i = 0; gpu->experts.where.store && i < MO_EXPERT_CLASSES; i++) {
+        region = mo_store_region(gpu->experts.where.store, i, &bytes);
         mo_gpu_link_adopt(&gpu->link, 2 + i, region, bytes, "slots for experts");
     }
 }
@@ -345,10 +346,10 @@ void mo_gpu_leave(mo_gpu *gpu)
     mo_gpu_turn_end(&gpu->turn);
 }
 
-bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert)
+const mo_where *mo_gpu_where(const mo_gpu *gpu, int layer)
 {
     const mo_gpu *part = mo_gpu_with_layer(gpu, layer);
-    return !part->lost && mo_vram_find(part->experts.vram, layer, expert) != 0;
+    return part->lost ? NULL : &part->experts.where;
 }
 
 int mo_gpu_parts(const mo_gpu *gpu)

@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "engine/accelerator.h"
+#include "experts/where.h"
 #include "hotcache/selection.h"
 #include "hotcache/update.h"
 #include "kv/state.h"
@@ -72,8 +73,8 @@ int mo_gpu_parts(const mo_gpu *gpu); /* how many devices there are */
 void mo_gpu_enter(mo_gpu *gpu);
 void mo_gpu_leave(mo_gpu *gpu);
 
-/* Is the expert in a slot? Under the engine's lock. */
-bool mo_gpu_holds(const mo_gpu *gpu, int layer, int expert);
+/* Where the experts of a layer are; NULL: the device with that layer is lost. Under the engine's lock. */
+const mo_where *mo_gpu_where(const mo_gpu *gpu, int layer);
 
 /* ---- Reports: by any thread, without waiting for a step ---- */
 

@@ -145,7 +145,7 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
     mo_op ops[3];
     mo_gpu_ops p = {.core = lanes->core,
                     .scratch = lanes->scratch,
-                    .vram = lanes->experts->vram,
+                    .vram = lanes->experts->where.vram,
                     .tokens = forward->tokens,
                     .slices = forward->slice_count,
                     .ops = ops,

@@ -95,7 +95,7 @@ static mo_status build_layer(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
     if (served) {
         mo_gpu_ops_publish(p, layer);
     }
-    if (routed && mo_vram_has(g->experts->vram, layer)) {
+    if (routed && mo_vram_has(g->experts->where.vram, layer)) {
         mo_gpu_ops_hot(p, layer);
     }
     mo_gpu_ops_side(p, layer);
@@ -177,7 +177,7 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
         .tells = tells,
         .used = number,
         .made = number,
-        .closures = mo_vram_completions(g->experts->vram)};
+        .closures = mo_vram_completions(g->experts->where.vram)};
     const mo_adapting *a = &forward->w->adapting;
     shape.adapting.count = a->count;
     for (int i = 0; i < a->count; i++) {
@@ -212,7 +212,7 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
     set->segments = calloc(1, segments * sizeof *set->segments + layers * sizeof *set->served);
     mo_gpu_ops p = {.core = g->core,
                     .scratch = g->scratch,
-                    .vram = g->experts->vram,
+                    .vram = g->experts->where.vram,
                     .tokens = shape->tokens,
                     .chunks = shape->chunks,
                     .slices = shape->slices,

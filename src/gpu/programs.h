@@ -59,7 +59,7 @@ void mo_gpu_programs_close(mo_gpu_programs *g);
 static inline bool mo_gpu_programs_needs_host(const mo_gpu_programs *g, int layer)
 {
     return mo_gpu_core_routed(g->core, layer) &&
-           (g->core->spec->experts.divided || !mo_vram_complete(g->experts->vram, layer));
+           (g->core->spec->experts.divided || !mo_vram_complete(g->experts->where.vram, layer));
 }
 
 /* Chunks of keys that the step's last position sees. */

@@ -38,7 +38,7 @@ static mo_device_report gather(const mo_gpu *gpu)
         .exchanged = hot.exchanged,
         .exchange_failed = hot.failed,
     };
-    mo_vram_slots(gpu->experts.vram, &r.slots, &r.filled, &r.slot_bytes);
+    mo_vram_slots(gpu->experts.where.vram, &r.slots, &r.filled, &r.slot_bytes);
     if (gpu->lost) {
         r.core_bytes = r.slot_bytes = 0;
         r.slots = r.filled = 0;

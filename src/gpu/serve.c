@@ -24,16 +24,16 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     for (int e = 0; e < moe->experts; e++) {
         const uint32_t picks = (uint32_t)p->count[e];
         work->who[e] = MO_BY_CPU;
-        if (picks == 0 || !mo_spec_has_expert(forward->spec, e)) {
+        if (picks == 0 || !mo_where_here(&lanes->experts->where, e)) {
             continue;
         }
         lanes->experts->asked++;
-        if (mo_vram_find(lanes->experts->vram, layer, e)) {
+        if (mo_where_address(&lanes->experts->where, layer, e)) {
             work->who[e] = MO_BY_DEVICE;
             lanes->experts->hits++;
-            mo_vram_pin(lanes->experts->vram, layer, e);
-            if (lanes->experts->store) {
-                mo_store_touch(lanes->experts->store, layer, e, picks);
+            mo_vram_pin(lanes->experts->where.vram, layer, e);
+            if (lanes->experts->where.store) {
+                mo_store_touch(lanes->experts->where.store, layer, e, picks);
             }
         }
     }
@@ -59,7 +59,7 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
     const mo_moe *moe = &forward->layer->moe;
     for (int e = 0; e < moe->experts; e++) {
         if (lanes->work.who[e] == MO_BY_DEVICE) {
-            mo_vram_unpin(lanes->experts->vram, layer, e);
+            mo_vram_unpin(lanes->experts->where.vram, layer, e);
         }
     }
 }
@@ -344,8 +344,8 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
 static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
-    const bool reads =
-        lanes->experts->store && forward->engine->tiers->prefetch.on && mo_gpu_swap_absent(lanes->experts);
+    const bool reads = lanes->experts->where.store && forward->engine->tiers->prefetch.on &&
+                       mo_gpu_swap_absent(lanes->experts);
     return forward->tokens == 1 && (reads || mo_workers_ahead(&forward->engine->workers)) &&
            (l->moe_norm || l->ffn_norm) && !l->ffn_norm_bias && !l->moe.router.input_scale;
 }
@@ -360,7 +360,7 @@ static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
         forward->w->x[i] = weights[i] != 0.0f ? forward->in.x[i] / weights[i] : 0.0f;
     }
     mo_forward_guess_remote(forward);
-    if (lanes->experts->store) {
+    if (lanes->experts->where.store) {
         mo_forward_guess(forward, 0);
     }
 }

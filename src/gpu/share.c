@@ -36,7 +36,7 @@ static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
 static bool fills_slots(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
     return forward->engine->tiers && forward->engine->tiers->store && mo_gpu_start_leaves(&gpu->start) &&
-           mo_vram_free(gpu->experts.vram, layer) > 0;
+           mo_vram_free(gpu->experts.where.vram, layer) > 0;
 }
 
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,

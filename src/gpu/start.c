@@ -29,14 +29,14 @@ static void list(mo_gpu_start *s, const mo_store_request *requests, int32_t coun
             continue;
         }
         add(s, listed, most, r->layer, r->expert);
-        mo_store_seed(s->experts->store, r->layer, r->expert, r->hits, requests[0].hits);
-        mo_vram_seed(s->experts->vram, r->layer, r->expert, r->hits, requests[0].hits);
+        mo_store_seed(s->experts->where.store, r->layer, r->expert, r->hits, requests[0].hits);
+        mo_vram_seed(s->experts->where.vram, r->layer, r->expert, r->hits, requests[0].hits);
     }
     s->known = s->count > 0;
     for (int64_t e = 0; e < most; e++) {
         for (int i = s->experts->core->first; i < s->experts->core->end; i++) {
             if (spec->layers[i].routed && e < spec->layers[i].moe.experts &&
-                mo_spec_has_expert(spec, (int)e)) {
+                mo_where_here(&s->experts->where, (int)e)) {
                 add(s, listed, most, i, (int)e);
             }
         }
@@ -47,7 +47,7 @@ mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, i
 {
     const mo_gpu_core *core = s->experts->core;
     const size_t cells = (size_t)core->spec->layer_count * (size_t)core->extent.experts;
-    if (!s->experts->store) {
+    if (!s->experts->where.store) {
         return MO_OK;
     }
     bool *listed = calloc(cells + 1, sizeof *listed);
@@ -94,9 +94,9 @@ static mo_status look(mo_gpu_start *s, mo_error *err)
             status = mo_event_query(m->arrived, &arrived, err);
         }
         if (arrived) {
-            mo_vram_landed(x->vram, m->expert.layer, m->expert.expert);
-            mo_store_return(x->store, m->expert.layer, m->expert.expert);
-            mo_store_yield(x->store, m->expert.layer, m->expert.expert);
+            mo_vram_landed(x->where.vram, m->expert.layer, m->expert.expert);
+            mo_store_return(x->where.store, m->expert.layer, m->expert.expert);
+            mo_store_yield(x->where.store, m->expert.layer, m->expert.expert);
             m->busy = false;
             s->under_way--;
         }
@@ -120,7 +120,7 @@ static bool moves(const mo_gpu_start *s, const mo_gpu_start_expert *b)
 static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_expert *b, mo_error *err)
 {
     mo_gpu_experts *x = s->experts;
-    const mo_daddr to = mo_vram_acquire_free(x->vram, b->layer, b->expert);
+    const mo_daddr to = mo_vram_acquire_free(x->where.vram, b->layer, b->expert);
     int64_t bytes = 0;
     mo_status status =
         mo_gpu_core_copy_expert(x->core, x->link, s->stream, b->layer, b->expert, to, &bytes, err);
@@ -137,8 +137,8 @@ static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_
     if (status != MO_EDEVICE) {
         mo_dstream_wait(s->stream, &ignored);
     }
-    mo_vram_drop(x->vram, b->layer, b->expert);
-    mo_store_return(x->store, b->layer, b->expert);
+    mo_vram_drop(x->where.vram, b->layer, b->expert);
+    mo_store_return(x->where.store, b->layer, b->expert);
     x->link->failed++;
     return status == MO_EDEVICE ? status : MO_OK;
 }
@@ -158,8 +158,9 @@ static mo_gpu_start_move *idle_move(mo_gpu_start *s)
 static bool wanted(const mo_gpu_start *s, const mo_gpu_start_expert *b, int32_t before)
 {
     const mo_gpu_experts *x = s->experts;
-    return x->admits && mo_store_lends(x->store, b->layer) && mo_vram_free(x->vram, b->layer) > before &&
-           !mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b);
+    return x->admits && mo_store_lends(x->where.store, b->layer) &&
+           mo_vram_free(x->where.vram, b->layer) > before &&
+           !mo_where_address(&x->where, b->layer, b->expert) && !moves(s, b);
 }
 
 /* How many may wait in RAM, or be on their way there, until they are sent: so few that none drives another out. */
@@ -167,7 +168,7 @@ static int32_t coming_most(const mo_gpu_start *s)
 {
     int32_t slots, filled;
     int64_t bytes;
-    mo_store_slots(s->experts->store, &slots, &filled, &bytes);
+    mo_store_slots(s->experts->where.store, &slots, &filled, &bytes);
     return slots / 4 < LOOK_AHEAD ? slots / 4 + 1 : LOOK_AHEAD;
 }
 
@@ -185,13 +186,13 @@ static mo_status fill_device(mo_gpu_start *s, mo_error *err)
          i < s->count && i < s->to_device + LOOK_AHEAD && coming < most && status == MO_OK; i++) {
         mo_gpu_start_expert *b = &s->order[i];
         mo_gpu_start_move *m = wanted(s, b, coming) ? idle_move(s) : NULL;
-        if (m && mo_store_lend(x->store, b->layer, b->expert)) {
+        if (m && mo_store_lend(x->where.store, b->layer, b->expert)) {
             status = send(s, m, b, err);
         } else if (wanted(s, b, coming)) {
-            const bool there = mo_store_has(x->store, b->layer, b->expert);
+            const bool there = mo_where_arriving(&x->where, b->layer, b->expert);
             const bool ask = !there && !b->read && !s->again;
             const mo_store_begun begun =
-                ask ? mo_store_ahead(x->store, b->layer, b->expert, true) : MO_STORE_FULL;
+                ask ? mo_store_ahead(x->where.store, b->layer, b->expert, true) : MO_STORE_FULL;
             b->read |= begun == MO_STORE_BEGUN;
             coming += there || begun != MO_STORE_FULL;
             settled = settled && !there && !ask;
@@ -210,8 +211,8 @@ static void fill_ram(mo_gpu_start *s)
     const int32_t end = s->again && s->to_ram + AGAIN < s->count ? s->to_ram + AGAIN : s->count;
     while (s->to_ram < end) {
         const mo_gpu_start_expert *b = &s->order[s->to_ram];
-        if (!mo_vram_find(x->vram, b->layer, b->expert) && !moves(s, b)) {
-            const mo_store_begun begun = mo_store_ahead(x->store, b->layer, b->expert, false);
+        if (!mo_where_address(&x->where, b->layer, b->expert) && !moves(s, b)) {
+            const mo_store_begun begun = mo_store_ahead(x->where.store, b->layer, b->expert, false);
             const bool more = s->to_device < s->count || s->under_way > 0;
             if (begun == MO_STORE_BUSY || (begun == MO_STORE_FULL && more)) {
                 return;
@@ -228,9 +229,9 @@ static void begin_again(mo_gpu_start *s)
     const mo_gpu_experts *x = s->experts;
     int32_t slots, filled, ram_slots, ram_filled;
     int64_t bytes;
-    mo_vram_slots(x->vram, &slots, &filled, &bytes);
-    mo_store_slots(x->store, &ram_slots, &ram_filled, &bytes);
-    if (x->admits && (filled < slots || (ram_filled < ram_slots && mo_store_absent(x->store)))) {
+    mo_vram_slots(x->where.vram, &slots, &filled, &bytes);
+    mo_store_slots(x->where.store, &ram_slots, &ram_filled, &bytes);
+    if (x->admits && (filled < slots || (ram_filled < ram_slots && mo_store_absent(x->where.store)))) {
         s->to_device = s->to_ram = 0;
         s->again = true;
     }
@@ -268,8 +269,8 @@ void mo_gpu_start_abort(mo_gpu_start *s)
     for (int i = 0; i < GPU_START_MOVES; i++) {
         mo_gpu_start_move *m = &s->moves[i];
         if (m->busy) {
-            mo_vram_drop(x->vram, m->expert.layer, m->expert.expert);
-            mo_store_return(x->store, m->expert.layer, m->expert.expert);
+            mo_vram_drop(x->where.vram, m->expert.layer, m->expert.expert);
+            mo_store_return(x->where.store, m->expert.layer, m->expert.expert);
             m->busy = false;
         }
     }

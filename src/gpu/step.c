@@ -145,7 +145,7 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     mo_op *ops = gpu->programs.batch_ops;
     mo_gpu_ops p = {.core = &gpu->core,
                     .scratch = &gpu->scratch,
-                    .vram = gpu->experts.vram,
+                    .vram = gpu->experts.where.vram,
                     .tokens = forward->tokens,
                     .whole = mo_gpu_whole(gpu, forward),
                     .chunks = mo_gpu_chunks_seen(forward),
@@ -230,7 +230,7 @@ static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *er
         status = mo_gpu_start_turn(&gpu->start, err);
     }
     if (status == MO_OK) { /* what came in since the last small step */
-        status = mo_vram_switch(gpu->experts.vram, gpu->link.main, err);
+        status = mo_vram_switch(gpu->experts.where.vram, gpu->link.main, err);
     }
     return status;
 }

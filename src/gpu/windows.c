@@ -162,7 +162,7 @@ static int pick_missing(const mo_gpu_experts *x, int layer, int size, int *exper
     const mo_layer *l = &x->core->spec->layers[layer];
     int count = 0;
     for (; l->routed && *expert < l->moe.experts && count < size; (*expert)++) {
-        if (mo_spec_has_expert(x->core->spec, *expert) && !mo_vram_find(x->vram, layer, *expert)) {
+        if (mo_where_here(&x->where, *expert) && !mo_where_address(&x->where, layer, *expert)) {
             out[count++] = *expert;
         }
     }

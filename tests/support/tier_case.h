@@ -83,7 +83,8 @@ static inline int in_vram(const mo_gpu *gpu, const mo_model_spec *spec, bool als
     int count = 0;
     for (int i = 0; i < spec->layer_count; i++) {
         for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
-            count += mo_gpu_holds(gpu, i, e) && mo_store_resident(gpu->experts.store, i, e) == also_in_ram;
+            count += (mo_where_address(mo_gpu_where(gpu, i), i, e) != 0) &&
+                     mo_store_resident(gpu->experts.where.store, i, e) == also_in_ram;
         }
     }
     return count;
