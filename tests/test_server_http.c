@@ -29,24 +29,24 @@
 
 /* ---- A server with handlers for these tests ---- */
 
-struct srv_server {
+typedef struct tally {
     _Atomic int waiting, left, drained, paused;
     _Atomic int allowed; /* events of a stream that waits for being told so */
     _Atomic uint64_t written;
-};
+} tally;
 
-static void health(srv_server *s, srv_request *q)
+static void health(void *owner, srv_request *q)
 {
-    (void)s;
+    (void)owner;
     srv_reply(q, 200, NULL, "{\"status\":\"ok\"}", 15);
     srv_request_end(q);
 }
 
 /* Says what it got. */
-static void echo(srv_server *s, srv_request *q)
+static void echo(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
-    (void)s;
+    (void)owner;
     char *name = strdup(srv_request_query(q, "q") ? srv_request_query(q, "q") : "");
     srv_reply_json(q, 200,
                    json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s}", "path", srv_request_path(q), "part",
@@ -63,8 +63,9 @@ static void note_left(void *user)
 }
 
 /* Answers when its client has left, or after 20 seconds. */
-static void wait_long(srv_server *s, srv_request *q)
+static void wait_long(void *owner, srv_request *q)
 {
+    tally *s = owner;
     srv_request_on_gone(q, note_left, &s->left);
     atomic_fetch_add(&s->waiting, 1);
     for (int i = 0; i < 2000 && !srv_request_gone(q); i++) {
@@ -76,8 +77,9 @@ static void wait_long(srv_server *s, srv_request *q)
 }
 
 /* `n` events, `ms` apart or each as soon as it is allowed, from another thread than the listener's. */
-static void stream(srv_server *s, srv_request *q)
+static void stream(void *owner, srv_request *q)
 {
+    tally *s = owner;
     const char *n = srv_request_query(q, "n"), *ms = srv_request_query(q, "ms"),
                *beat = srv_request_query(q, "beat");
     const bool waits = srv_request_query(q, "waits") != NULL;
@@ -98,14 +100,15 @@ static void stream(srv_server *s, srv_request *q)
 
 static void on_drained(void *user)
 {
-    srv_server *s = user;
+    tally *s = user;
     atomic_fetch_add(&s->drained, 1);
     atomic_store(&s->paused, 0);
 }
 
 /* Eight MiB, pausing while the client does not read. */
-static void flood(srv_server *s, srv_request *q)
+static void flood(void *owner, srv_request *q)
 {
+    tally *s = owner;
     static const char line[4096] = "data: x";
     srv_stream_open(q, SRV_STREAM_NDJSON, 0);
     srv_stream_on_drained(q, on_drained, s);
@@ -124,9 +127,9 @@ static void flood(srv_server *s, srv_request *q)
     srv_request_end(q);
 }
 
-static void forget(srv_server *s, srv_request *q)
+static void forget(void *owner, srv_request *q)
 {
-    (void)s;
+    (void)owner;
     srv_request_end(q);
 }
 
@@ -144,14 +147,14 @@ static const srv_route routes[] = {
 };
 
 /* One server at a time. */
-static srv_server server;
+static tally server;
 static srv_http *http;
 static srv_keys *keys;
 static int port;
 
 static void serve(const char *key_list, const char *key_file, void (*change)(srv_http_options *o))
 {
-    static const srv_route *const tables[] = {routes, NULL};
+    static const srv_route_table tables[] = {{routes, &server}, {NULL, NULL}};
     mo_error err = {0};
     srv_socket sockets[SRV_SOCKETS];
     int count = 0;
@@ -162,7 +165,6 @@ static void serve(const char *key_list, const char *key_file, void (*change)(srv
     port = atoi(strrchr(sockets[0].name, ':') + 1);
     srv_http_options o = {
         .tables = tables,
-        .server = &server,
         .keys = keys,
         .origins.loopback = true,
         .body_bytes = 1 << 20,
@@ -1199,7 +1201,7 @@ static void limits_that_are_exceeded_leave_nothing(void **state)
 
 static void only_the_page(srv_http_options *o)
 {
-    static const srv_route *const tables[] = {srv_page_routes, NULL};
+    static const srv_route_table tables[] = {{srv_page_routes, NULL}, {NULL, NULL}};
     o->tables = tables;
 }
 

@@ -45,8 +45,6 @@ BEGIN {
     may["cli/print"] = "base"
     may["cli"] = "base cli/print server hub"
     may["cli/commands"] = "base cli cli/print server server/common server/http hub"
-    # What handlers are given (server/server.h) is still one struct.
-    handed["server/server.h"] = 1
     # Lists of what there is, each named by the root of its module: the wings of numeric, the families of model, the
     # commands of the program.
     list["numeric/kernels"] = list["model/family"] = list["cli/main"] = 1
@@ -62,8 +60,7 @@ function noun(path) { sub(/\.cuh?$/, ".cu", path); sub(/\.[ch]$/, "", path); ret
         print "src/" $1 ": include \"" $2 "\" with its module"; bad = 1; next
     }
     other = module($2)
-    if (other != own && !index(" " may[own] " ", " " other " ") && !($2 in handed && own ~ /^server/) &&
-        !(noun($1) in list)) {
+    if (other != own && !index(" " may[own] " ", " " other " ") && !(noun($1) in list)) {
         print "src/" $1 ": " own " may not include " $2; bad = 1
     }
     a = noun($1); b = noun($2)

@@ -24,27 +24,71 @@
 #include "server/status/status.h"
 #include "server/warm_prompt.h"
 
-enum { PEM_BYTES = 1 << 20, LOOK_MS = 200, LAST_WORDS_S = 2 };
+enum { PEM_BYTES = 1 << 20, LOOK_MS = 200, LAST_WORDS_S = 2, TABLES_MAX = 24 };
 
 struct srv_serving {
-    srv_server server; /* for handlers */
+    srv_models *models;
+    srv_running *running;
+    srv_call_index *call_index;
+    srv_traces *traces;
+    srv_response_store *responses; /* NULL: none are kept */
+    /* What handlers get. */
+    srv_status status;
+    srv_generator generator;
+    srv_response_generator response_generator;
+    srv_route_table tables[TABLES_MAX];
     srv_server_options o;
     srv_keys *keys;
     char *tls_key, *tls_certificate;
+    char addresses[SRV_SOCKETS][160]; /* where it can be reached */
+    int address_count;
     sigset_t signals, before;
     bool blocked;
     bool stuck; /* a handler did not end: nothing may be freed */
 };
 
-#define ROUTES                                                                                               \
-    srv_health_routes, srv_slot_routes, srv_status_routes, srv_ollama_status_routes, srv_moraine_routes,     \
-        srv_plan_routes, srv_session_routes, srv_adapter_routes, srv_moe_routes, srv_openai_routes,          \
-        srv_response_routes, srv_anthropic_routes, srv_ollama_routes, srv_llama_routes
-
-static const srv_route *const tables[] = {ROUTES, srv_page_routes, NULL};
-static const srv_route *const tables_without_page[] = {ROUTES, srv_no_page_routes, NULL};
-
 /* ---- Open ---- */
+
+/* What handlers get; the events and HTTP come last. */
+static void fill_owners(srv_serving *s)
+{
+    s->status.models = s->models;
+    s->status.running = s->running;
+    s->status.traces = s->traces;
+    s->status.no_slots = s->o.no_slots;
+    s->status.no_metrics = s->o.no_metrics;
+    s->status.slot_directory = s->o.slot_directory;
+    s->generator = (srv_generator){
+        .models = s->models, .running = s->running, .call_index = s->call_index, .traces = s->traces};
+    s->response_generator = (srv_response_generator){.generator = &s->generator, .kept = s->responses};
+}
+
+/* Which endpoints there are, and what the handlers of each get. */
+static void fill_tables(srv_serving *s)
+{
+    const srv_route_table tables[] = {
+        {srv_health_routes, s->models},
+        {srv_slot_routes, &s->status},
+        {srv_status_routes, &s->status},
+        {srv_metrics_routes, &s->status},
+        {srv_ollama_status_routes, s->models},
+        {srv_moraine_routes, &s->status},
+        {srv_plan_routes, s->models},
+        {srv_session_routes, &s->status},
+        {srv_adapter_routes, s->models},
+        {srv_moe_routes, s->models},
+        {srv_openai_routes, &s->generator},
+        {srv_response_routes, &s->response_generator},
+        {srv_kept_response_routes, s->responses},
+        {srv_anthropic_routes, &s->generator},
+        {srv_ollama_routes, &s->generator},
+        {srv_llama_routes, &s->generator},
+        {s->o.no_page ? srv_no_page_routes : srv_page_routes, NULL},
+        {NULL, NULL},
+    };
+    _Static_assert(sizeof tables <= sizeof s->tables, "TABLES_MAX");
+    memcpy(s->tables, tables, sizeof tables);
+}
 
 static mo_status fail(mo_error *err, mo_status status, const char *what, const char *why)
 {
@@ -97,8 +141,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
     }
     for (int i = 0; i < count; i++) {
         loopback = loopback && sockets[i].loopback;
-        snprintf(s->server.addresses[s->server.address_count++], sizeof s->server.addresses[0], "%s",
-                 sockets[i].name);
+        snprintf(s->addresses[s->address_count++], sizeof s->addresses[0], "%s", sockets[i].name);
     }
     if (!loopback && srv_keys_count(s->keys) == 0) {
         srv_say(MO_LOG_WARN, "open",
@@ -106,8 +149,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
                 "listens on non-loopback addresses and requires no API key");
     }
     const srv_http_options o = {
-        .tables = s->o.no_page ? tables_without_page : tables,
-        .server = &s->server,
+        .tables = s->tables,
         .keys = s->keys,
         .origins = {.allowed = s->o.origins, .hosts = s->o.hosts, .loopback = loopback},
         .body_bytes = s->o.body_bytes,
@@ -124,7 +166,7 @@ static mo_status open_http(srv_serving *s, mo_error *err)
         .tls_certificate = s->tls_certificate,
         .log_requests = s->o.log_requests,
     };
-    return srv_http_open(&o, sockets, count, &s->server.http, err);
+    return srv_http_open(&o, sockets, count, &s->status.http, err);
 }
 
 mo_status srv_serving_open(const srv_server_options *options, srv_serving **out, mo_error *err)
@@ -136,11 +178,8 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
         return fail(err, MO_ENOMEM, "out of memory", NULL);
     }
     s->o = *options;
-    s->server.begun_ns = mo_clock_ns();
-    pthread_mutex_init(&s->server.scraping, NULL);
-    s->server.no_slots = options->no_slots;
-    s->server.no_metrics = options->no_metrics;
-    s->server.slot_directory = options->slot_directory;
+    s->status.begun_s = mo_clock_s();
+    pthread_mutex_init(&s->status.scraping, NULL);
     /* No thread but the one in srv_serving_run() is to get these. */
     sigemptyset(&s->signals);
     sigaddset(&s->signals, SIGINT);
@@ -153,15 +192,17 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
     }
     status =
         status == MO_OK ? srv_keys_open(options->api_keys, options->api_key_path, &s->keys, err) : status;
-    status = status == MO_OK ? srv_models_open(&options->models, &s->server.models, err) : status;
-    s->server.running = srv_running_open();
-    s->server.call_index = srv_call_index_open();
-    s->server.traces = srv_traces_open();
-    s->server.responses = srv_response_store_open(options->response_directory);
-    s->server.events = s->server.running ? srv_events_open(&s->server) : NULL;
-    if (status == MO_OK && (!s->server.events || !s->server.traces)) {
+    status = status == MO_OK ? srv_models_open(&options->models, &s->models, err) : status;
+    s->running = srv_running_open();
+    s->call_index = srv_call_index_open();
+    s->traces = srv_traces_open();
+    s->responses = srv_response_store_open(options->response_directory);
+    fill_owners(s);
+    s->status.events = s->running ? srv_events_open(&s->status) : NULL;
+    if (status == MO_OK && (!s->status.events || !s->traces)) {
         status = fail(err, MO_ENOMEM, "out of memory", NULL);
     }
+    fill_tables(s);
     status = status == MO_OK ? open_http(s, err) : status;
     if (status != MO_OK) {
         srv_serving_close(s);
@@ -176,19 +217,19 @@ void srv_serving_close(srv_serving *s)
     if (!s) {
         return;
     }
-    if (s->server.events) {
-        srv_events_end(s->server.events);
+    if (s->status.events) {
+        srv_events_end(s->status.events);
     }
-    if (s->stuck || !srv_http_close(s->server.http)) {
+    if (s->stuck || !srv_http_close(s->status.http)) {
         return;
     }
-    srv_events_close(s->server.events);
-    srv_models_close(s->server.models);
-    srv_running_close(s->server.running);
-    srv_call_index_close(s->server.call_index);
-    srv_response_store_close(s->server.responses);
-    srv_traces_close(s->server.traces);
-    pthread_mutex_destroy(&s->server.scraping);
+    srv_events_close(s->status.events);
+    srv_models_close(s->models);
+    srv_running_close(s->running);
+    srv_call_index_close(s->call_index);
+    srv_response_store_close(s->responses);
+    srv_traces_close(s->traces);
+    pthread_mutex_destroy(&s->status.scraping);
     srv_keys_close(s->keys);
     if (s->tls_key) {
         memset(s->tls_key, 0, PEM_BYTES);
@@ -215,9 +256,9 @@ static void *begin(void *user)
 {
     beginning *b = user;
     const srv_serving *s = b->serving;
-    b->status = srv_models_begin(s->server.models, &b->err);
+    b->status = srv_models_begin(s->models, &b->err);
     if (b->status == MO_OK && s->o.warm) {
-        srv_warm_prompt(&b->serving->server, tables, s->o.warm);
+        srv_warm_prompt(s->tables, s->o.warm);
     }
     b->done = true;
     return NULL;
@@ -227,26 +268,25 @@ static void tell_ready(srv_serving *s)
 {
     srv_model_report r;
     char status[512];
-    for (int i = 0, count = srv_models_count(s->server.models); i < count; i++) {
-        if (!srv_models_describe(s->server.models, i, &r) || r.state != SRV_MODEL_LOADED) {
+    for (int i = 0, count = srv_models_count(s->models); i < count; i++) {
+        if (!srv_models_describe(s->models, i, &r) || r.state != SRV_MODEL_LOADED) {
             continue;
         }
-        srv_log(
-            MO_LOG_INFO, "ready",
-            (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
-                              SRV_TEXT_FIELD("model", r.id),
-                              SRV_INT_FIELD("parallel", r.parallel),
-                              SRV_INT_FIELD("ctx", r.context),
-                              SRV_INT_FIELD("ctx_size", r.context * r.parallel),
-                              {0}});
+        srv_log(MO_LOG_INFO, "ready",
+                (srv_log_field[]){SRV_TEXT_FIELD("at", s->address_count ? s->addresses[0] : "?"),
+                                  SRV_TEXT_FIELD("model", r.id),
+                                  SRV_INT_FIELD("parallel", r.parallel),
+                                  SRV_INT_FIELD("ctx", r.context),
+                                  SRV_INT_FIELD("ctx_size", r.context * r.parallel),
+                                  {0}});
         snprintf(status, sizeof status, "READY=1\nSTATUS=%s at %s\n", r.id,
-                 s->server.address_count ? s->server.addresses[0] : "?");
+                 s->address_count ? s->addresses[0] : "?");
         srv_systemd_notify(status);
         return;
     }
     srv_log(MO_LOG_INFO, "ready",
-            (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.address_count ? s->server.addresses[0] : "?"),
-                              SRV_INT_FIELD("models", srv_models_count(s->server.models)),
+            (srv_log_field[]){SRV_TEXT_FIELD("at", s->address_count ? s->addresses[0] : "?"),
+                              SRV_INT_FIELD("models", srv_models_count(s->models)),
                               {0}});
     srv_systemd_notify("READY=1\nSTATUS=no model is loaded yet\n");
 }
@@ -275,28 +315,28 @@ static void wind_down(srv_serving *s, int number)
     srv_http_report report;
     const int64_t end = mo_clock_ns() + (int64_t)(s->o.grace_s * 1e9);
     srv_systemd_notify("STOPPING=1\n");
-    srv_http_describe(s->server.http, &report);
+    srv_http_describe(s->status.http, &report);
     busy = report.busy;
     srv_log(MO_LOG_INFO, "stopping",
             (srv_log_field[]){SRV_TEXT_FIELD("signal", number == SIGINT ? "SIGINT" : "SIGTERM"),
                               SRV_INT_FIELD("answers", busy),
                               SRV_REAL_FIELD("grace_s", s->o.grace_s),
                               {0}});
-    srv_http_quiesce(s->server.http);
-    srv_events_end(s->server.events); /* who only watches is not waited for */
-    bool all = srv_http_drain(s->server.http, 0);
+    srv_http_quiesce(s->status.http);
+    srv_events_end(s->status.events); /* who only watches is not waited for */
+    bool all = srv_http_drain(s->status.http, 0);
     for (int again = 0; !all && mo_clock_ns() < end && again != SIGINT && again != SIGTERM;) {
-        all = srv_http_drain(s->server.http, LOOK_MS / 1000.0);
+        all = srv_http_drain(s->status.http, LOOK_MS / 1000.0);
         again = next_signal(s, 0);
     }
     if (!all) { /* the others are told that there is no more, and may read that */
-        srv_models_stop(s->server.models, 0);
-        srv_running_end(s->server.running);
-        srv_http_drain(s->server.http, LAST_WORDS_S);
+        srv_models_stop(s->models, 0);
+        srv_running_end(s->running);
+        srv_http_drain(s->status.http, LAST_WORDS_S);
     }
-    s->stuck = !srv_http_close(s->server.http);
-    s->server.http = NULL;
-    srv_models_stop(s->server.models, 5);
+    s->stuck = !srv_http_close(s->status.http);
+    s->status.http = NULL;
+    srv_models_stop(s->models, 5);
 }
 
 mo_status srv_serving_run(srv_serving *s, mo_error *err)
@@ -305,9 +345,8 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
     pthread_t loader;
     bool ready = false, failed = false;
     int number = 0;
-    for (int i = 0; i < s->server.address_count; i++) {
-        srv_log(MO_LOG_INFO, "listening",
-                (srv_log_field[]){SRV_TEXT_FIELD("at", s->server.addresses[i]), {0}});
+    for (int i = 0; i < s->address_count; i++) {
+        srv_log(MO_LOG_INFO, "listening", (srv_log_field[]){SRV_TEXT_FIELD("at", s->addresses[i]), {0}});
     }
     if (pthread_create(&loader, NULL, begin, &b) != 0) {
         return fail(err, MO_ENOMEM, "cannot start a thread", NULL);
@@ -327,7 +366,7 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
     }
     if (!failed) {
         if (!ready) { /* what is being loaded is not waited for */
-            srv_models_stop(s->server.models, 0);
+            srv_models_stop(s->models, 0);
         }
         wind_down(s, number);
     }
@@ -340,6 +379,6 @@ mo_status srv_serving_run(srv_serving *s, mo_error *err)
         return b.status;
     }
     srv_log(MO_LOG_INFO, "stopped",
-            (srv_log_field[]){SRV_REAL_FIELD("uptime_s", srv_server_uptime(&s->server)), {0}});
+            (srv_log_field[]){SRV_REAL_FIELD("uptime_s", mo_clock_s() - s->status.begun_s), {0}});
     return MO_OK;
 }

@@ -3,7 +3,6 @@
 #define SRV_SERVE_H
 
 #include "server/models/models.h"
-#include "server/server.h"
 
 typedef struct srv_server_options {
     const char *host; /* NULL: no TCP */

@@ -46,15 +46,17 @@ static char *make_body(const char *request)
     return body;
 }
 
-void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const char *request)
+void srv_warm_prompt(const srv_route_table *tables, const char *request)
 {
     waiting w = {.over = false};
     const srv_exchange_host host = {.user = &w, .finished = on_finished};
     srv_part parts[SRV_PARTS];
     int count;
+    void *owner;
     char allow[64];
     srv_fault fault;
-    const srv_route *route = srv_routes_find(tables, "POST", path, parts, &count, allow, sizeof allow);
+    const srv_route *route =
+        srv_routes_find(tables, "POST", path, parts, &count, &owner, allow, sizeof allow);
     char *body = make_body(request);
     srv_request *q = body && route ? srv_exchange_open(&host, NULL, path) : NULL;
     if (!q || !srv_exchange_parse(q, "POST", &fault)) {
@@ -72,7 +74,7 @@ void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const c
     free(body);
     srv_exchange_dispatch(q);
     srv_exchange_release(q); /* the handler holds it now */
-    route->handler(server, q);
+    route->handler(owner, q);
     pthread_mutex_lock(&w.mutex);
     while (!w.over) {
         pthread_cond_wait(&w.ended, &w.mutex);

@@ -6,6 +6,6 @@
 
 /* Asks the server itself, with a chat request in JSON of which nothing is generated, and waits for the end. A failure is
  * logged: the server works all the same. */
-void srv_warm_prompt(srv_server *server, const srv_route *const *tables, const char *request);
+void srv_warm_prompt(const srv_route_table *tables, const char *request);
 
 #endif

@@ -19,7 +19,6 @@
 #include "server/requests/running.h"
 #include "server/requests/trace.h"
 #include "server/scheduler/answer.h"
-#include "server/server.h"
 #include "vocabulary.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -51,7 +50,8 @@ static const struct {
              {"llama-bpe", NULL}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static srv_model models[KINDS];
-static srv_server server;
+static srv_generator generator;
+static srv_response_generator response_generator = {.generator = &generator};
 
 /* An answer that requests can go on from. */
 static void keep_response(void)
@@ -64,7 +64,7 @@ static void keep_response(void)
     const srv_kept_response kept = {.response = json_loads(answer, 0, NULL),
                                     .input = json_loads(items, 0, NULL)};
     require(kept.response && kept.input);
-    srv_response_store_add(server.responses, "resp_1", "", &kept);
+    srv_response_store_add(response_generator.kept, "resp_1", "", &kept);
 }
 
 static char *read_text(const char *name)
@@ -132,10 +132,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         m->defaults = srv_defaults_none();
         free(text);
     }
-    server.call_index = srv_call_index_open();
-    server.traces = srv_traces_open();
-    server.responses = srv_response_store_open(NULL);
-    require(server.call_index && server.traces && server.responses);
+    generator.call_index = srv_call_index_open();
+    generator.traces = srv_traces_open();
+    response_generator.kept = srv_response_store_open(NULL);
+    require(generator.call_index && generator.traces && response_generator.kept);
     keep_response();
     return 0;
 }
@@ -291,9 +291,9 @@ void srv_request_end(srv_request *q)
 
 static srv_request *current;
 
-bool srv_model_hold(srv_server *s, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
+bool srv_model_ref(srv_models *all, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
 {
-    (void)s;
+    (void)all;
     if (name && strcmp(name, "nobody") == 0) {
         return srv_fault_set(fault, SRV_FAULT_MODEL, "model", "there is none");
     }
@@ -357,27 +357,6 @@ const srv_defaults *srv_model_defaults(const srv_model *model)
     return &model->defaults;
 }
 
-srv_running *srv_server_running(srv_server *s)
-{
-    (void)s;
-    return NULL;
-}
-
-srv_call_index *srv_server_call_index(srv_server *s)
-{
-    return s->call_index;
-}
-
-srv_traces *srv_server_traces(srv_server *s)
-{
-    return s->traces;
-}
-
-srv_response_store *srv_server_responses(srv_server *s)
-{
-    return s->responses;
-}
-
 bool srv_running_add(srv_running *r, const char *id, void (*stop)(void *user, bool ending), void *user)
 {
     (void)r;
@@ -407,10 +386,17 @@ void mo_sampler_options_init(mo_sampler_options *options, size_t size)
     options->size = size;
 }
 
-void srv_engine_describe(srv_engine *engine, srv_engine_report *out)
+const mo_model_info *srv_engine_info(const srv_engine *engine)
+{
+    static const mo_model_info info = {.fingerprint = 1};
+    (void)engine;
+    return &info;
+}
+
+int srv_engine_queue(const srv_engine *engine)
 {
     (void)engine;
-    *out = (srv_engine_report){.parallel = 4, .queue = 256, .context = CONTEXT};
+    return 256;
 }
 
 void srv_job_cancel(srv_engine *engine, uint64_t job)
@@ -561,14 +547,18 @@ srv_verdict srv_job_submit(srv_engine *engine, const srv_job_options *o, uint64_
 /* ---- Inputs ---- */
 
 /* One of those that need a model, counted through all tables. */
-static const srv_route *endpoint(unsigned index)
+static const srv_route *endpoint(unsigned index, void **owner)
 {
-    static const srv_route *const tables[] = {srv_openai_routes, srv_anthropic_routes, srv_ollama_routes,
-                                              srv_llama_routes};
+    static const srv_route_table tables[] = {{srv_openai_routes, &generator},
+                                             {srv_response_routes, &response_generator},
+                                             {srv_anthropic_routes, &generator},
+                                             {srv_ollama_routes, &generator},
+                                             {srv_llama_routes, &generator}};
     for (;;) {
         for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-            for (const srv_route *r = tables[i]; r->method; r++) {
+            for (const srv_route *r = tables[i].routes; r->method; r++) {
                 if (!(r->flags & SRV_QUICK) && index-- == 0) {
+                    *owner = tables[i].owner;
                     return r;
                 }
             }
@@ -582,7 +572,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2) {
         return 0;
     }
-    const srv_route *route = endpoint(data[0]);
+    void *owner;
+    const srv_route *route = endpoint(data[0], &owner);
     char *text = malloc(size);
     require(text != NULL);
     memcpy(text, data + 2, size - 2);
@@ -599,7 +590,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         text[cut - text] = 0; /* a body is terminated */
     }
     current = &q;
-    route->handler(&server, &q);
+    route->handler(owner, &q);
     require(q.ended);
     srv_writer_free(&q.stream);
     free(text);

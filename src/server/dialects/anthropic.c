@@ -219,9 +219,9 @@ bool srv_messages_read(srv_generation *g)
            srv_conversation_anthropic(&root, &g->conversation);
 }
 
-void srv_messages(srv_server *server, srv_request *q)
+void srv_messages(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_ANTHROPIC, &message_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_ANTHROPIC, &message_writer);
     if (!g) {
         return;
     }

@@ -255,9 +255,9 @@ static const srv_dialect_writer completion_writer = {
 
 /* ---- Requests ---- */
 
-void srv_completion(srv_server *server, srv_request *q)
+void srv_completion(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_COMPLETION, &completion_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_COMPLETION, &completion_writer);
     if (!g) {
         return;
     }

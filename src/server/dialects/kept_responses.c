@@ -4,14 +4,12 @@
 
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
-#include "server/server.h"
 
 enum { PAGE = 20, PAGE_MOST = 100 };
 
-/* The answer of the path's id, or false after a refusal. */
-static bool find(srv_server *server, srv_request *q, srv_kept_response *out)
+/* The answer of the path's id, or false after a refusal. store: NULL: none are kept. */
+static bool find(srv_response_store *store, srv_request *q, srv_kept_response *out)
 {
-    srv_response_store *store = srv_server_responses(server);
     if (store && srv_response_store_get(store, srv_request_part(q, 0), srv_request_owner(q), out)) {
         return true;
     }
@@ -19,22 +17,22 @@ static bool find(srv_server *server, srv_request *q, srv_kept_response *out)
     return false;
 }
 
-static void get_response(srv_server *server, srv_request *q)
+static void get_response(void *owner, srv_request *q)
 {
     srv_kept_response kept;
     const char *stream = srv_request_query(q, "stream");
     if (stream && strcmp(stream, "true") == 0) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "stream", "stored responses cannot be streamed");
-    } else if (find(server, q, &kept)) {
+    } else if (find(owner, q, &kept)) {
         srv_reply_json(q, 200, kept.response);
         srv_request_end(q);
         json_decref(kept.input);
     }
 }
 
-static void delete_response(srv_server *server, srv_request *q)
+static void delete_response(void *owner, srv_request *q)
 {
-    srv_response_store *store = srv_server_responses(server);
+    srv_response_store *store = owner;
     const char *id = srv_request_part(q, 0);
     if (!store || !srv_response_store_remove(store, id, srv_request_owner(q))) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no response with that id is stored");
@@ -77,11 +75,11 @@ static const char *item_id(const json_t *item)
     return id ? id : "";
 }
 
-static void list_input(srv_server *server, srv_request *q)
+static void list_input(void *owner, srv_request *q)
 {
     srv_kept_response kept;
     page p;
-    if (!read_page(q, &p) || !find(server, q, &kept)) {
+    if (!read_page(q, &p) || !find(owner, q, &kept)) {
         return;
     }
     const size_t count = json_array_size(kept.input);
@@ -107,7 +105,7 @@ static void list_input(srv_server *server, srv_request *q)
     json_decref(kept.input);
 }
 
-const srv_route srv_response_routes[] = {
+const srv_route srv_kept_response_routes[] = {
     {"GET", "[/v1]/responses/{}", get_response, SRV_STATUS},
     {"DELETE", "[/v1]/responses/{}", delete_response, SRV_STATUS},
     {"GET", "[/v1]/responses/{}/input_items", list_input, SRV_STATUS},

@@ -374,9 +374,9 @@ static void answer_load(srv_generation *g, bool chat, double keep)
     srv_generation_close(g);
 }
 
-void srv_ollama_chat(srv_server *server, srv_request *q)
+void srv_ollama_chat(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_OLLAMA, &chat_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_OLLAMA, &chat_writer);
     if (!g) {
         return;
     }
@@ -436,9 +436,9 @@ static bool read_generate(srv_generation *g, const srv_field *root, mo_text *pro
                                   : true;
 }
 
-void srv_ollama_generate(srv_server *server, srv_request *q)
+void srv_ollama_generate(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_OLLAMA, &generate_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_OLLAMA, &generate_writer);
     if (!g) {
         return;
     }

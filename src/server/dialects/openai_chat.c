@@ -272,9 +272,9 @@ bool srv_chat_read(srv_generation *g)
            srv_conversation_chat(&root, &g->conversation);
 }
 
-void srv_chat(srv_server *server, srv_request *q)
+void srv_chat(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_CHAT, &chat_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_CHAT, &chat_writer);
     if (!g) {
         return;
     }

@@ -415,12 +415,14 @@ bool srv_responses_read(srv_generation *g)
            srv_conversation_responses(&root, &g->conversation);
 }
 
-void srv_responses(srv_server *server, srv_request *q)
+void srv_responses(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_RESPONSES, &response_writer);
+    const srv_response_generator *shared = owner;
+    srv_generation *g = srv_generation_open(shared->generator, q, SRV_DIALECT_RESPONSES, &response_writer);
     if (!g) {
         return;
     }
+    g->history.kept = shared->kept;
     srv_identity("resp_", g->id, sizeof g->id);
     if (srv_responses_read(g) && srv_generation_chat(g) && srv_generation_constrain(g)) {
         g->parameters.n = 1;

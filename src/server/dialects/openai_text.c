@@ -208,9 +208,9 @@ static const srv_dialect_writer text_writer = {
 
 /* ---- Requests ---- */
 
-void srv_text(srv_server *server, srv_request *q)
+void srv_text(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_TEXT, &text_writer);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_TEXT, &text_writer);
     if (!g) {
         return;
     }

@@ -5,7 +5,6 @@
 
 #include "server/common/identity.h"
 #include "server/dialects/response_store.h"
-#include "server/server.h"
 
 /* ---- Reading ---- */
 
@@ -19,7 +18,7 @@ static bool read_previous(srv_generation *g, const srv_field *id)
 {
     mo_text name = {NULL, 0};
     srv_kept_response kept;
-    srv_response_store *store = srv_server_responses(g->server);
+    srv_response_store *store = g->history.kept;
     if (!id->value) {
         return true;
     }
@@ -41,7 +40,7 @@ static bool read_previous(srv_generation *g, const srv_field *id)
 /* Those that are not kept are left out later, and the answer says so. */
 static void replace_references(srv_generation *g, json_t *input)
 {
-    srv_response_store *store = srv_server_responses(g->server);
+    srv_response_store *store = g->history.kept;
     for (size_t i = 0; store && i < json_array_size(input); i++) {
         const json_t *item = json_array_get(input, i);
         const char *type = json_string_value(json_object_get(item, "type")),
@@ -63,7 +62,7 @@ bool srv_response_history_read(srv_generation *g, const srv_field *root)
         return false;
     }
     g->conversation.before = g->history.before;
-    g->history.store = store && srv_server_responses(g->server);
+    g->history.store = store && g->history.kept;
     replace_references(g, json_object_get(g->root, "input"));
     return true;
 }
@@ -120,7 +119,7 @@ void srv_response_history_keep(srv_generation *g, const char *response, size_t l
                                     .input = all_input(g),
                                     .bytes = g->history.bytes + srv_request_body(g->request).length + length};
     if (kept.response && kept.input) {
-        srv_response_store_add(srv_server_responses(g->server), g->id, srv_request_owner(g->request), &kept);
+        srv_response_store_add(g->history.kept, g->id, srv_request_owner(g->request), &kept);
     } else {
         json_decref(kept.response);
         json_decref(kept.input);

@@ -57,9 +57,9 @@ static void put_tokens(srv_writer *w, const mo_model *model, const srv_tokens *t
     srv_put_literal(w, "]}");
 }
 
-static void tokenize(srv_server *server, srv_request *q)
+static void tokenize(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_COMPLETION, NULL);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_COMPLETION, NULL);
     if (!g) {
         return;
     }
@@ -84,9 +84,9 @@ static void tokenize(srv_server *server, srv_request *q)
     free(tokens.ids);
 }
 
-static void detokenize(srv_server *server, srv_request *q)
+static void detokenize(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_COMPLETION, NULL);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_COMPLETION, NULL);
     if (!g) {
         return;
     }
@@ -118,9 +118,9 @@ static void detokenize(srv_server *server, srv_request *q)
 
 /* ---- Conversations ---- */
 
-static void apply_template(srv_server *server, srv_request *q)
+static void apply_template(void *owner, srv_request *q)
 {
-    srv_generation *g = srv_generation_open(server, q, SRV_DIALECT_CHAT, NULL);
+    srv_generation *g = srv_generation_open(owner, q, SRV_DIALECT_CHAT, NULL);
     srv_rendering r = {0};
     if (!g) {
         return;
@@ -137,11 +137,9 @@ static void apply_template(srv_server *server, srv_request *q)
     srv_rendering_free(&r);
 }
 
-/* How many tokens a request's prompt has; `before` is what is written before the number. */
-static void count(srv_server *server, srv_request *q, srv_dialect dialect, bool (*read)(srv_generation *g),
-                  const char *before)
+/* How many tokens a request's prompt has; `before` is what is written before the number. g may be NULL. */
+static void count(srv_generation *g, bool (*read)(srv_generation *g), const char *before)
 {
-    srv_generation *g = srv_generation_open(server, q, dialect, NULL);
     srv_rendering r = {0};
     if (!g) {
         return;
@@ -158,29 +156,34 @@ static void count(srv_server *server, srv_request *q, srv_dialect dialect, bool 
     srv_rendering_free(&r);
 }
 
-static void count_chat(srv_server *server, srv_request *q)
+static void count_chat(void *owner, srv_request *q)
 {
-    count(server, q, SRV_DIALECT_CHAT, srv_chat_read,
+    count(srv_generation_open(owner, q, SRV_DIALECT_CHAT, NULL), srv_chat_read,
           "{\"object\":\"response.input_tokens\",\"input_tokens\":");
 }
 
-static void count_responses(srv_server *server, srv_request *q)
+static void count_responses(void *owner, srv_request *q)
 {
-    count(server, q, SRV_DIALECT_RESPONSES, srv_responses_read,
-          "{\"object\":\"response.input_tokens\",\"input_tokens\":");
+    const srv_response_generator *shared = owner;
+    srv_generation *g = srv_generation_open(shared->generator, q, SRV_DIALECT_RESPONSES, NULL);
+    if (g) {
+        g->history.kept = shared->kept;
+    }
+    count(g, srv_responses_read, "{\"object\":\"response.input_tokens\",\"input_tokens\":");
 }
 
-static void count_messages(srv_server *server, srv_request *q)
+static void count_messages(void *owner, srv_request *q)
 {
-    count(server, q, SRV_DIALECT_ANTHROPIC, srv_messages_read, "{\"input_tokens\":");
+    count(srv_generation_open(owner, q, SRV_DIALECT_ANTHROPIC, NULL), srv_messages_read,
+          "{\"input_tokens\":");
 }
 
 /* ---- What these models cannot do ---- */
 
 /* Models that generate text have no embeddings that mean anything: there is no pooling they were trained with. */
-static void embeddings(srv_server *server, srv_request *q)
+static void embeddings(void *owner, srv_request *q)
 {
-    (void)server;
+    (void)owner;
     srv_fault fault = {0};
     srv_fault_set(&fault, SRV_FAULT_NOT_SUPPORTED, NULL,
                   "this model generates text and was not trained for embeddings; use an embedding model");
@@ -194,9 +197,13 @@ const srv_route srv_openai_routes[] = {
     {"POST", "[/v1]/chat/completions", srv_chat, 0},
     {"POST", "[/v1]/chat/completions/input_tokens", count_chat, 0},
     {"POST", "/v1/completions", srv_text, 0},
+    {"POST", "[/v1]/embeddings", embeddings, SRV_QUICK},
+    {NULL, NULL, NULL, 0},
+};
+
+const srv_route srv_response_routes[] = {
     {"POST", "[/v1]/responses", srv_responses, 0},
     {"POST", "[/v1]/responses/input_tokens", count_responses, 0},
-    {"POST", "[/v1]/embeddings", embeddings, SRV_QUICK},
     {NULL, NULL, NULL, 0},
 };
 

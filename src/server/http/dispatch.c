@@ -67,12 +67,12 @@ static void handle(void *user, void *item)
 {
     srv_arrival *a = user;
     (void)item;
-    a->route->handler(a->http->o.server, a->q);
+    a->route->handler(a->owner, a->q);
 }
 
 typedef struct handling {
     const srv_route *route;
-    srv_server *server;
+    void *owner;
 } handling;
 
 static bool is_gone(void *user)
@@ -87,7 +87,7 @@ static void handle_on_worker(void *user, void *item)
     free(user);
     srv_exchange_hold(item);
     mo_interrupt_set(is_gone, item);
-    h.route->handler(h.server, item);
+    h.route->handler(h.owner, item);
     mo_interrupt_set(NULL, NULL);
     srv_exchange_release(item);
 }
@@ -108,7 +108,7 @@ static void dispatch(srv_arrival *a, struct MHD_Connection *connection)
     }
     handling *work = malloc(sizeof *work);
     if (work) {
-        *work = (handling){.route = a->route, .server = h->o.server};
+        *work = (handling){.route = a->route, .owner = a->owner};
     }
     if (!work || !srv_workers_run(a->route->flags & SRV_STATUS ? h->quick_workers : h->workers,
                                   handle_on_worker, work, a->q)) {

@@ -159,7 +159,8 @@ static void find_route(srv_arrival *a, const char *method, char *allow, size_t s
     int count = 0;
     const char *path = own_path(a->http, srv_request_path(a->q));
     allow[0] = '\0';
-    a->route = path ? srv_routes_find(a->http->o.tables, method, path, parts, &count, allow, size) : NULL;
+    a->route =
+        path ? srv_routes_find(a->http->o.tables, method, path, parts, &count, &a->owner, allow, size) : NULL;
     for (int i = 0; i < count; i++) {
         srv_exchange_part(a->q, parts[i].text, parts[i].length);
     }

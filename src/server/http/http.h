@@ -13,8 +13,7 @@
 typedef struct srv_http srv_http;
 
 typedef struct srv_http_options {
-    const srv_route *const *tables; /* ends with NULL */
-    srv_server *server;             /* handlers get it */
+    const srv_route_table *tables; /* ends with NULL */
     srv_keys *keys;
     srv_origins origins;
     int64_t body_bytes; /* most of a request */

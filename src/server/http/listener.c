@@ -89,6 +89,7 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
     if (h->connections && !h->workers) {
         *err = (mo_error){MO_ENOMEM, "out of memory"};
     }
+    *out = h; /* before the first request comes: its handler may look at it */
     for (int i = 0; h->workers && i < count; i++) {
         h->daemons[i] = start(h, &h->sockets[i]);
         if (!h->daemons[i]) {
@@ -101,9 +102,9 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
     }
     if (!h->workers || !h->daemons[count - 1]) {
         srv_http_close(h);
+        *out = NULL;
         return err->status;
     }
-    *out = h;
     return MO_OK;
 }
 

@@ -42,6 +42,7 @@ struct srv_arrival {
     srv_http *http;
     srv_request *q;
     const srv_route *route;
+    void *owner;      /* the route's table's */
     bool seen;        /* its header */
     bool torn;        /* its target has a zero byte */
     bool dispatched;  /* to a handler */

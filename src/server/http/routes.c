@@ -47,14 +47,15 @@ static void add_method(char *allow, size_t size, const char *method)
     }
 }
 
-const srv_route *srv_routes_find(const srv_route *const *tables, const char *method, const char *path,
-                                 srv_part *parts, int *count, char *allow, size_t size)
+const srv_route *srv_routes_find(const srv_route_table *tables, const char *method, const char *path,
+                                 srv_part *parts, int *count, void **owner, char *allow, size_t size)
 {
     allow[0] = '\0';
-    for (; *tables; tables++) {
-        for (const srv_route *r = *tables; r->method; r++) {
+    for (; tables->routes; tables++) {
+        for (const srv_route *r = tables->routes; r->method; r++) {
             if (matches(r->path, path, parts, count)) {
                 if (strcmp(r->method, method) == 0) {
+                    *owner = tables->owner;
                     return r;
                 }
                 if (strcmp(r->method, "GET") == 0) {
@@ -66,5 +67,6 @@ const srv_route *srv_routes_find(const srv_route *const *tables, const char *met
         }
     }
     *count = 0;
+    *owner = NULL;
     return NULL;
 }

@@ -4,8 +4,8 @@
 
 #include "server/http/request.h"
 
-typedef struct srv_server srv_server;
-typedef void (*srv_handler)(srv_server *server, srv_request *q);
+/* owner: what its table belongs to (srv_route_table). */
+typedef void (*srv_handler)(void *owner, srv_request *q);
 
 enum {
     SRV_QUICK = 1,  /* runs on the listener's thread: must not wait, tokenise or read files */
@@ -23,6 +23,12 @@ typedef struct srv_route {
     int flags;
 } srv_route;
 
+/* Routes, and what their handlers get. */
+typedef struct srv_route_table {
+    const srv_route *routes; /* NULL ends a list of tables */
+    void *owner;             /* NULL: nothing is needed */
+} srv_route_table;
+
 /* A part of a path that a {} matched. */
 typedef struct srv_part {
     const char *text;
@@ -31,9 +37,9 @@ typedef struct srv_part {
 
 enum { SRV_PARTS = 4 };
 
-/* The route of a method and a path in tables that end with NULL. NULL: none; then `allow` (of `size` bytes) has the methods
- * that the path knows, as "GET, POST", or "". */
-const srv_route *srv_routes_find(const srv_route *const *tables, const char *method, const char *path,
-                                 srv_part *parts, int *count, char *allow, size_t size);
+/* The route of a method and a path, and its table's owner. NULL: none; then `allow` (of `size` bytes) has the methods that the
+ * path knows, as "GET, POST", or "". */
+const srv_route *srv_routes_find(const srv_route_table *tables, const char *method, const char *path,
+                                 srv_part *parts, int *count, void **owner, char *allow, size_t size);
 
 #endif

@@ -20,7 +20,7 @@ static bool tell_failure(srv_fault *fault, const srv_model *model, const mo_erro
 }
 
 /* With the mutex held: makes a step towards having it loaded, which may wait. False: it cannot be. */
-static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault *fault)
+static bool approach(srv_models *m, srv_model *model, srv_fault *fault)
 {
     bool busy = false;
     mo_error err = {0};
@@ -52,15 +52,12 @@ static bool approach(srv_models *m, srv_model *model, double *load_s, srv_fault 
     const mo_status status = srv_loader_load(m, model, &err);
     m->changing = false;
     pthread_cond_broadcast(&m->changed);
-    *load_s += model->load_s;
     return status == MO_OK || tell_failure(fault, model, &err);
 }
 
-bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **out, double *load_s,
-                   srv_fault *fault)
+bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
 {
     bool ok = true;
-    *load_s = 0;
     *out = NULL;
     pthread_mutex_lock(&m->mutex);
     int index = srv_list_find(m, name);
@@ -87,7 +84,7 @@ bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **
             model->used_ns = mo_clock_ns();
             *out = model;
         } else {
-            ok = approach(m, model, load_s, fault);
+            ok = approach(m, model, fault);
         }
     }
     pthread_mutex_unlock(&m->mutex);

@@ -8,7 +8,6 @@
 #include "server/common/defaults.h"
 #include "server/common/fault.h"
 #include "server/http/request.h"
-#include "server/http/routes.h"
 #include "server/models/pulse.h"
 #include "server/scheduler/job.h"
 
@@ -21,10 +20,7 @@ typedef struct srv_model srv_model;
 /* Finds the model that a request names, loads it if need be, which may wait, and holds it until srv_model_unref(). NULL
  * or "": the first one; with one model any name will do, unless the server was told to be strict. ":latest" may follow.
  * False with *fault: no such model, it cannot be loaded, or the client has left (q may be NULL). */
-bool srv_model_hold(srv_server *server, const char *name, srv_request *q, srv_model **out, srv_fault *fault);
-/* The same with what waiting for it took. */
-bool srv_model_ref(srv_models *models, const char *name, srv_request *q, srv_model **out, double *load_s,
-                   srv_fault *fault);
+bool srv_model_ref(srv_models *models, const char *name, srv_request *q, srv_model **out, srv_fault *fault);
 /* Any thread, also a sink. */
 void srv_model_unref(srv_model *model);
 

@@ -10,7 +10,6 @@
 #include "server/requests/report.h"
 #include "server/requests/running.h"
 #include "server/requests/trace.h"
-#include "server/server.h"
 
 /* ---- The client ---- */
 
@@ -105,7 +104,7 @@ static const char *finish_word(const srv_generation *g)
 static void complete(srv_generation *g)
 {
     if (g->listed) {
-        srv_running_remove(srv_server_running(g->server), g);
+        srv_running_remove(g->generator->running, g);
     }
     if (g->trace) { /* before the client knows the answer's end and asks for it */
         srv_trace_end(g->trace);
@@ -211,7 +210,7 @@ static void take(srv_generation *g, size_t prompt, const srv_event *event)
     srv_choice *c = &g->choices[index];
     const bool fresh = srv_choice_take(c, event);
     if (event->kind == SRV_CALL && g->call_conversation) {
-        srv_call_index_add(srv_server_call_index(g->server), event->call_id, g->call_conversation);
+        srv_call_index_add(g->generator->call_index, event->call_id, g->call_conversation);
     }
     if (g->writer->keep && event->token_count > 0) {
         g->writer->keep(g, c, event);
@@ -357,12 +356,11 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
 /* All prompts of a request wait together: more than can wait would be refused again and again. */
 static bool fits_queue(srv_generation *g)
 {
-    srv_engine_report r;
-    srv_engine_describe(srv_model_engine(g->model_ref), &r);
-    return g->prompt_count <= (size_t)r.queue ||
+    const int most = srv_engine_queue(srv_model_engine(g->model_ref));
+    return g->prompt_count <= (size_t)most ||
            srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "prompt",
                          "%zu prompts were sent, but at most %d requests can wait; send fewer",
-                         g->prompt_count, r.queue);
+                         g->prompt_count, most);
 }
 
 /* Where it was asked for; of several answers the first is traced. */
@@ -375,7 +373,7 @@ static bool begin_trace(srv_generation *g)
         return srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "trace",
                              "answers of this endpoint have no id and cannot be traced");
     }
-    g->trace = srv_traces_begin(srv_server_traces(g->server), g->id, srv_request_owner(g->request), g->model,
+    g->trace = srv_traces_begin(g->generator->traces, g->id, srv_request_owner(g->request), g->model,
                                 srv_model_mo(g->model_ref));
     return g->trace || srv_fault_set(&g->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
@@ -404,8 +402,8 @@ void srv_generation_start(srv_generation *g)
         g->writer->begin(g, &g->out);
     }
     srv_request_on_gone(g->request, client_gone, g);
-    if (srv_server_running(g->server)) {
-        g->listed = srv_running_add(srv_server_running(g->server), g->id, stop_here, g);
+    if (g->generator->running) {
+        g->listed = srv_running_add(g->generator->running, g->id, stop_here, g);
     }
     mo_reply_options reply = mo_reply_options_default();
     reply.in_thought = g->in_thought;

@@ -15,7 +15,6 @@
 #include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
 #include "server/requests/unserved.h"
-#include "server/server.h"
 
 enum { LARGE_BODY = 4 << 20 };
 
@@ -33,18 +32,17 @@ static bool ref_model(srv_generation *g)
     mo_text name = {"", 0};
     const int64_t began = mo_clock_ns();
     if (!srv_read_text(srv_member(&root, "model"), &name) ||
-        !srv_model_hold(g->server, name.data, g->request, &g->model_ref, &g->fault)) {
+        !srv_model_ref(g->generator->models, name.data, g->request, &g->model_ref, &g->fault)) {
         return false;
     }
     g->load_ns = mo_clock_ns() - began;
-    mo_model_info info;
-    mo_model_describe(srv_model_mo(g->model_ref), &info, sizeof info);
     g->model = srv_model_id(g->model_ref);
-    snprintf(g->fingerprint, sizeof g->fingerprint, "moraine-%s-%016" PRIx64, mo_version(), info.fingerprint);
+    snprintf(g->fingerprint, sizeof g->fingerprint, "moraine-%s-%016" PRIx64, mo_version(),
+             srv_engine_info(srv_model_engine(g->model_ref))->fingerprint);
     return true;
 }
 
-srv_generation *srv_generation_open(srv_server *server, srv_request *request, srv_dialect dialect,
+srv_generation *srv_generation_open(const srv_generator *generator, srv_request *request, srv_dialect dialect,
                                     const srv_dialect_writer *writer)
 {
     srv_generation *g = calloc(1, sizeof *g);
@@ -56,7 +54,7 @@ srv_generation *srv_generation_open(srv_server *server, srv_request *request, sr
         return NULL;
     }
     pthread_mutex_init(&g->lock, NULL);
-    g->server = server;
+    g->generator = generator;
     g->request = request;
     g->dialect = dialect;
     g->writer = writer;
@@ -223,7 +221,7 @@ static void replay_tokens(srv_generation *g, srv_rendering *rendered)
         .model = srv_model_mo(g->model_ref),
         .model_id = g->model,
         .engine = srv_model_engine(g->model_ref),
-        .call_index = srv_server_call_index(g->server),
+        .call_index = g->generator->call_index,
         .context = srv_model_context(g->model_ref),
         .conversation = &g->conversation,
         .tools = &g->tools,

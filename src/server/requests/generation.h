@@ -22,6 +22,14 @@ enum { SRV_PROMPTS_MAX = 64 }; /* of one request */
 
 typedef struct srv_generation srv_generation;
 
+/* What requests for text share: the owner of the dialects' routes. It lives as long as the server. */
+typedef struct srv_generator {
+    srv_models *models;
+    struct srv_running *running;       /* NULL: nobody else can stop an answer */
+    struct srv_call_index *call_index; /* NULL: answers that come back are taken as text */
+    struct srv_traces *traces;
+} srv_generator;
+
 /* How a dialect writes. All write to `out`, on whichever thread has the event, one at a time. */
 typedef struct srv_dialect_writer {
     srv_stream_kind stream;
@@ -38,7 +46,7 @@ typedef struct srv_dialect_writer {
 } srv_dialect_writer;
 
 struct srv_generation {
-    srv_server *server;
+    const srv_generator *generator;
     srv_request *request;
     srv_model *model_ref;
     const srv_dialect_writer *writer;
@@ -54,10 +62,11 @@ struct srv_generation {
     srv_format format;
     srv_conversation conversation;
     struct {
-        json_t *before; /* items that were said before the request's own; NULL: none */
-        size_t bytes;   /* of these */
-        bool store;     /* the answer is kept */
-    } history;          /* of the responses API: see response_history.h */
+        struct srv_response_store *kept; /* earlier answers; NULL: none are kept */
+        json_t *before;                  /* items that were said before the request's own; NULL: none */
+        size_t bytes;                    /* of these */
+        bool store;                      /* the answer is kept */
+    } history;                           /* of the responses API: see response_history.h */
 
     /* What the engine is asked. */
     srv_tokens prompts[SRV_PROMPTS_MAX];
@@ -106,7 +115,7 @@ struct srv_generation {
 };
 
 /* Reads the body and holds the model it names. NULL: the request has been answered. */
-srv_generation *srv_generation_open(srv_server *server, srv_request *request, srv_dialect dialect,
+srv_generation *srv_generation_open(const srv_generator *generator, srv_request *request, srv_dialect dialect,
                                     const srv_dialect_writer *writer);
 /* Answers with g->fault and closes. */
 void srv_generation_refuse(srv_generation *g);

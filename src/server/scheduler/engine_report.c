@@ -30,6 +30,16 @@ void srv_engine_describe(srv_engine *e, srv_engine_report *out)
     out->disk_failures = kept.disk_failures;
 }
 
+const mo_model_info *srv_engine_info(const srv_engine *e)
+{
+    return &e->info;
+}
+
+int srv_engine_queue(const srv_engine *e)
+{
+    return e->options.queue;
+}
+
 void srv_engine_tokens(srv_engine *e, uint64_t *prompt, uint64_t *predicted)
 {
     pthread_mutex_lock(&e->lock);

@@ -239,6 +239,9 @@ typedef struct srv_engine_report {
 } srv_engine_report;
 
 void srv_engine_describe(srv_engine *engine, srv_engine_report *out);
+/* Constant: what the model says of itself, and how many jobs may wait. */
+const mo_model_info *srv_engine_info(const srv_engine *engine);
+int srv_engine_queue(const srv_engine *engine);
 /* The tokens that were computed of prompts, and generated, so far: for those who ask often. */
 void srv_engine_tokens(srv_engine *engine, uint64_t *prompt, uint64_t *predicted);
 /* At most `limit` are written; they return how many there are. */

@@ -2,13 +2,12 @@
 #include "server/common/body.h"
 #include "server/common/json_text.h"
 #include "server/requests/parameters.h"
-#include "server/server.h"
 #include "server/status/asked_model.h"
 #include "server/status/status.h"
 
-static void list_adapters(srv_server *server, srv_request *q)
+static void list_adapters(void *owner, srv_request *q)
 {
-    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_model *model = srv_asked_model(owner, q, NULL);
     mo_adapter_use adapters[SRV_ADAPTERS];
     if (!model) {
         return;
@@ -30,10 +29,10 @@ static void list_adapters(srv_server *server, srv_request *q)
 }
 
 /* A list of ids and scales; adapters that it does not name get 0. */
-static void set_scales(srv_server *server, srv_request *q)
+static void set_scales(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
-    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_model *model = srv_asked_model(owner, q, NULL);
     mo_adapter_use adapters[SRV_ADAPTERS];
     srv_fault fault = {0};
     if (!model) {

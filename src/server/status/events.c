@@ -20,7 +20,7 @@ typedef struct listener {
 } listener;
 
 struct srv_events {
-    srv_server *server;
+    const srv_status *status;
     pthread_t thread;
     pthread_mutex_t mutex; /* of the list and `closing` */
     pthread_cond_t came;
@@ -110,7 +110,7 @@ static bool renew(srv_writer *w, srv_writer *text)
 
 static void look(srv_events *e, round *r, bool experts)
 {
-    json_t *root = srv_status_json(e->server, false);
+    json_t *root = srv_status_json(e->status, false);
     char *status = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     srv_writer_empty(&r->text);
@@ -122,7 +122,7 @@ static void look(srv_events *e, round *r, bool experts)
     srv_writer_empty(&r->text);
     if (experts) {
         srv_put_literal(&r->text, "event: experts\ndata: ");
-        srv_expert_map_write(e->map, e->server, !e->map_known, &r->text);
+        srv_expert_map_write(e->map, e->status->models, !e->map_known, &r->text);
         srv_put_literal(&r->text, "\n\n");
     }
     e->map_known = experts;
@@ -171,13 +171,13 @@ static void *run(void *user)
     return NULL;
 }
 
-srv_events *srv_events_open(srv_server *server)
+srv_events *srv_events_open(const srv_status *status)
 {
     srv_events *e = calloc(1, sizeof *e);
     if (!e) {
         return NULL;
     }
-    e->server = server;
+    e->status = status;
     e->map = srv_expert_map_open();
     if (!e->map) {
         free(e);

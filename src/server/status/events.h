@@ -2,11 +2,11 @@
 #ifndef SRV_EVENTS_H
 #define SRV_EVENTS_H
 
-#include "server/http/routes.h"
+#include "server/status/status.h"
 
 typedef struct srv_events srv_events;
 
-srv_events *srv_events_open(srv_server *server); /* NULL: out of memory */
+srv_events *srv_events_open(const srv_status *status); /* NULL: out of memory */
 /* Ends the streams; new listeners are refused. */
 void srv_events_end(srv_events *events);
 void srv_events_close(srv_events *events);

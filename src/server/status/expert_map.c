@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/server.h"
-
 /* The counts of one model. */
 typedef struct seen_model {
     const char *id; /* the model's, which lives as long as the models */
@@ -144,9 +142,8 @@ static void put_model(srv_expert_map *map, srv_model *held, bool fresh, srv_writ
     srv_put_literal(w, "]}");
 }
 
-void srv_expert_map_write(srv_expert_map *map, srv_server *server, bool fresh, srv_writer *w)
+void srv_expert_map_write(srv_expert_map *map, srv_models *models, bool fresh, srv_writer *w)
 {
-    srv_models *models = srv_server_models(server);
     bool first = true;
     srv_put_literal(w, "{\"models\":[");
     for (int i = 0, count = srv_models_count(models); i < count; i++) {

@@ -1,10 +1,9 @@
 /* Health: is the server there, and can it be asked? */
-#include "server/server.h"
 #include "server/status/status.h"
 
-static void health(srv_server *server, srv_request *q)
+static void health(void *owner, srv_request *q)
 {
-    if (srv_models_beginning(srv_server_models(server))) {
+    if (srv_models_beginning(owner)) {
         srv_fault fault;
         srv_fault_set(&fault, SRV_FAULT_UNAVAILABLE, NULL, "Loading model");
         srv_reply_fault(q, &fault);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "server/common/body.h"
-#include "server/server.h"
 #include "server/status/asked_model.h"
 #include "server/status/status.h"
 
@@ -23,22 +22,22 @@ static void reply_profile(srv_request *q, mo_model *model)
     mo_free(json);
 }
 
-static void get_perf(srv_server *server, srv_request *q)
+static void get_perf(void *owner, srv_request *q)
 {
     int index;
-    srv_model *model = srv_asked_model(server, q, &index);
+    srv_model *model = srv_asked_model(owner, q, &index);
     if (model) {
         reply_profile(q, srv_model_mo(model));
         srv_models_unpeek(model);
     }
 }
 
-static void set_perf(srv_server *server, srv_request *q)
+static void set_perf(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
     int index;
     mo_error err;
-    srv_model *model = srv_asked_model(server, q, &index);
+    srv_model *model = srv_asked_model(owner, q, &index);
     if (!model) {
         return;
     }
@@ -133,10 +132,10 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
     return json;
 }
 
-static void reply_applied(srv_server *server, srv_request *q, int index, const application *a, bool keep)
+static void reply_applied(srv_models *models, srv_request *q, int index, const application *a, bool keep)
 {
     const mo_profile_report *r = &a->report;
-    const char *path = srv_models_loading(srv_server_models(server), index)->learning.hot_cache.file;
+    const char *path = srv_models_loading(models, index)->learning.hot_cache.file;
     char backup[4096] = "";
     mo_error err;
     json_t *root =
@@ -163,11 +162,11 @@ static void reply_applied(srv_server *server, srv_request *q, int index, const a
     srv_request_end(q);
 }
 
-static void apply_profile(srv_server *server, srv_request *q)
+static void apply_profile(void *owner, srv_request *q)
 {
     bool keep;
     int index;
-    srv_model *model = srv_asked_model(server, q, &index);
+    srv_model *model = srv_asked_model(owner, q, &index);
     char *json = model ? read_profile(q, srv_model_mo(model), &keep) : NULL;
     if (json) {
         application a = {.model = srv_model_mo(model), .json = json};
@@ -177,7 +176,7 @@ static void apply_profile(srv_server *server, srv_request *q)
                 a.status == MO_EFORMAT || a.status == MO_EINVAL || a.status == MO_EUNSUPPORTED;
             srv_reply_refusal(q, theirs ? SRV_FAULT_REQUEST : SRV_FAULT_SERVER, NULL, a.err.detail);
         } else {
-            reply_applied(server, q, index, &a, keep);
+            reply_applied(owner, q, index, &a, keep);
         }
     }
     mo_free(json);

@@ -6,16 +6,15 @@
 #include "server/common/body.h"
 #include "server/requests/running.h"
 #include "server/requests/trace.h"
-#include "server/server.h"
 #include "server/status/asked_model.h"
 #include "server/status/events.h"
 #include "server/status/expert_map.h"
 #include "server/status/status.h"
 #include "server/status/status_json.h"
 
-static void status(srv_server *server, srv_request *q)
+static void status(void *owner, srv_request *q)
 {
-    srv_reply_json(q, 200, srv_status_json(server, true));
+    srv_reply_json(q, 200, srv_status_json(owner, true));
     srv_request_end(q);
 }
 
@@ -25,12 +24,12 @@ static bool asked_for(srv_request *q, const char *name)
     return value && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
 }
 
-static void events(srv_server *server, srv_request *q)
+static void events(void *owner, srv_request *q)
 {
-    srv_events_add(srv_server_events(server), q, asked_for(q, "experts"), asked_for(q, "log"));
+    srv_events_add(((const srv_status *)owner)->events, q, asked_for(q, "experts"), asked_for(q, "log"));
 }
 
-static void cancel(srv_server *server, srv_request *q)
+static void cancel(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
     json_t *root = srv_body_json(body);
@@ -38,7 +37,7 @@ static void cancel(srv_server *server, srv_request *q)
     if (!id) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "id",
                           "expected the id of an answer, as returned to its client");
-    } else if (!srv_running_stop(srv_server_running(server), id)) {
+    } else if (!srv_running_stop(((const srv_status *)owner)->running, id)) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, "id", "no running answer has that id");
     } else {
         srv_reply_json(q, 200, json_pack("{s:s, s:b}", "id", id, "cancelled", 1));
@@ -101,9 +100,9 @@ static json_t *layers_json(mo_model *model, const mo_model_info *info)
     return layers;
 }
 
-static void experts(srv_server *server, srv_request *q)
+static void experts(void *owner, srv_request *q)
 {
-    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_model *model = srv_asked_model(((const srv_status *)owner)->models, q, NULL);
     mo_model_info info;
     if (!model) {
         return;
@@ -120,10 +119,11 @@ static void experts(srv_server *server, srv_request *q)
 
 /* ---- Traces ---- */
 
-static void trace(srv_server *server, srv_request *q)
+static void trace(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
-    srv_trace *t = srv_traces_find(srv_server_traces(server), srv_request_part(q, 0), srv_request_owner(q));
+    const srv_status *all = owner;
+    srv_models *models = all->models;
+    srv_trace *t = srv_traces_find(all->traces, srv_request_part(q, 0), srv_request_owner(q));
     srv_writer w = {0};
     if (!t) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL,

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "server/common/body.h"
-#include "server/server.h"
 #include "server/status/metadata.h"
 #include "server/status/model_json.h"
 #include "server/status/status.h"
@@ -21,16 +20,16 @@ static void refuse(srv_request *q, srv_fault_kind kind, const char *format, cons
     srv_request_end(q);
 }
 
-static void version(srv_server *server, srv_request *q)
+static void version(void *owner, srv_request *q)
 {
-    (void)server;
+    (void)owner;
     srv_reply(q, 200, NULL, version_json, sizeof version_json - 1);
     srv_request_end(q);
 }
 
-static void tags(srv_server *server, srv_request *q)
+static void tags(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = owner;
     srv_model_report r;
     json_t *list = json_array();
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
@@ -42,9 +41,9 @@ static void tags(srv_server *server, srv_request *q)
     srv_request_end(q);
 }
 
-static void ps(srv_server *server, srv_request *q)
+static void ps(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = owner;
     srv_model_report r;
     json_t *list = json_array();
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
@@ -95,14 +94,14 @@ static json_t *model_info(const mo_file *file, bool verbose)
     return info;
 }
 
-static void show(srv_server *server, srv_request *q)
+static void show(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
     json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "model"));
     name = name ? name : json_string_value(json_object_get(root, "name"));
     const bool verbose = json_is_true(json_object_get(root, "verbose"));
-    srv_models *models = srv_server_models(server);
+    srv_models *models = owner;
     const int index = name ? srv_models_find(models, name) : -1;
     srv_model_report r;
     mo_file *file = NULL;
@@ -135,13 +134,13 @@ static void show(srv_server *server, srv_request *q)
 }
 
 /* A model that is there need not be fetched; others cannot be. */
-static void pull(srv_server *server, srv_request *q)
+static void pull(void *owner, srv_request *q)
 {
     const mo_text body = srv_request_body(q);
     json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "model"));
     name = name ? name : json_string_value(json_object_get(root, "name"));
-    if (name && srv_models_find(srv_server_models(server), name) >= 0) {
+    if (name && srv_models_find(owner, name) >= 0) {
         static const char done[] = "{\"status\":\"success\"}\n";
         srv_reply(q, 200, "application/x-ndjson", done, sizeof done - 1);
         srv_request_end(q);
@@ -152,9 +151,9 @@ static void pull(srv_server *server, srv_request *q)
     json_decref(root);
 }
 
-static void unsupported(srv_server *server, srv_request *q)
+static void unsupported(void *owner, srv_request *q)
 {
-    (void)server;
+    (void)owner;
     refuse(q, SRV_FAULT_NOT_SUPPORTED, "%s", "this server does not modify model files");
 }
 

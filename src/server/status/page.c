@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "server/server.h"
 #include "server/status/page_files.h"
 #include "server/status/status.h"
 
@@ -81,21 +80,21 @@ static void reply_bytes(srv_request *q, const char *type, const unsigned char *d
     srv_request_end(q);
 }
 
-static void plain_root(srv_server *server, srv_request *q)
+static void plain_root(void *owner, srv_request *q)
 {
     static const char text[] = "Ollama is running";
-    (void)server;
+    (void)owner;
     srv_reply_header(q, "Vary", "Accept");
     srv_reply(q, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
     srv_request_end(q);
 }
 
 /* Browsers say that they want a page. Others ask to learn whether Ollama is there, and this is how it answers. */
-static void root(srv_server *server, srv_request *q)
+static void root(void *owner, srv_request *q)
 {
     const srv_page_file *page = find("index.html");
     if (!lists(srv_request_header(q, "Accept"), "text/html")) {
-        plain_root(server, q);
+        plain_root(owner, q);
     } else if (page) {
         reply_bytes(q, media_type(page->name), page->data, (size_t)(page->end - page->data));
     } else {
@@ -103,11 +102,11 @@ static void root(srv_server *server, srv_request *q)
     }
 }
 
-static void part(srv_server *server, srv_request *q)
+static void part(void *owner, srv_request *q)
 {
     const char *name = srv_request_part(q, 0);
     const srv_page_file *file = find(name);
-    (void)server;
+    (void)owner;
     if (!file) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no such file of the web page");
     } else if (strcmp(name, "index.html") == 0) {

@@ -5,7 +5,6 @@
 
 #include "moraine_tools.h"
 #include "server/models/context_choice.h"
-#include "server/server.h"
 #include "server/status/status.h"
 
 /* A size such as 6G or 512MiB in a query; false: it is none. */
@@ -145,9 +144,9 @@ static void answer(srv_request *q, const srv_model_report *r, const mo_plan_opti
     reply_plan(q, r->id, o, &report);
 }
 
-static void plan(srv_server *server, srv_request *q)
+static void plan(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = owner;
     const int index = srv_models_find(models, srv_request_query(q, "model"));
     srv_model_report r;
     if (index < 0 || !srv_models_describe(models, index, &r)) {

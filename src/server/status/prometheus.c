@@ -1,10 +1,10 @@
-/* Prometheus: see prometheus.h. llama-server's names as they are known, and ours with more. */
-#include "server/status/prometheus.h"
-
+/* Prometheus: the server's counters in the text format that it reads. llama-server's names as they are known, and ours with
+ * more. */
 #include <stdio.h>
 
-#include "server/http/http.h"
-#include "server/server.h"
+#include "base/clock.h"
+#include "server/common/writer.h"
+#include "server/status/status.h"
 
 static void head(srv_writer *w, const char *name, const char *type, const char *help)
 {
@@ -194,20 +194,42 @@ static void put_tiers(srv_writer *w, srv_models *models)
     }
 }
 
-void srv_prometheus_write(srv_server *server, srv_writer *out)
+static void put_all(srv_writer *out, srv_status *status)
 {
     srv_engine_report totals;
     srv_http_report http;
-    srv_models *models = srv_server_models(server);
-    srv_http_describe(srv_server_http(server), &http);
-    pthread_mutex_lock(&server->scraping);
+    srv_models *models = status->models;
+    srv_http_describe(status->http, &http);
+    pthread_mutex_lock(&status->scraping);
     srv_models_totals(models, &totals);
-    const srv_engine_report last = server->scraped;
-    server->scraped = totals;
-    pthread_mutex_unlock(&server->scraping);
+    const srv_engine_report last = status->scraped;
+    status->scraped = totals;
+    pthread_mutex_unlock(&status->scraping);
     put_compatible(out, &totals, &last);
     put_jobs(out, &totals);
     put_http(out, &http);
     put_tiers(out, models);
-    one(out, "moraine_uptime_seconds", "gauge", "Time since the server started.", srv_server_uptime(server));
+    one(out, "moraine_uptime_seconds", "gauge", "Time since the server started.",
+        mo_clock_s() - status->begun_s);
 }
+
+static void metrics(void *owner, srv_request *q)
+{
+    srv_status *status = owner;
+    if (status->no_metrics) {
+        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
+                          "this endpoint was disabled when the server was started");
+        return;
+    }
+    srv_writer w = {0};
+    put_all(&w, status);
+    srv_reply(q, w.failed ? 500 : 200, "text/plain; version=0.0.4", w.failed ? "" : w.data,
+              w.failed ? 0 : w.length);
+    srv_writer_free(&w);
+    srv_request_end(q);
+}
+
+const srv_route srv_metrics_routes[] = {
+    {"GET", "/metrics", metrics, SRV_STATUS},
+    {NULL, NULL, NULL, 0},
+};

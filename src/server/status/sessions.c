@@ -6,7 +6,6 @@
 #include "server/common/body.h"
 #include "server/requests/running.h"
 #include "server/scheduler/kept.h"
-#include "server/server.h"
 #include "server/status/asked_model.h"
 #include "server/status/status.h"
 #include "server/status/status_json.h"
@@ -67,9 +66,10 @@ static srv_kept_report *read_kept(srv_engine *engine, int *count)
     return list;
 }
 
-static void list_sessions(srv_server *server, srv_request *q)
+static void list_sessions(void *owner, srv_request *q)
 {
-    srv_model *model = srv_asked_model(server, q, NULL);
+    const srv_status *status = owner;
+    srv_model *model = srv_asked_model(status->models, q, NULL);
     int count;
     if (!model) {
         return;
@@ -87,7 +87,7 @@ static void list_sessions(srv_server *server, srv_request *q)
                    json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions",
                              sessions, "bytes", (json_int_t)r.kept_bytes, "disk_bytes",
                              (json_int_t)r.disk_bytes, "disk_failures", (json_int_t)r.disk_failures, "jobs",
-                             srv_jobs_json(engine), "answers", answers_json(srv_server_running(server))));
+                             srv_jobs_json(engine), "answers", answers_json(status->running)));
     srv_request_end(q);
     srv_models_unpeek(model);
 }
@@ -109,9 +109,10 @@ static void reply_session(srv_request *q, srv_engine *engine, const char *id)
     srv_request_end(q);
 }
 
-static void one_session(srv_server *server, srv_request *q)
+static void one_session(void *owner, srv_request *q)
 {
-    srv_model *model = srv_asked_model(server, q, NULL);
+    const srv_status *status = owner;
+    srv_model *model = srv_asked_model(status->models, q, NULL);
     if (model) {
         reply_session(q, srv_model_engine(model), srv_request_part(q, 0));
         srv_models_unpeek(model);
@@ -136,10 +137,11 @@ static bool read_wanted(const json_t *root, srv_request *q, srv_prefix_wanted *o
     return false;
 }
 
-static void change_session(srv_server *server, srv_request *q)
+static void change_session(void *owner, srv_request *q)
 {
+    const srv_status *status = owner;
     const mo_text body = srv_request_body(q);
-    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_model *model = srv_asked_model(status->models, q, NULL);
     srv_prefix_wanted wanted;
     char id[32];
     mo_error err;
@@ -160,10 +162,11 @@ static void change_session(srv_server *server, srv_request *q)
     srv_models_unpeek(model);
 }
 
-static void drop_sessions(srv_server *server, srv_request *q)
+static void drop_sessions(void *owner, srv_request *q)
 {
+    const srv_status *status = owner;
     const char *id = srv_request_part(q, 0);
-    srv_model *model = srv_asked_model(server, q, NULL);
+    srv_model *model = srv_asked_model(status->models, q, NULL);
     if (!model) {
         return;
     }

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "server/common/body.h"
 #include "server/scheduler/slot_file.h"
-#include "server/server.h"
 #include "server/status/asked_model.h"
 #include "server/status/status.h"
 
@@ -47,22 +46,23 @@ static json_t *slot_json(int id, const srv_slot_report *s)
     return slot;
 }
 
-static void slots(srv_server *server, srv_request *q)
+static void slots(void *owner, srv_request *q)
 {
+    const srv_status *status = owner;
     static const char switched_off[] = "this endpoint was disabled when the server was started";
     srv_slot_report list[SLOTS_MAX];
     const char *need = srv_request_query(q, "fail_on_no_slot");
     bool any_free = false;
-    if (server->no_slots) {
+    if (status->no_slots) {
         srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, switched_off);
         return;
     }
-    const int index = srv_asked_index(server, q);
+    const int index = srv_asked_index(status->models, q);
     if (index < 0) {
         return;
     }
     json_t *all = json_array();
-    srv_model *model = srv_models_peek(srv_server_models(server), index);
+    srv_model *model = srv_models_peek(status->models, index);
     if (model) {
         const int count = srv_engine_slots(srv_model_engine(model), list, SLOTS_MAX);
         for (int i = 0; i < count && i < SLOTS_MAX; i++) {
@@ -104,7 +104,7 @@ static void refuse_deed(srv_request *q, const mo_error *err)
 }
 
 /* Does it, and answers. */
-static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot, const char *action,
+static void act(const srv_status *status, srv_request *q, srv_engine *engine, int slot, const char *action,
                 const char *name)
 {
     const double begin = mo_clock_s();
@@ -118,7 +118,7 @@ static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot
         }
         srv_reply_json(q, 200, json_pack("{s:i, s:I}", "id_slot", slot, "n_erased", (json_int_t)erased));
     } else if (strcmp(action, "save") == 0) {
-        if (srv_slot_save(engine, slot, server->slot_directory, name, &r, &err) != MO_OK) {
+        if (srv_slot_save(engine, slot, status->slot_directory, name, &r, &err) != MO_OK) {
             refuse_deed(q, &err);
             return;
         }
@@ -127,7 +127,7 @@ static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot
                                  "n_saved", (json_int_t)r.tokens, "n_written", (json_int_t)r.bytes, "timings",
                                  "save_ms", 1e3 * (mo_clock_s() - begin)));
     } else {
-        if (srv_slot_restore(engine, slot, server->slot_directory, name, &r, &err) != MO_OK) {
+        if (srv_slot_restore(engine, slot, status->slot_directory, name, &r, &err) != MO_OK) {
             refuse_deed(q, &err);
             return;
         }
@@ -139,17 +139,18 @@ static void act(srv_server *server, srv_request *q, srv_engine *engine, int slot
     srv_request_end(q);
 }
 
-static void change_slot(srv_server *server, srv_request *q)
+static void change_slot(void *owner, srv_request *q)
 {
+    const srv_status *status = owner;
     static const char *const actions[] = {"save", "restore", "erase"};
     const char *action = srv_request_query(q, "action"), *part = srv_request_part(q, 0);
     bool known = false;
     for (size_t i = 0; action && i < sizeof actions / sizeof *actions; i++) {
         known = known || strcmp(action, actions[i]) == 0;
     }
-    if (server->no_slots || !server->slot_directory) {
+    if (status->no_slots || !status->slot_directory) {
         srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-                          server->no_slots ? "this endpoint was disabled when the server was started"
+                          status->no_slots ? "this endpoint was disabled when the server was started"
                                            : "saving and restoring slots requires a directory given when "
                                              "the server is started; prefixes are cached automatically");
         return;
@@ -161,9 +162,10 @@ static void change_slot(srv_server *server, srv_request *q)
     const mo_text body = srv_request_body(q);
     json_t *root = srv_body_json(body);
     const char *name = json_string_value(json_object_get(root, "filename"));
-    const int index =
-        strlen(part) < 4 && strspn(part, "0123456789") == strlen(part) ? srv_asked_index(server, q) : -2;
-    srv_model *model = index >= 0 ? srv_models_peek(srv_server_models(server), index) : NULL;
+    const int index = strlen(part) < 4 && strspn(part, "0123456789") == strlen(part)
+                          ? srv_asked_index(status->models, q)
+                          : -2;
+    srv_model *model = index >= 0 ? srv_models_peek(status->models, index) : NULL;
     if (index == -2) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, "expected a slot number");
     } else if (index >= 0 && !model) {
@@ -171,7 +173,7 @@ static void change_slot(srv_server *server, srv_request *q)
     } else if (model && strcmp(action, "erase") != 0 && !is_file_name(name)) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "filename", "expected a file name without a path");
     } else if (model) {
-        act(server, q, srv_model_engine(model), atoi(part), action, name);
+        act(status, q, srv_model_engine(model), atoi(part), action, name);
     }
     if (model) {
         srv_models_unpeek(model);

@@ -1,4 +1,4 @@
-/* Status: see status.h. The endpoints of llama-server: models, props, metrics. */
+/* Status: see status.h. The endpoints of llama-server: models, props. */
 #include "server/status/status.h"
 #include "server/common/body.h"
 #include "server/status/asked_model.h"
@@ -10,16 +10,14 @@
 #include <time.h>
 
 #include "server/common/json_text.h"
-#include "server/server.h"
 #include "server/status/metadata.h"
 #include "server/status/model_json.h"
-#include "server/status/prometheus.h"
 
 /* ---- Models ---- */
 
-static void list_models(srv_server *server, srv_request *q)
+static void list_models(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = ((const srv_status *)owner)->models;
     json_t *data = json_array(), *others = json_array();
     srv_model_report r;
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
@@ -32,9 +30,9 @@ static void list_models(srv_server *server, srv_request *q)
     srv_request_end(q);
 }
 
-static void one_model(srv_server *server, srv_request *q)
+static void one_model(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = ((const srv_status *)owner)->models;
     srv_model_report r;
     const int index = srv_models_find(models, srv_request_part(q, 0));
     if (index < 0 || !srv_models_describe(models, index, &r)) {
@@ -59,8 +57,9 @@ static json_t *read_name(srv_request *q, const char **name)
     return root;
 }
 
-static void load_model(srv_server *server, srv_request *q)
+static void load_model(void *owner, srv_request *q)
 {
+    srv_models *models = ((const srv_status *)owner)->models;
     const char *name;
     srv_model *model;
     srv_fault fault;
@@ -68,9 +67,9 @@ static void load_model(srv_server *server, srv_request *q)
     if (!root) {
         return;
     }
-    if (srv_models_find(srv_server_models(server), name) < 0) {
+    if (srv_models_find(models, name) < 0) {
         srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
-    } else if (srv_model_hold(server, name, q, &model, &fault)) {
+    } else if (srv_model_ref(models, name, q, &model, &fault)) {
         srv_model_unref(model);
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
         srv_request_end(q);
@@ -81,17 +80,18 @@ static void load_model(srv_server *server, srv_request *q)
     json_decref(root);
 }
 
-static void unload_model(srv_server *server, srv_request *q)
+static void unload_model(void *owner, srv_request *q)
 {
+    srv_models *models = ((const srv_status *)owner)->models;
     const char *name;
     json_t *root = read_name(q, &name);
     if (!root) {
         return;
     }
-    const int index = srv_models_find(srv_server_models(server), name);
+    const int index = srv_models_find(models, name);
     if (index < 0) {
         srv_reply_refusal(q, SRV_FAULT_MODEL, "model", "there is no model of that name");
-    } else if (!srv_models_unload(srv_server_models(server), index)) {
+    } else if (!srv_models_unload(models, index)) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "model", "the model is not loaded, or it is pinned");
     } else {
         srv_reply_json(q, 200, json_pack("{s:b}", "success", 1));
@@ -123,13 +123,14 @@ static json_t *parameters_json(const srv_defaults *d)
                      "frequency_penalty", real_or(d->frequency_penalty, 0), "stream", 0);
 }
 
-static void props(srv_server *server, srv_request *q)
+static void props(void *owner, srv_request *q)
 {
-    srv_models *models = srv_server_models(server);
+    const srv_status *status = owner;
+    srv_models *models = status->models;
     srv_model_report r;
     mo_file *file = NULL;
     char build[64];
-    const int index = srv_asked_index(server, q);
+    const int index = srv_asked_index(models, q);
     if (index < 0) {
         return;
     }
@@ -157,33 +158,16 @@ static void props(srv_server *server, srv_request *q)
         srv_json_ctext(srv_file_name(r.path)), "model_ftype", r.format, "modalities", "vision", 0, "audio", 0,
         "video", 0, "chat_template", template ? template : json_string(""), "bos_token", bos, "eos_token",
         eos, "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED, "endpoint_slots",
-        !server->no_slots, "endpoint_props", 0, "endpoint_metrics", !server->no_metrics, "chat_template_caps",
+        !status->no_slots, "endpoint_props", 0, "endpoint_metrics", !status->no_metrics, "chat_template_caps",
         "supports_tools", 1, "supports_system_role", 1);
     srv_reply_json(q, 200, root);
     srv_request_end(q);
 }
 
-static void change_props(srv_server *server, srv_request *q)
+static void change_props(void *owner, srv_request *q)
 {
-    (void)server;
+    (void)owner;
     srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, "settings are fixed when the server is started");
-}
-
-/* ---- Metrics ---- */
-
-static void metrics(srv_server *server, srv_request *q)
-{
-    if (server->no_metrics) {
-        srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-                          "this endpoint was disabled when the server was started");
-        return;
-    }
-    srv_writer w = {0};
-    srv_prometheus_write(server, &w);
-    srv_reply(q, w.failed ? 500 : 200, "text/plain; version=0.0.4", w.failed ? "" : w.data,
-              w.failed ? 0 : w.length);
-    srv_writer_free(&w);
-    srv_request_end(q);
 }
 
 const srv_route srv_status_routes[] = {
@@ -193,6 +177,5 @@ const srv_route srv_status_routes[] = {
     {"POST", "[/v1]/models/unload", unload_model, SRV_STATUS},
     {"GET", "/props", props, SRV_STATUS},
     {"POST", "/props", change_props, SRV_STATUS},
-    {"GET", "/metrics", metrics, SRV_STATUS},
     {NULL, NULL, NULL, 0},
 };

@@ -1,8 +1,7 @@
 /* Status JSON: see status_json.h. */
 #include "server/status/status_json.h"
 
-#include "server/http/http.h"
-#include "server/server.h"
+#include "base/clock.h"
 
 enum { JOBS_MAX = 256 };
 
@@ -182,20 +181,20 @@ static json_t *model_json(srv_models *models, int index)
     return out;
 }
 
-json_t *srv_status_json(srv_server *server, bool uptime)
+json_t *srv_status_json(const srv_status *status, bool uptime)
 {
-    srv_models *models = srv_server_models(server);
+    srv_models *models = status->models;
     srv_http_report http;
     json_t *list = json_array();
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
         json_array_append_new(list, model_json(models, i));
     }
-    srv_http_describe(srv_server_http(server), &http);
+    srv_http_describe(status->http, &http);
     json_t *root = json_pack("{s:s, s:o, s:{s:i, s:i, s:I, s:I}}", "version", mo_version(), "models", list,
                              "http", "connections", http.connections, "busy", http.busy, "requests",
                              (json_int_t)http.requests, "abandoned", (json_int_t)http.abandoned);
     if (uptime) {
-        json_object_set_new(root, "uptime_s", json_real(srv_server_uptime(server)));
+        json_object_set_new(root, "uptime_s", json_real(mo_clock_s() - status->begun_s));
     }
     return root;
 }

@@ -4,12 +4,10 @@
 
 #include <jansson.h>
 
-#include "moraine.h"
-#include "server/http/routes.h"
-#include "server/scheduler/job.h"
+#include "server/status/status.h"
 
 /* All of it. `uptime`: with what changes by itself. */
-json_t *srv_status_json(srv_server *server, bool uptime);
+json_t *srv_status_json(const srv_status *status, bool uptime);
 /* Where the time of layers that needed the host went. */
 json_t *srv_lanes_json(const mo_device_layer *lanes);
 /* What an engine works on and what waits. */
