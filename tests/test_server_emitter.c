@@ -20,7 +20,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, c
 /* One who listens: how many tokens he has heard, and in how many pieces they were sent. */
 typedef struct listener {
     srv_emitter *emitter;
-    srv_task *task;
+    srv_job *task;
     atomic_int tokens, pieces, ends, lasts;
     _Atomic mo_status failed;
     atomic_bool holds; /* the sink does not return while it is set */
@@ -59,7 +59,7 @@ static void ignore_time(void *user, double first_s, double between_s)
     (void)between_s;
 }
 
-static void ignore_end(void *user, const srv_task *task, const srv_answer *answer)
+static void ignore_end(void *user, const srv_job *task, const srv_answer *answer)
 {
     (void)user;
     (void)task;
@@ -83,7 +83,7 @@ static int open_all(void **state)
     o.batch_end = on_batch_end;
     o.user = &l;
     mo_error err;
-    assert_int_equal(srv_task_open(model, &o, NULL, 0, &l.task, &err), MO_OK);
+    assert_int_equal(srv_job_open(model, &o, NULL, 0, &l.task, &err), MO_OK);
     assert_int_equal(srv_emitter_open(&owner, &l.emitter, &err), MO_OK);
     *state = &l;
     return 0;
@@ -94,7 +94,7 @@ static int close_all(void **state)
     listener *l = *state;
     atomic_store(&endless, false);
     if (atomic_load(&l->lasts) == 0) {
-        srv_emitter_emit(l->emitter, &(srv_message){.kind = SRV_EVENT_DONE, .task = l->task}, 1, true);
+        srv_emitter_emit(l->emitter, &(srv_raw_event){.kind = SRV_EVENT_DONE, .task = l->task}, 1, true);
     }
     srv_emitter_close(l->emitter);
     assert_int_equal(l->lasts, 1);
@@ -104,7 +104,7 @@ static int close_all(void **state)
 
 static void emit_token(listener *l, double at, bool soon)
 {
-    const srv_message m = {.kind = SRV_EVENT_TOKEN, .task = l->task, .at = at, .token = 1, .soon = soon};
+    const srv_raw_event m = {.kind = SRV_EVENT_TOKEN, .task = l->task, .at = at, .token = 1, .soon = soon};
     srv_emitter_emit(l->emitter, &m, 1, true);
 }
 
@@ -154,9 +154,9 @@ static void an_end_is_emitted_at_once(void **state)
     for (int i = 0; i < 300; i++) {
         const double end = seconds_now() + 10;
         emit_token(l, 1.0 + 0.0003 * i, false);
-        srv_emitter_emit(l->emitter,
-                         &(srv_message){.kind = SRV_EVENT_END, .task = l->task, .finish = SRV_FINISH_LENGTH},
-                         1, true);
+        srv_emitter_emit(
+            l->emitter, &(srv_raw_event){.kind = SRV_EVENT_END, .task = l->task, .finish = SRV_FINISH_LENGTH},
+            1, true);
         while (atomic_load(&l->ends) <= i && seconds_now() < end) {
             usleep(50);
         }
@@ -204,7 +204,7 @@ static void nobody_gets_far_ahead_of_a_first_token(void **state)
 static void a_failure_without_a_reason_has_one(void **state)
 {
     listener *l = *state;
-    srv_emitter_emit(l->emitter, &(srv_message){.kind = SRV_EVENT_FAILED, .task = l->task}, 1, true);
+    srv_emitter_emit(l->emitter, &(srv_raw_event){.kind = SRV_EVENT_FAILED, .task = l->task}, 1, true);
     srv_emitter_drain(l->emitter);
     assert_int_equal(l->failed, MO_ENOMEM);
 }

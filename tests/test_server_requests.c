@@ -17,13 +17,11 @@
 #include "server/common/field.h"
 #include "server/common/identity.h"
 #include "server/requests/choice.h"
+#include "server/requests/constraint.h"
 #include "server/requests/conversation.h"
-#include "server/requests/format.h"
 #include "server/requests/parameters.h"
-#include "server/requests/prompts.h"
+#include "server/requests/rendering.h"
 #include "server/requests/thinking.h"
-#include "server/requests/tools.h"
-#include "server/requests/unserved.h"
 
 static mo_model *model;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "server/common/log.h"
-#include "server/http/exchange.h"
+#include "server/http/request_state.h"
 
 static const char path[] = "/v1/chat/completions";
 
@@ -15,16 +15,16 @@ typedef struct waiting {
     pthread_mutex_t mutex;
     pthread_cond_t ended;
     bool over;
-    srv_exchange_end end;
+    srv_request_outcome end;
     char answer[512]; /* its beginning: what an error says */
 } waiting;
 
 static void on_finished(void *user, srv_request *q)
 {
     waiting *w = user;
-    const mo_text text = srv_exchange_answer(q);
+    const mo_text text = srv_request_answer(q);
     pthread_mutex_lock(&w->mutex);
-    srv_exchange_describe(q, &w->end);
+    srv_request_describe(q, &w->end);
     snprintf(w->answer, sizeof w->answer, "%.*s", (int)(text.length < 500 ? text.length : 500), text.data);
     w->over = true;
     pthread_cond_broadcast(&w->ended);
@@ -49,7 +49,7 @@ static char *make_body(const char *request)
 void srv_warm_prompt(const srv_route_table *tables, const char *request)
 {
     waiting w = {.over = false};
-    const srv_exchange_host host = {.user = &w, .finished = on_finished};
+    const srv_request_host host = {.user = &w, .finished = on_finished};
     srv_part parts[SRV_PARTS];
     int count;
     void *owner;
@@ -58,22 +58,22 @@ void srv_warm_prompt(const srv_route_table *tables, const char *request)
     const srv_route *route =
         srv_routes_find(tables, "POST", path, parts, &count, &owner, allow, sizeof allow);
     char *body = make_body(request);
-    srv_request *q = body && route ? srv_exchange_open(&host, NULL, path) : NULL;
-    if (!q || !srv_exchange_parse(q, "POST", &fault)) {
+    srv_request *q = body && route ? srv_request_open(&host, NULL, path) : NULL;
+    if (!q || !srv_request_parse(q, "POST", &fault)) {
         srv_say(MO_LOG_ERROR, "warm", "the warmup request is not a JSON object");
         free(body);
         if (q) {
-            srv_exchange_release(q);
+            srv_request_release(q);
         }
         return;
     }
     pthread_mutex_init(&w.mutex, NULL);
     pthread_cond_init(&w.ended, NULL);
-    srv_exchange_who(q, "self", &(srv_key_owner){0});
-    srv_exchange_body(q, body, strlen(body), SIZE_MAX);
+    srv_request_set_client(q, "self", &(srv_key_owner){0});
+    srv_request_add_body(q, body, strlen(body), SIZE_MAX);
     free(body);
-    srv_exchange_dispatch(q);
-    srv_exchange_release(q); /* the handler holds it now */
+    srv_request_dispatch(q);
+    srv_request_release(q); /* the handler holds it now */
     route->handler(owner, q);
     pthread_mutex_lock(&w.mutex);
     while (!w.over) {

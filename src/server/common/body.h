@@ -3,6 +3,7 @@
 #define SRV_BODY_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "server/common/fault.h"
 
@@ -29,5 +30,12 @@ bool srv_text_hold(size_t bytes, srv_fault *fault);
 void srv_text_release(size_t bytes);
 /* The same bounds for endpoints that say themselves what is wrong. NULL: it is no JSON list or object, or none that is taken. */
 json_t *srv_body_json(mo_text body);
+
+/* JSON text: a JSON string of any bytes: names of files, and what files say of themselves, need not be UTF-8, and one such name must not
+ * cost the object that it is in. */
+
+/* Bytes that are no UTF-8 become U+FFFD. "" where there is no memory for it. A new reference. */
+json_t *srv_json_text(const char *bytes, size_t length);
+json_t *srv_json_ctext(const char *text); /* NULL: "" */
 
 #endif

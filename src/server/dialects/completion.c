@@ -4,7 +4,7 @@
 
 #include "server/common/identity.h"
 #include "server/dialects/dialects.h"
-#include "server/requests/report.h"
+#include "server/requests/choice.h"
 
 /* ---- Answers ---- */
 
@@ -169,7 +169,7 @@ static void completion_whole(srv_generation *g, srv_writer *w)
     const bool list = g->several || g->parameters.n > 1;
     srv_puts(w, list ? "[" : "");
     for (size_t i = 0; i < g->choice_count; i++) {
-        const struct srv_generation_job *job = &g->running[i / (size_t)g->parameters.n];
+        const struct srv_request_job *job = &g->running[i / (size_t)g->parameters.n];
         srv_puts(w, i > 0 ? "," : "");
         const size_t from = w->length;
         put_result(g, i, &job->usage, &job->timings, w);

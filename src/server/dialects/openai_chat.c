@@ -3,8 +3,8 @@
 
 #include "server/common/identity.h"
 #include "server/dialects/dialects.h"
+#include "server/requests/choice.h"
 #include "server/requests/generation.h"
-#include "server/requests/report.h"
 
 /* ---- Parts of answers ---- */
 

@@ -6,8 +6,8 @@
 
 #include "server/common/identity.h"
 #include "server/dialects/dialects.h"
-#include "server/dialects/response_history.h"
-#include "server/requests/report.h"
+#include "server/dialects/response_input.h"
+#include "server/requests/choice.h"
 
 /* ---- Items ---- */
 

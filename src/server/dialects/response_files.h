@@ -5,7 +5,19 @@
 #ifndef SRV_RESPONSE_FILES_H
 #define SRV_RESPONSE_FILES_H
 
-#include "server/dialects/kept_response.h"
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Kept response: an answer of the responses API with all that was before it. */
+
+enum { SRV_RESPONSE_ID = 64 };
+
+typedef struct srv_kept_response {
+    json_t *response; /* as its client got it */
+    json_t *input;    /* all items before its output, each with an id */
+    size_t bytes;     /* of both as text, or more */
+} srv_kept_response;
 
 typedef struct srv_response_files srv_response_files;
 

@@ -5,7 +5,7 @@
 #ifndef SRV_RESPONSE_STORE_H
 #define SRV_RESPONSE_STORE_H
 
-#include "server/dialects/kept_response.h"
+#include "server/dialects/response_files.h"
 
 typedef struct srv_response_store srv_response_store;
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/http/exchange.h"
+#include "server/http/request_state.h"
 
 /* LEFT_MS: what a client had sent before it left is read for so long; libmicrohttpd may not see the end of a request that was cut
  * off. */
@@ -86,7 +86,7 @@ static srv_request *find(srv_connections *c, uint64_t event)
         one->left = true;
         q = one->q;
         if (q) {
-            srv_exchange_hold(q);
+            srv_request_hold(q);
         } else {
             hurry(c, one);
         }
@@ -108,7 +108,7 @@ static int sweep(srv_connections *c, int *at, srv_request **held, int most)
             one->deadline_ns = 0;
         }
         if (one->fd >= 0 && one->q) {
-            srv_exchange_hold(one->q);
+            srv_request_hold(one->q);
             held[count++] = one->q;
         }
     }
@@ -123,8 +123,8 @@ static void tick(srv_connections *c)
     for (int at = 0; at < c->o.limit;) {
         const int count = sweep(c, &at, held, EVENTS);
         for (int i = 0; i < count; i++) {
-            srv_exchange_beat(held[i], now);
-            srv_exchange_release(held[i]);
+            srv_request_beat(held[i], now);
+            srv_request_release(held[i]);
         }
     }
 }
@@ -142,8 +142,8 @@ static void *run(void *user)
             }
             srv_request *q = find(c, events[i].data.u64);
             if (q) {
-                srv_exchange_leave(q);
-                srv_exchange_release(q);
+                srv_request_leave(q);
+                srv_request_release(q);
             }
         }
         if (mo_clock_ns() - ticked >= TICK_MS * (int64_t)1000000) {
@@ -389,8 +389,8 @@ void srv_connections_abandon(srv_connections *c, bool cut)
     for (int at = 0; at < c->o.limit;) {
         const int count = sweep(c, &at, held, EVENTS);
         for (int i = 0; i < count; i++) {
-            srv_exchange_leave(held[i]);
-            srv_exchange_release(held[i]);
+            srv_request_leave(held[i]);
+            srv_request_release(held[i]);
         }
     }
 }

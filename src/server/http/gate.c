@@ -32,7 +32,7 @@ static enum MHD_Result on_field(void *user, enum MHD_ValueKind kind, const char 
     c->encoding += strcasecmp(name, "Transfer-Encoding") == 0;
     c->clean = c->clean && name_size == strlen(name) && (!value || value_size == strlen(value)) &&
                !strpbrk(name, "\r\n \t") && (!value || (!strpbrk(value, "\r\n") && ends_line(value)));
-    c->memory = c->memory && srv_exchange_header(c->a->q, name, value ? value : "");
+    c->memory = c->memory && srv_request_add_header(c->a->q, name, value ? value : "");
     return MHD_YES;
 }
 
@@ -98,7 +98,7 @@ static bool check_origin(srv_arrival *a)
     const srv_origins *origins = &a->http->o.origins;
     const char *origin = srv_request_header(a->q, "Origin");
     const char *site = srv_request_header(a->q, "Sec-Fetch-Site");
-    const char *field = srv_request_header(a->q, "Host"), *target = srv_exchange_authority(a->q);
+    const char *field = srv_request_header(a->q, "Host"), *target = srv_request_authority(a->q);
     const char *host = target ? target : field; /* a target's own counts */
     bool answer;
     if (!a->local && (!srv_host_allowed(origins, host) || !srv_host_allowed(origins, field))) {
@@ -131,7 +131,7 @@ static bool check_key(srv_arrival *a, const char *client)
 {
     srv_key_owner holder;
     const bool right = srv_keys_check(a->http->o.keys, shown_key(a->q), &holder);
-    srv_exchange_who(a->q, client, &holder);
+    srv_request_set_client(a->q, client, &holder);
     if (!right && !(a->route && (a->route->flags & SRV_PUBLIC))) {
         srv_reply_header(a->q, "WWW-Authenticate", "Bearer");
         srv_arrival_refuse(a, SRV_FAULT_KEY, "%s",
@@ -162,7 +162,7 @@ static void find_route(srv_arrival *a, const char *method, char *allow, size_t s
     a->route =
         path ? srv_routes_find(a->http->o.tables, method, path, parts, &count, &a->owner, allow, size) : NULL;
     for (int i = 0; i < count; i++) {
-        srv_exchange_part(a->q, parts[i].text, parts[i].length);
+        srv_request_add_part(a->q, parts[i].text, parts[i].length);
     }
 }
 
@@ -209,10 +209,10 @@ void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const cha
     srv_fault fault;
     a->closes = wants_close(connection, version);
     read_address(connection, client, sizeof client);
-    srv_exchange_who(a->q, client, &(srv_key_owner){0});
-    srv_exchange_default_heartbeat(a->q, a->http->o.heartbeat_ms);
+    srv_request_set_client(a->q, client, &(srv_key_owner){0});
+    srv_request_set_heartbeat(a->q, a->http->o.heartbeat_ms);
     a->local = strcmp(client, "unix") == 0;
-    if (!srv_exchange_parse(a->q, method, &fault)) {
+    if (!srv_request_parse(a->q, method, &fault)) {
         a->close = true;
         srv_arrival_refuse(a, fault.kind, "%s", fault.message);
         return;

@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "server/http/exchange.h"
 #include "server/http/http.h"
+#include "server/http/request_state.h"
 
 struct srv_http {
     srv_http_options o;

@@ -8,7 +8,8 @@
 #include <strings.h>
 #include <time.h>
 
-#include "server/common/json_text.h"
+#include "base/clock.h"
+#include "server/common/body.h"
 
 enum { LOOK_MS = 200 };
 
@@ -204,4 +205,285 @@ void srv_list_wait(srv_models *m)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&m->changed, &m->mutex, &until);
+}
+
+/* Holding: those who use a model hold it; who starts and ends the server opens and closes all (models.h). */
+
+/* ---- Holding ---- */
+
+static bool tell_failure(srv_fault *fault, const srv_model *model, const mo_error *err)
+{
+    /* What can never succeed is not ours to be tried again: clients do so with all that is 5xx. */
+    const srv_fault_kind kind = err->status == MO_ENOENT                                ? SRV_FAULT_MODEL
+                                : err->status == MO_EIO || err->status == MO_ECANCELLED ? SRV_FAULT_SERVER
+                                                                                        : SRV_FAULT_REQUEST;
+    char text[sizeof fault->message];
+    srv_fault_words(err, model->path, text, sizeof text);
+    return srv_fault_set(fault, kind, "model", "%s cannot be loaded: %s", model->id, text);
+}
+
+/* With the mutex held: makes a step towards having it loaded, which may wait. False: it cannot be. */
+static bool approach(srv_models *m, srv_model *model, srv_fault *fault)
+{
+    bool busy = false;
+    mo_error err = {0};
+    if (m->changing || model->state != SRV_MODEL_UNLOADED) {
+        srv_list_wait(m);
+        return true;
+    }
+    const int most = srv_list_most(m);
+    if (srv_list_loaded(m) >= most) {
+        srv_model *victim = srv_list_victim(m, model, &busy);
+        if (!victim) { /* which will not change: nothing to be tried again */
+            return srv_fault_set(
+                fault, SRV_FAULT_REQUEST, "model",
+                "%s cannot be loaded: the limit of %d loaded models is reached, and all are pinned",
+                model->id, most);
+        }
+        if (busy) { /* its answers end, and nobody new begins one */
+            victim->wanted_away = true;
+            srv_engine_end_stalled(victim->engine);
+            srv_list_wait(m);
+            return true;
+        }
+        m->changing = true;
+        srv_loader_unload(m, victim, "another model was requested");
+        m->changing = false;
+        return true;
+    }
+    m->changing = true;
+    const mo_status status = srv_loader_load(m, model, &err);
+    m->changing = false;
+    pthread_cond_broadcast(&m->changed);
+    return status == MO_OK || tell_failure(fault, model, &err);
+}
+
+bool srv_model_ref(srv_models *m, const char *name, srv_request *q, srv_model **out, srv_fault *fault)
+{
+    bool ok = true;
+    *out = NULL;
+    pthread_mutex_lock(&m->mutex);
+    int index = srv_list_find(m, name);
+    if (index < 0 && m->o.directory) {
+        srv_list_look(m);
+        index = srv_list_find(m, name);
+    }
+    if (index < 0 && m->count == 1 && !m->o.strict) {
+        index = 0;
+    }
+    srv_model *model = index >= 0 ? m->list[index] : NULL;
+    if (!model) {
+        srv_fault_set(fault, SRV_FAULT_MODEL, NULL, "model '%s' not found", name ? name : "");
+        pthread_mutex_unlock(&m->mutex);
+        return false;
+    }
+    while (ok && !*out) {
+        if (m->stopping) {
+            ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the server is shutting down");
+        } else if (q && srv_request_gone(q)) {
+            ok = srv_fault_set(fault, SRV_FAULT_UNAVAILABLE, NULL, "the client has disconnected");
+        } else if (model->state == SRV_MODEL_LOADED && !model->wanted_away) {
+            model->refs++;
+            model->used_ns = mo_clock_ns();
+            *out = model;
+        } else {
+            ok = approach(m, model, fault);
+        }
+    }
+    pthread_mutex_unlock(&m->mutex);
+    return ok;
+}
+
+void srv_model_unref(srv_model *model)
+{
+    srv_models *m = model->all;
+    pthread_mutex_lock(&m->mutex);
+    model->refs--;
+    model->used_ns = mo_clock_ns();
+    if (model->refs == 0) {
+        pthread_cond_broadcast(&m->changed);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+srv_model *srv_models_peek(srv_models *m, int index)
+{
+    srv_model *model = NULL;
+    pthread_mutex_lock(&m->mutex);
+    if (index >= 0 && index < m->count && m->list[index]->state == SRV_MODEL_LOADED) {
+        model = m->list[index];
+        model->refs++;
+    }
+    pthread_mutex_unlock(&m->mutex);
+    return model;
+}
+
+void srv_models_unpeek(srv_model *model)
+{
+    srv_models *m = model->all;
+    pthread_mutex_lock(&m->mutex);
+    if (--model->refs == 0) {
+        pthread_cond_broadcast(&m->changed);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+mo_model *srv_model_mo(const srv_model *model)
+{
+    return model->mo;
+}
+
+srv_engine *srv_model_engine(const srv_model *model)
+{
+    return model->engine;
+}
+
+const char *srv_model_path(const srv_model *model)
+{
+    return model->path;
+}
+
+const char *srv_model_id(const srv_model *model)
+{
+    return model->id;
+}
+
+int64_t srv_model_context(const srv_model *model)
+{
+    return model->context_choice.context;
+}
+
+int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])
+{
+    int count = 0;
+    pthread_mutex_lock(&model->all->mutex);
+    for (; count < SRV_ADAPTERS && mo_model_adapter(model->mo, count); count++) {
+        out[count] = (mo_adapter_use){mo_model_adapter(model->mo, count), model->adapter_scale[count]};
+    }
+    pthread_mutex_unlock(&model->all->mutex);
+    return count;
+}
+
+void srv_model_scale(srv_model *model, const mo_adapter_use *adapters, int count)
+{
+    pthread_mutex_lock(&model->all->mutex);
+    for (int i = 0; i < count; i++) {
+        model->adapter_scale[i] = adapters[i].scale;
+    }
+    pthread_mutex_unlock(&model->all->mutex);
+}
+
+const srv_defaults *srv_model_defaults(const srv_model *model)
+{
+    return &model->spec.defaults;
+}
+
+/* ---- Open and close ---- */
+
+mo_status srv_models_open(const srv_models_options *options, srv_models **out, mo_error *err)
+{
+    bool ok = true;
+    srv_models *m = calloc(1, sizeof *m);
+    *out = NULL;
+    if (!m) {
+        *err = (mo_error){MO_ENOMEM, "out of memory"};
+        return MO_ENOMEM;
+    }
+    m->o = *options;
+    m->beginning = true;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&m->mutex, NULL);
+    for (int i = 0; i < options->count; i++) {
+        ok = ok && srv_list_add(m, &options->specs[i], options->specs[i].path);
+    }
+    for (int i = 0; ok && i < m->count; i++) {
+        if (srv_list_find(m, m->list[i]->id) != i) {
+            err->status = MO_EINVAL;
+            snprintf(err->detail, sizeof err->detail,
+                     "two models are named %s; rename them with a models file", m->list[i]->id);
+            srv_models_close(m);
+            return MO_EINVAL;
+        }
+    }
+    srv_list_look(m);
+    m->has_idle_unload = ok && pthread_create(&m->idle_unload, NULL, srv_idle_unload_run, m) == 0;
+    if (!ok || !m->has_idle_unload) {
+        srv_models_close(m);
+        *err = (mo_error){MO_ENOMEM, "out of memory"};
+        return MO_ENOMEM;
+    }
+    *out = m;
+    return MO_OK;
+}
+
+mo_status srv_models_begin(srv_models *m, mo_error *err)
+{
+    mo_status status = MO_OK;
+    bool any = false;
+    pthread_mutex_lock(&m->mutex);
+    for (int i = 0; i < m->o.count && !m->stopping; i++) {
+        srv_model *model = m->list[i];
+        const bool first = i == 0 && srv_list_most(m) > srv_list_pinned(m);
+        if ((first || model->spec.pinned) && model->state == SRV_MODEL_UNLOADED && !m->changing) {
+            m->changing = true;
+            const mo_status one = srv_loader_load(m, model, err);
+            m->changing = false;
+            any = any || one == MO_OK;
+            status = one != MO_OK ? one : status;
+        }
+    }
+    pthread_mutex_unlock(&m->mutex);
+    m->beginning = false;
+    return any || m->o.count == 0 ? MO_OK : status;
+}
+
+bool srv_models_beginning(srv_models *m)
+{
+    return m->beginning;
+}
+
+void srv_models_stop(srv_models *m, double seconds)
+{
+    const int64_t end = mo_clock_ns() + (int64_t)(seconds * 1e9);
+    pthread_mutex_lock(&m->mutex);
+    m->stopping = true;
+    pthread_cond_broadcast(&m->changed);
+    while (m->changing) {
+        srv_list_wait(m);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    for (int i = 0; i < m->count; i++) {
+        if (m->list[i]->engine) {
+            const double left = (double)(end - mo_clock_ns()) * 1e-9;
+            srv_engine_drain(m->list[i]->engine, left > 0 ? left : 0);
+        }
+    }
+}
+
+void srv_models_close(srv_models *m)
+{
+    if (!m) {
+        return;
+    }
+    pthread_mutex_lock(&m->mutex);
+    m->stopping = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->mutex);
+    if (m->has_idle_unload) {
+        pthread_join(m->idle_unload, NULL);
+    }
+    for (int i = 0; i < m->count; i++) {
+        srv_engine_close(m->list[i]->engine);
+        mo_model_close(m->list[i]->mo);
+        free(m->list[i]->id);
+        free(m->list[i]->path);
+        free(m->list[i]);
+    }
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->mutex);
+    free(m);
 }

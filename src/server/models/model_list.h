@@ -79,4 +79,18 @@ int srv_list_most(const srv_models *models);
 /* The loaded model that was used longest ago and may go; *busy says that it would have to be waited for. */
 srv_model *srv_list_victim(srv_models *models, const srv_model *but, bool *busy);
 
+/* Loader: brings a model into memory with its engine, and takes it out again. One at a time: the caller holds the models' mutex,
+ * which is given up meanwhile, and has set `changing`. */
+
+/* Others are unloaded where its memory is needed and nobody uses them. Says in the log how it went. */
+mo_status srv_loader_load(srv_models *models, srv_model *model, mo_error *err);
+/* Nobody holds it. why: for the log. */
+void srv_loader_unload(srv_models *models, srv_model *model, const char *why);
+
+/* Keeper: the thread that looks at the models now and then: it unloads what is idle or wanted away, and counts what
+ * happens in a second. */
+
+/* Runs until the models stop. A thread's function. */
+void *srv_idle_unload_run(void *models);
+
 #endif

@@ -123,3 +123,120 @@ void srv_item_arguments(const srv_item *item, srv_writer *w)
     }
     json_decref(input);
 }
+
+static void put_member(srv_writer *w, const char *name, int64_t value)
+{
+    srv_puts(w, name);
+    srv_put_int(w, value);
+}
+
+void srv_put_usage(srv_writer *w, const srv_usage *usage)
+{
+    put_member(w, "{\"prompt_tokens\":", usage->prompt_tokens);
+    put_member(w, ",\"completion_tokens\":", usage->completion_tokens);
+    put_member(w, ",\"total_tokens\":", usage->prompt_tokens + usage->completion_tokens);
+    put_member(w, ",\"prompt_tokens_details\":{\"cached_tokens\":", usage->cached_tokens);
+    put_member(w, "},\"completion_tokens_details\":{\"reasoning_tokens\":", usage->thought_tokens);
+    srv_put_literal(w, "}}");
+}
+
+static void put_rate(srv_writer *w, const char *what, int64_t count, double seconds)
+{
+    const double each = count > 0 ? seconds * 1e3 / (double)count : 0;
+    const double rate = seconds > 0 ? (double)count / seconds : 0;
+    srv_put_literal(w, ",\"");
+    srv_puts(w, what);
+    put_member(w, "_n\":", count);
+    srv_put_literal(w, ",\"");
+    srv_puts(w, what);
+    srv_put_literal(w, "_ms\":");
+    srv_put_fixed(w, seconds * 1e3, 3);
+    srv_put_literal(w, ",\"");
+    srv_puts(w, what);
+    srv_put_literal(w, "_per_token_ms\":");
+    srv_put_fixed(w, each, 4);
+    srv_put_literal(w, ",\"");
+    srv_puts(w, what);
+    srv_put_literal(w, "_per_second\":");
+    srv_put_fixed(w, rate, 3);
+}
+
+void srv_put_timings(srv_writer *w, const srv_usage *usage, const srv_timings *timings)
+{
+    put_member(w, "{\"cache_n\":", usage->cached_tokens);
+    put_rate(w, "prompt", usage->prompt_tokens - usage->cached_tokens, timings->prompt_s);
+    put_rate(w, "predicted", usage->completion_tokens, timings->predicted_s);
+    srv_put_literal(w, "}");
+}
+
+void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *timings)
+{
+    put_member(w, "{\"total\":", usage->prompt_tokens);
+    put_member(w, ",\"cache\":", usage->cached_tokens);
+    put_member(w, ",\"processed\":", usage->prompt_done);
+    srv_put_literal(w, ",\"time_ms\":");
+    srv_put_fixed(w, timings->prompt_s * 1e3, 3);
+    srv_put_literal(w, "}");
+}
+
+/* A token's text, and its bytes, since it may be a part of a character. */
+static void put_token(srv_writer *w, const mo_model *model, int32_t id, float logprob)
+{
+    const mo_text bytes = mo_token_bytes(model, id);
+    put_member(w, "{\"id\":", id);
+    srv_put_literal(w, ",\"token\":");
+    srv_put_string(w, bytes.data, bytes.length);
+    srv_put_literal(w, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.length; i++) {
+        put_member(w, i > 0 ? "," : "", (unsigned char)bytes.data[i]);
+    }
+    srv_put_literal(w, "],\"logprob\":");
+    srv_put_float(w, logprob);
+}
+
+/* {"id","token","bytes","logprob","top_logprobs":[...]}. */
+static void put_probability(srv_writer *w, const mo_model *model, const srv_token *token)
+{
+    put_token(w, model, token->id, token->logprob);
+    srv_put_literal(w, ",\"top_logprobs\":[");
+    for (int i = 0; i < token->top_count; i++) {
+        if (i > 0) {
+            srv_put_literal(w, ",");
+        }
+        put_token(w, model, token->top[i].token, token->top[i].logprob);
+        srv_put_literal(w, "}");
+    }
+    srv_put_literal(w, "]}");
+}
+
+int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_event *event, bool more)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < event->token_count; i++) {
+        if (mo_token_ends(model, event->tokens[i].id)) {
+            continue;
+        }
+        if (more || count > 0) {
+            srv_put_literal(w, ",");
+        }
+        put_probability(w, model, &event->tokens[i]);
+        count++;
+    }
+    return count;
+}
+
+void srv_put_lines(srv_writer *w, const char *lines)
+{
+    srv_put_literal(w, "[");
+    bool first = true;
+    while (lines && *lines) {
+        const size_t length = strcspn(lines, "\n");
+        if (length > 0) {
+            srv_puts(w, first ? "" : ",");
+            srv_put_string(w, lines, length);
+            first = false;
+        }
+        lines += length + (lines[length] == '\n');
+    }
+    srv_put_literal(w, "]");
+}

@@ -45,4 +45,18 @@ void srv_item_arguments(const srv_item *item, srv_writer *w);
 /* All texts, or all thoughts, as one. */
 void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out);
 
+/* Report: what answers of several dialects say beside their text: usage, timings, log probabilities, warnings. */
+
+/* {"prompt_tokens":...}: OpenAI's. */
+void srv_put_usage(srv_writer *w, const srv_usage *usage);
+/* {"cache_n":...}: llama-server's. */
+void srv_put_timings(srv_writer *w, const srv_usage *usage, const srv_timings *timings);
+/* {"total","cache","processed","time_ms"}. */
+void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *timings);
+/* The probabilities of the event's tokens, with commas before, between and, where `more`, in front; ends of answers are left
+ * out. Returns how many. */
+int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_event *event, bool more);
+/* A list of strings, one per line of the text. */
+void srv_put_lines(srv_writer *w, const char *lines);
+
 #endif

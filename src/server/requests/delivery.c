@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/requests/call_index.h"
+#include "server/requests/choice.h"
 #include "server/requests/generation.h"
-#include "server/requests/report.h"
 #include "server/requests/running.h"
+#include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
 
 /* ---- The client ---- */
@@ -249,7 +249,7 @@ static void end_choices(srv_generation *g, size_t prompt, const srv_event *event
 
 static bool sink(void *user, const srv_event *event)
 {
-    struct srv_generation_job *job = user;
+    struct srv_request_job *job = user;
     srv_generation *g = job->generation;
     bool last = false;
     pthread_mutex_lock(&g->lock);
@@ -283,7 +283,7 @@ static bool sink(void *user, const srv_event *event)
 /* What was held back is sent: one wake of HTTP's thread, and of the client, for all of it. */
 static void on_batch_end(void *user)
 {
-    srv_generation *g = ((struct srv_generation_job *)user)->generation;
+    srv_generation *g = ((struct srv_request_job *)user)->generation;
     pthread_mutex_lock(&g->lock);
     flush(g);
     pthread_mutex_unlock(&g->lock);
@@ -335,7 +335,7 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.sink = sink;
     o.batch_end = on_batch_end;
     o.user = &g->running[prompt];
-    g->running[prompt] = (struct srv_generation_job){.generation = g, .prompt = prompt};
+    g->running[prompt] = (struct srv_request_job){.generation = g, .prompt = prompt};
     pthread_mutex_lock(&g->lock);
     g->running_count++;
     pthread_mutex_unlock(&g->lock);

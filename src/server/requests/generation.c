@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "server/common/body.h"
+#include "server/requests/parameters.h"
 #include "server/requests/thinking.h"
 #include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
-#include "server/requests/unserved.h"
 
 enum { LARGE_BODY = 4 << 20 };
 

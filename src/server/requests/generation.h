@@ -10,12 +10,10 @@
 #include "server/http/routes.h"
 #include "server/models/models.h"
 #include "server/requests/choice.h"
+#include "server/requests/constraint.h"
 #include "server/requests/conversation.h"
-#include "server/requests/format.h"
 #include "server/requests/parameters.h"
-#include "server/requests/prompts.h"
 #include "server/requests/rendering.h"
-#include "server/requests/tools.h"
 #include "server/scheduler/job.h"
 
 enum { SRV_PROMPTS_MAX = 64 }; /* of one request */
@@ -97,7 +95,7 @@ struct srv_generation {
     /* The way between: see generation.c. */
     pthread_mutex_t lock;
     _Atomic uint64_t jobs[SRV_PROMPTS_MAX];
-    struct srv_generation_job {
+    struct srv_request_job {
         srv_generation *generation;
         size_t prompt;
         srv_usage usage;

@@ -69,4 +69,10 @@ bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int coun
 /* Draws a seed where none was given. */
 void srv_parameters_seed(srv_parameters *p);
 
+/* Unserved: fields that mean something to other servers, or in other dialects, and that cannot be served here. What would change the
+ * answer is refused by name; unknown fields are not. */
+
+/* False: the object (a request, or its options) has such a field, and its value asks for something. */
+bool srv_unserved_check(const srv_field *object, srv_dialect dialect);
+
 #endif

@@ -26,7 +26,7 @@ typedef struct admitting {
 
 /* May the task begin now? Not while there are too few sequences, nor while somebody else computes the beginning of its
  * prompt: then it waits for that. */
-static bool may_begin(void *user, srv_task *task)
+static bool may_begin(void *user, srv_job *task)
 {
     const admitting *p = user;
     srv_engine *e = p->engine;
@@ -60,7 +60,7 @@ typedef struct source {
 } source;
 
 /* What a session saves of a task's prompt. */
-static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_task *task)
+static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_job *task)
 {
     if (mo_session_adapters(s->session) != task->adapters) {
         return 0;
@@ -69,7 +69,7 @@ static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_task
     return common == s->held || e->info.rewinds ? common : 0;
 }
 
-static source find_source(srv_engine *e, const srv_task *task)
+static source find_source(srv_engine *e, const srv_job *task)
 {
     source best = {.slot = -1, .busy = -1};
     const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
@@ -130,7 +130,7 @@ static mo_status restore_usable(const srv_engine *e, const srv_sequence *s, cons
 }
 
 /* Restoring a kept one may take blocks: others that are kept make room for them. */
-static void restore_kept(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
+static void restore_kept(srv_engine *e, srv_sequence *s, const srv_job *task, source *from)
 {
     mo_error err = {0};
     s->dirty = restore_usable(e, s, from, &err) != MO_OK;
@@ -150,7 +150,7 @@ static void restore_kept(srv_engine *e, srv_sequence *s, const srv_task *task, s
 
 /* Brings the sequence to what the source has. What could not be brought there is computed again: it is not told as cached, and it does
  * not come as one piece. */
-static void begin_from(srv_engine *e, srv_sequence *s, const srv_task *task, source *from)
+static void begin_from(srv_engine *e, srv_sequence *s, const srv_job *task, source *from)
 {
     mo_snapshot *copy = NULL;
     if (from->busy >= 0 && mo_snapshot_open(e->sequences[from->busy].session, &copy, NULL) == MO_OK) {
@@ -167,7 +167,7 @@ static void begin_from(srv_engine *e, srv_sequence *s, const srv_task *task, sou
 }
 
 /* Gives the sequence to a choice of the task; its session is what it is. */
-static void occupy(srv_engine *e, int slot, srv_task *task, int choice)
+static void occupy(srv_engine *e, int slot, srv_job *task, int choice)
 {
     srv_sequence *s = &e->sequences[slot];
     memcpy(s->tokens, task->tokens, sizeof *s->tokens * (size_t)task->prompt);
@@ -203,13 +203,13 @@ static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *er
 }
 
 /* What the session held with other adapters is lost. */
-static mo_status adapt(const srv_sequence *s, const srv_task *task, mo_error *err)
+static mo_status adapt(const srv_sequence *s, const srv_job *task, mo_error *err)
 {
     return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
 }
 
 /* Does anybody else have a place? */
-static bool has_company(const srv_engine *e, const srv_task *task)
+static bool has_company(const srv_engine *e, const srv_job *task)
 {
     bool any = false;
     for (int i = 0; i < e->parallel; i++) {
@@ -220,7 +220,7 @@ static bool has_company(const srv_engine *e, const srv_task *task)
 
 /* Of a text of which nothing is there: its experts are read before it is fed, where nobody else waits for that. What fails costs only
  * that. */
-static void discover(srv_engine *e, srv_sequence *s, const srv_task *task)
+static void discover(srv_engine *e, srv_sequence *s, const srv_job *task)
 {
     mo_error err;
     const int64_t count = e->options.discover < task->prompt ? e->options.discover : task->prompt;
@@ -234,7 +234,7 @@ static void discover(srv_engine *e, srv_sequence *s, const srv_task *task)
     }
 }
 
-static void begin_task(srv_engine *e, srv_task *task)
+static void begin_task(srv_engine *e, srv_job *task)
 {
     mo_error err;
     source from = find_source(e, task);
@@ -280,11 +280,11 @@ static void begin_task(srv_engine *e, srv_task *task)
     s->held = s->cached = most;
     pthread_mutex_unlock(&e->lock);
     if (status != MO_OK) {
-        srv_end_task(e, task, &err);
+        srv_end_job(e, task, &err);
         return;
     }
-    srv_messages_add(
-        e, &(srv_message){
+    srv_raw_events_add(
+        e, &(srv_raw_event){
                .kind = SRV_EVENT_STARTED, .task = task, .at = now, .cached = task->cached, .done = most});
     discover(e, s, task);
 }
@@ -297,7 +297,7 @@ bool srv_admission_admit(srv_engine *e)
             p.free += e->sequences[i].task == NULL;
         }
         pthread_mutex_lock(&e->lock);
-        srv_task *task = p.free ? srv_queue_take(&e->queue, may_begin, &p) : NULL;
+        srv_job *task = p.free ? srv_queue_take(&e->queue, may_begin, &p) : NULL;
         pthread_mutex_unlock(&e->lock);
         if (!task) {
             return some;
@@ -313,7 +313,7 @@ static bool lacks_sequences(const srv_engine *e)
     for (int i = 0; i < e->parallel; i++) {
         free += e->sequences[i].task == NULL;
     }
-    for (const srv_task *t = e->queue.first; t; t = t->next) {
+    for (const srv_job *t = e->queue.first; t; t = t->next) {
         if (t->choices > free) {
             return true;
         }
@@ -326,10 +326,10 @@ static bool lacks_sequences(const srv_engine *e)
 bool srv_admission_end_stalled(srv_engine *e)
 {
     const double now = mo_clock_s();
-    srv_task *longest = NULL;
+    srv_job *longest = NULL;
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->parallel && lacks_sequences(e); i++) {
-        srv_task *task = e->sequences[i].task;
+        srv_job *task = e->sequences[i].task;
         if (task && srv_engine_stalled(e, task, now) && (!longest || task->paused_at < longest->paused_at)) {
             longest = task;
         }
@@ -339,7 +339,7 @@ bool srv_admission_end_stalled(srv_engine *e)
     }
     pthread_mutex_unlock(&e->lock);
     if (longest) {
-        srv_end_task(e, longest, &(mo_error){.status = MO_ECANCELLED, .detail = "the client does not read"});
+        srv_end_job(e, longest, &(mo_error){.status = MO_ECANCELLED, .detail = "the client does not read"});
     }
     return longest != NULL;
 }

@@ -25,7 +25,7 @@ struct srv_emitter {
     pthread_mutex_t lock;
     pthread_cond_t more, less;
     /* Under the lock: a list that grows, and is changed for an empty one by the thread. */
-    srv_message *list;
+    srv_raw_event *list;
     size_t count, capacity;
     int behind; /* calls of srv_emitter_emit() that wait, or are being said */
     int since;  /* of these from one on that is to be told at once */
@@ -41,11 +41,11 @@ struct srv_emitter {
 
 typedef struct emission {
     srv_emitter *emitter;
-    srv_task *task;
+    srv_job *task;
     int choice;
 } emission;
 
-static void call_sink(srv_emitter *emitter, srv_task *task, srv_event *event)
+static void call_sink(srv_emitter *emitter, srv_job *task, srv_event *event)
 {
     event->job = task->id;
     event->usage = &task->usage;
@@ -66,7 +66,7 @@ static void on_answer(void *user, const srv_event *event)
     call_sink(t->emitter, t->task, &own);
 }
 
-static void count_tokens(srv_task *task)
+static void count_tokens(srv_job *task)
 {
     int64_t tokens = 0, thoughts = 0;
     for (int i = 0; i < task->choices; i++) {
@@ -77,7 +77,7 @@ static void count_tokens(srv_task *task)
     task->usage.thought_tokens = thoughts;
 }
 
-static void end_choice(srv_emitter *emitter, srv_task *task, int choice, srv_finish finish)
+static void end_choice(srv_emitter *emitter, srv_job *task, int choice, srv_finish finish)
 {
     srv_answer *answer = task->answers[choice];
     srv_event event = {.kind = SRV_END,
@@ -93,12 +93,12 @@ static void end_choice(srv_emitter *emitter, srv_task *task, int choice, srv_fin
 }
 
 /* An answer that cannot be told cannot go on. */
-static void give_up(srv_emitter *emitter, srv_task *task)
+static void give_up(srv_emitter *emitter, srv_job *task)
 {
     emitter->owner.cancel(emitter->owner.user, task->id);
 }
 
-static void note_time(srv_emitter *emitter, srv_task *task, double at)
+static void note_time(srv_emitter *emitter, srv_job *task, double at)
 {
     if (task->first == 0.0) {
         task->first = at;
@@ -112,9 +112,9 @@ static void note_time(srv_emitter *emitter, srv_task *task, double at)
     task->timings.predicted_s = at - task->first;
 }
 
-static void emit_token(srv_emitter *emitter, const srv_message *m)
+static void emit_token(srv_emitter *emitter, const srv_raw_event *m)
 {
-    srv_task *task = m->task;
+    srv_job *task = m->task;
     srv_answer *answer = task->answers[m->choice];
     emission t = {emitter, task, m->choice};
     mo_error err;
@@ -135,9 +135,9 @@ static void emit_token(srv_emitter *emitter, const srv_message *m)
     }
 }
 
-static void emit_end(srv_emitter *emitter, const srv_message *m)
+static void emit_end(srv_emitter *emitter, const srv_raw_event *m)
 {
-    srv_task *task = m->task;
+    srv_job *task = m->task;
     srv_answer *answer = task->answers[m->choice];
     emission t = {emitter, task, m->choice};
     mo_error err;
@@ -151,11 +151,11 @@ static void emit_end(srv_emitter *emitter, const srv_message *m)
     end_choice(emitter, task, m->choice, srv_answer_stop(answer) >= 0 ? SRV_FINISH_STRING : m->finish);
 }
 
-static void emit(srv_emitter *emitter, const srv_message *m)
+static void emit(srv_emitter *emitter, const srv_raw_event *m)
 {
     /* Whoever found no memory for what went wrong has this to say. */
     static const mo_error no_memory = {MO_ENOMEM, "out of memory"};
-    srv_task *task = m->task;
+    srv_job *task = m->task;
     srv_event event = {.text = {"", 0}, .stop = -1};
     task->usage.cached_tokens = m->kind == SRV_EVENT_TOKEN ? task->usage.cached_tokens : m->cached;
     switch (m->kind) {
@@ -180,7 +180,7 @@ static void emit(srv_emitter *emitter, const srv_message *m)
         task->usage.prompt_done = m->done;
         call_sink(emitter, task, &event);
         free(m->error);
-        srv_task_close(task);
+        srv_job_close(task);
         break;
     }
 }
@@ -189,11 +189,11 @@ static void emit(srv_emitter *emitter, const srv_message *m)
 typedef enum emitted { NO_TOKENS, TOKENS, FIRST_TOKENS } emitted;
 
 /* Says all of them. What several steps have for a client goes to him together: whoever writes waits for `told`. */
-static emitted emit_all(srv_emitter *emitter, const srv_message *list, size_t count)
+static emitted emit_all(srv_emitter *emitter, const srv_raw_event *list, size_t count)
 {
     emitted tokens = NO_TOKENS;
     for (size_t i = 0; i < count; i++) {
-        const srv_message *m = &list[i];
+        const srv_raw_event *m = &list[i];
         const bool last = m->kind == SRV_EVENT_DONE || m->kind == SRV_EVENT_FAILED; /* it closes the task */
         void (*const batch_end)(void *user) = m->task->options.batch_end;
         void *const user = m->task->options.user;
@@ -232,7 +232,7 @@ static void rest(srv_emitter *emitter, struct timespec since, long ns)
 static void *run(void *arg)
 {
     srv_emitter *emitter = arg;
-    srv_message *list = NULL;
+    srv_raw_event *list = NULL;
     size_t capacity = 0;
     long rest_ns = FIRST_REST_NS;
     pthread_mutex_lock(&emitter->lock);
@@ -244,7 +244,7 @@ static void *run(void *arg)
         if (!emitter->count) {
             break;
         }
-        srv_message *full = emitter->list;
+        srv_raw_event *full = emitter->list;
         const size_t count = emitter->count, full_capacity = emitter->capacity;
         const int calls = emitter->behind;
         emitter->list = list;
@@ -323,7 +323,7 @@ static bool make_room(srv_emitter *emitter, size_t count)
         return true;
     }
     const size_t more = 2 * (emitter->count + count);
-    srv_message *list = realloc(emitter->list, more * sizeof *list);
+    srv_raw_event *list = realloc(emitter->list, more * sizeof *list);
     if (list) {
         emitter->list = list;
         emitter->capacity = more;
@@ -332,7 +332,7 @@ static bool make_room(srv_emitter *emitter, size_t count)
 }
 
 /* Is there something that does not wait for others? Tokens that come slowly do not. */
-static bool presses(const srv_emitter *emitter, const srv_message *messages, size_t count)
+static bool presses(const srv_emitter *emitter, const srv_raw_event *messages, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (messages[i].kind != SRV_EVENT_TOKEN || messages[i].soon ||
@@ -348,7 +348,7 @@ static bool far_behind(const srv_emitter *emitter)
     return emitter->behind >= FAR_BEHIND || emitter->since >= SOON_BEHIND;
 }
 
-void srv_emitter_emit(srv_emitter *emitter, const srv_message *messages, size_t count, bool wait)
+void srv_emitter_emit(srv_emitter *emitter, const srv_raw_event *messages, size_t count, bool wait)
 {
     if (!count) {
         return;

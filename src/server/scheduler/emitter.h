@@ -6,20 +6,20 @@
 
 #include <pthread.h>
 
-#include "server/scheduler/task.h"
+#include "server/scheduler/job_state.h"
 
-typedef enum srv_message_kind {
+typedef enum srv_raw_event_kind {
     SRV_EVENT_STARTED,
     SRV_EVENT_PROGRESS,
     SRV_EVENT_TOKEN,
     SRV_EVENT_END,  /* of a choice */
     SRV_EVENT_DONE, /* of the task, which the emitter then closes */
     SRV_EVENT_FAILED,
-} srv_message_kind;
+} srv_raw_event_kind;
 
-typedef struct srv_message {
-    srv_message_kind kind;
-    srv_task *task;
+typedef struct srv_raw_event {
+    srv_raw_event_kind kind;
+    srv_job *task;
     int choice;
     double at;      /* when it happened */
     int64_t cached; /* prompt tokens that were found */
@@ -32,7 +32,7 @@ typedef struct srv_message {
     mo_logprob top[MO_TOP_MAX];
     srv_finish finish;
     mo_error *error; /* the message's own */
-} srv_message;
+} srv_raw_event;
 
 typedef struct srv_emitter srv_emitter;
 
@@ -40,8 +40,8 @@ typedef struct srv_emitter srv_emitter;
 typedef struct srv_emitter_owner {
     void *user;
     void (*cancel)(void *user, uint64_t job);
-    void (*token)(void *user, double first_s, double between_s);                /* one of them is 0 */
-    void (*choice)(void *user, const srv_task *task, const srv_answer *answer); /* has ended */
+    void (*token)(void *user, double first_s, double between_s);               /* one of them is 0 */
+    void (*choice)(void *user, const srv_job *task, const srv_answer *answer); /* has ended */
 } srv_emitter_owner;
 
 mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo_error *err);
@@ -49,7 +49,7 @@ mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo
 void srv_emitter_close(srv_emitter *emitter);
 
 /* Hands the messages over; waits while the emitter is far behind, unless told not to (sinks must not). */
-void srv_emitter_emit(srv_emitter *emitter, const srv_message *messages, size_t count, bool wait);
+void srv_emitter_emit(srv_emitter *emitter, const srv_raw_event *messages, size_t count, bool wait);
 /* Waits until everything has been said. */
 void srv_emitter_drain(srv_emitter *emitter);
 

@@ -4,6 +4,37 @@
 #include "base/clock.h"
 #include "server/scheduler/scheduler.h"
 
+/* Messages: what the scheduler has found out, gathered in a round and handed to the emitter at its end. */
+
+void srv_raw_events_send(srv_engine *e)
+{
+    srv_emitter_emit(e->emitter, e->messages, e->message_count, true);
+    e->message_count = 0;
+    pthread_mutex_lock(&e->lock);
+    if (e->unemitted) {
+        e->unemitted = false;
+        pthread_cond_broadcast(&e->ended);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Without memory for a list the message goes out by itself. */
+void srv_raw_events_add(srv_engine *e, const srv_raw_event *message)
+{
+    if (e->message_count == e->message_capacity) {
+        const size_t more = 2 * e->message_capacity + 16;
+        srv_raw_event *list = realloc(e->messages, more * sizeof *list);
+        if (!list) {
+            srv_raw_events_send(e);
+            srv_emitter_emit(e->emitter, message, 1, true);
+            return;
+        }
+        e->messages = list;
+        e->message_capacity = more;
+    }
+    e->messages[e->message_count++] = *message;
+}
+
 /* The sequence is free, and keeps what it holds. */
 static void release(srv_engine *e, srv_sequence *s)
 {
@@ -34,9 +65,9 @@ static void release(srv_engine *e, srv_sequence *s)
     }
 }
 
-void srv_end_task(srv_engine *e, srv_task *task, const mo_error *error)
+void srv_end_job(srv_engine *e, srv_job *task, const mo_error *error)
 {
-    srv_message m = {.kind = error ? SRV_EVENT_FAILED : SRV_EVENT_DONE, .task = task, .at = mo_clock_s()};
+    srv_raw_event m = {.kind = error ? SRV_EVENT_FAILED : SRV_EVENT_DONE, .task = task, .at = mo_clock_s()};
     for (int i = 0; i < task->choices; i++) {
         if (task->slots[i] >= 0) {
             release(e, &e->sequences[task->slots[i]]);
@@ -58,29 +89,29 @@ void srv_end_task(srv_engine *e, srv_task *task, const mo_error *error)
     e->unemitted = true;
     pthread_mutex_unlock(&e->lock);
     e->finished++;
-    srv_messages_add(e, &m);
+    srv_raw_events_add(e, &m);
 }
 
 void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
 {
-    srv_task *task = s->task;
-    const srv_message m = {.kind = SRV_EVENT_END,
-                           .task = task,
-                           .choice = s->choice,
-                           .at = mo_clock_s(),
-                           .cached = task->cached,
-                           .finish = finish};
+    srv_job *task = s->task;
+    const srv_raw_event m = {.kind = SRV_EVENT_END,
+                             .task = task,
+                             .choice = s->choice,
+                             .at = mo_clock_s(),
+                             .cached = task->cached,
+                             .finish = finish};
     if (finish != SRV_FINISH_NONE) { /* otherwise the emitter knows */
-        srv_messages_add(e, &m);
+        srv_raw_events_add(e, &m);
     }
     release(e, s);
     if (++task->ended == task->choices) {
-        srv_end_task(e, task, NULL);
+        srv_end_job(e, task, NULL);
     }
 }
 
 /* Of what waits nothing is, until the engine closes: a task that is cancelled is taken out of the queue at once (jobs.c). */
-static bool is_over(void *user, srv_task *task)
+static bool is_over(void *user, srv_job *task)
 {
     const srv_engine *e = user;
     (void)task;
@@ -91,19 +122,19 @@ static bool is_over(void *user, srv_task *task)
 void srv_end_what_is_over(srv_engine *e)
 {
     mo_error cancelled = {.status = MO_ECANCELLED, .detail = "cancelled"};
-    for (srv_task *task = NULL;;) {
+    for (srv_job *task = NULL;;) {
         pthread_mutex_lock(&e->lock);
         task = srv_queue_take(&e->queue, is_over, e);
         pthread_mutex_unlock(&e->lock);
         if (!task) {
             break;
         }
-        srv_end_task(e, task, &cancelled);
+        srv_end_job(e, task, &cancelled);
     }
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         if (s->task && atomic_load(&s->task->cancelled)) {
-            srv_end_task(e, s->task, &cancelled);
+            srv_end_job(e, s->task, &cancelled);
         } else if (s->task && atomic_load(&s->task->stopped[s->choice])) {
             srv_end_choice(e, s, SRV_FINISH_NONE);
         }

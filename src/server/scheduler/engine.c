@@ -1,12 +1,56 @@
+/* Engine report: what an engine tells of itself while it works. */
 #include "server/scheduler/engine.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "server/scheduler/weights.h"
+#include "base/clock.h"
+#include "server/scheduler/job.h"
+
+enum { PIECES = 256, PIECE = 4096 };
+
+static uint64_t mix(uint64_t h, const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i + 8 <= size; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, 8);
+        h = (h ^ word) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+uint64_t srv_weights(const char *path)
+{
+    struct stat info;
+    uint8_t piece[PIECE];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    uint64_t h = 0;
+    if (fstat(fd, &info) == 0 && info.st_size > 0) {
+        const uint64_t size = (uint64_t)info.st_size;
+        h = mix(1, (const uint8_t *)&size, sizeof size);
+        for (int i = 0; i < PIECES; i++) {
+            const uint64_t room = size > PIECE ? size - PIECE : 0;
+            memset(piece, 0, sizeof piece);
+            if (pread(fd, piece, PIECE, (off_t)(room / (PIECES - 1) * (uint64_t)i)) < 0) {
+                h = 0;
+                break;
+            }
+            h = mix(h, piece, PIECE);
+        }
+    }
+    close(fd);
+    return h;
+}
 
 const double srv_bucket_bounds[SRV_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
                                                0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0, 300.0};
@@ -50,7 +94,7 @@ static void on_token(void *user, double first_s, double between_s)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void on_choice(void *user, const srv_task *task, const srv_answer *answer)
+static void on_choice(void *user, const srv_job *task, const srv_answer *answer)
 {
     const srv_engine *e = user;
     const char *id;
@@ -234,7 +278,7 @@ void srv_engine_close(srv_engine *e)
     }
     pthread_mutex_lock(&e->lock);
     e->stopping = e->closing = true;
-    for (srv_task *t = e->tasks; t; t = t->newer) {
+    for (srv_job *t = e->tasks; t; t = t->newer) {
         atomic_store(&t->cancelled, true);
     }
     for (int i = 0; i < e->parallel; i++) {
@@ -288,4 +332,129 @@ void srv_engine_between_steps(srv_engine *e, void (*work)(void *user), void *use
 bool srv_engine_find_call(srv_engine *e, const char *call_id, int32_t **tokens, size_t *count, size_t *prompt)
 {
     return srv_calls_find(e->calls, call_id, tokens, count, prompt);
+}
+
+void srv_engine_describe(srv_engine *e, srv_engine_report *out)
+{
+    srv_prefix_report kept = {0};
+    mo_kept_report blocks;
+    if (e->prefix) {
+        srv_prefix_describe(e->prefix, &kept);
+    }
+    mo_model_kept(e->model, &blocks, sizeof blocks);
+    pthread_mutex_lock(&e->lock);
+    *out = e->counts;
+    out->parallel = e->parallel;
+    for (int i = 0; i < e->parallel; i++) {
+        out->busy += e->sequences[i].task != NULL;
+    }
+    out->queued = e->queue.count;
+    out->queue = e->options.queue;
+    out->running = e->task_count - e->queue.count;
+    out->context = e->context;
+    out->stopping = e->stopping;
+    pthread_mutex_unlock(&e->lock);
+    out->kept = kept.kept;
+    out->kept_bytes =
+        kept.bytes + (uint64_t)(blocks.snapshot_bytes + blocks.spilled_bytes + blocks.row_bytes);
+    out->disk_kept = kept.disk_kept;
+    out->disk_bytes = kept.disk_bytes;
+    out->disk_failures = kept.disk_failures;
+}
+
+const mo_model_info *srv_engine_info(const srv_engine *e)
+{
+    return &e->info;
+}
+
+int srv_engine_queue(const srv_engine *e)
+{
+    return e->options.queue;
+}
+
+void srv_engine_tokens(srv_engine *e, uint64_t *prompt, uint64_t *predicted)
+{
+    pthread_mutex_lock(&e->lock);
+    *prompt = e->counts.prompt_tokens;
+    *predicted = e->counts.predicted_tokens;
+    pthread_mutex_unlock(&e->lock);
+}
+
+int srv_engine_jobs(srv_engine *e, srv_job_report *out, int limit)
+{
+    const double now = mo_clock_s();
+    pthread_mutex_lock(&e->lock);
+    const int count = e->task_count;
+    int i = 0;
+    for (const srv_job *t = e->tasks; t && i < limit; t = t->newer, i++) {
+        out[i] = (srv_job_report){.job = t->id,
+                                  .client = t->client,
+                                  .state = t->paused && t->state == SRV_GENERATING ? SRV_PAUSED : t->state,
+                                  .priority = t->priority,
+                                  .choices = t->choices,
+                                  .first_slot = t->slots[0],
+                                  .age_s = now - t->submitted,
+                                  .usage = {.prompt_tokens = t->prompt,
+                                            .cached_tokens = t->cached,
+                                            .prompt_done = t->cached + t->computed,
+                                            .completion_tokens = t->generated},
+                                  .max_tokens = t->max_tokens};
+    }
+    pthread_mutex_unlock(&e->lock);
+    return count;
+}
+
+int srv_engine_slots(srv_engine *e, srv_slot_report *out, int limit)
+{
+    pthread_mutex_lock(&e->lock);
+    for (int i = 0; i < e->parallel && i < limit; i++) {
+        const srv_sequence *s = &e->sequences[i];
+        const int64_t most = s->task ? s->task->max_tokens : -1;
+        out[i] = (srv_slot_report){.job = s->task ? s->task->id : 0,
+                                   .last_job = s->last_job,
+                                   .choice = s->choice,
+                                   .context = e->context,
+                                   .prompt_tokens = s->prompt,
+                                   .prompt_done = s->held < s->prompt ? s->held : s->prompt,
+                                   .cached_tokens = s->cached,
+                                   .generated = s->generated,
+                                   .remaining = most < 0 ? -1 : most - s->generated,
+                                   .max_tokens = most};
+        if (s->task) {
+            out[i].sampler = s->task->sampler;
+            out[i].sampler.bias = NULL;
+            out[i].sampler.bias_count = 0;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return e->parallel;
+}
+
+static void add_histogram(srv_histogram *sum, const srv_histogram *h)
+{
+    for (int i = 0; i < SRV_BUCKETS; i++) {
+        sum->buckets[i] += h->buckets[i];
+    }
+    sum->count += h->count;
+    sum->sum += h->sum;
+}
+
+void srv_counters_add(srv_engine_report *sum, const srv_engine_report *r)
+{
+    sum->accepted += r->accepted;
+    sum->done += r->done;
+    sum->failed += r->failed;
+    sum->cancelled += r->cancelled;
+    sum->refused += r->refused;
+    sum->steps += r->steps;
+    sum->step_sequences += r->step_sequences;
+    sum->prompt_tokens += r->prompt_tokens;
+    sum->cached_tokens += r->cached_tokens;
+    sum->predicted_tokens += r->predicted_tokens;
+    sum->prompt_s += r->prompt_s;
+    sum->predicted_s += r->predicted_s;
+    sum->longest = r->longest > sum->longest ? r->longest : sum->longest;
+    sum->disk_failures += r->disk_failures;
+    add_histogram(&sum->first, &r->first);
+    add_histogram(&sum->between, &r->between);
 }

@@ -4,13 +4,13 @@
 #define SRV_ENGINE_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 #include "server/scheduler/calls.h"
 #include "server/scheduler/emitter.h"
+#include "server/scheduler/job_state.h"
 #include "server/scheduler/pace.h"
 #include "server/scheduler/prefix.h"
-#include "server/scheduler/queue.h"
-#include "server/scheduler/sequence.h"
 
 /* Work that somebody asked to be done between two steps. */
 typedef struct srv_between {
@@ -42,7 +42,7 @@ struct srv_engine {
     pthread_cond_t ended; /* a task, or work between steps, has ended */
     /* Under the lock: */
     srv_sequence *sequences; /* [parallel]; see there */
-    srv_task *tasks;         /* all, the newest first */
+    srv_job *tasks;          /* all, the newest first */
     int task_count;
     srv_queue queue;
     srv_between *between; /* work that waits for the end of the step */
@@ -60,7 +60,7 @@ struct srv_engine {
     int finished; /* tasks since the model was last told */
     mo_feed *feeds;
     int *fed;
-    srv_message *messages;
+    srv_raw_event *messages;
     size_t message_count, message_capacity;
 };
 
@@ -75,10 +75,15 @@ void *srv_scheduler_run(void *engine);
 
 /* Has the task been paused for so long that it must not keep others waiting? And the line of the log that says that it ends.
  * Both under the lock. */
-bool srv_engine_stalled(const srv_engine *engine, const srv_task *task, double now);
-void srv_engine_log_stalled(const srv_task *task, double now);
+bool srv_engine_stalled(const srv_engine *engine, const srv_job *task, double now);
+void srv_engine_log_stalled(const srv_job *task, double now);
 
 /* Takes a task that has left the queue and all sequences out of the engine. Under the lock; the caller then tells its end. */
-void srv_engine_forget(srv_engine *engine, srv_task *task);
+void srv_engine_forget(srv_engine *engine, srv_job *task);
+
+/* Weights: tells the contents of model files apart, weights included, without reading all of them. */
+
+/* Of the file's size and of pieces all over it; 0: it cannot be read. Of a split model the first part stands for all. */
+uint64_t srv_weights(const char *path);
 
 #endif

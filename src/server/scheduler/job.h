@@ -248,4 +248,9 @@ void srv_engine_tokens(srv_engine *engine, uint64_t *prompt, uint64_t *predicted
 int srv_engine_jobs(srv_engine *engine, srv_job_report *out, int limit);
 int srv_engine_slots(srv_engine *engine, srv_slot_report *out, int limit);
 
+/* Counters: what engines have done, added up over those that are gone. */
+
+/* Adds what only ever rises; what is so at the moment is left alone. */
+void srv_counters_add(srv_engine_report *sum, const srv_engine_report *report);
+
 #endif

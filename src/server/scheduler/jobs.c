@@ -1,10 +1,207 @@
 /* Jobs: what any thread may ask of an engine: to take a job, to end it, to let it wait. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "server/common/log.h"
 #include "server/scheduler/engine.h"
+
+static mo_status no_memory(mo_error *err)
+{
+    err->status = MO_ENOMEM;
+    strcpy(err->detail, "out of memory for a request");
+    return MO_ENOMEM;
+}
+
+static bool copy(const srv_job_options *o, const mo_logit_bias *more, size_t more_count, srv_job *t)
+{
+    const size_t choices = (size_t)t->choices;
+    t->tokens = malloc(o->count * sizeof *t->tokens);
+    t->slots = malloc(choices * sizeof *t->slots);
+    t->stopped = calloc(choices, sizeof *t->stopped);
+    t->answers = calloc(choices, sizeof(srv_answer *));
+    t->bias = malloc((o->sampler.bias_count + more_count + 1) * sizeof *t->bias);
+    if (!t->tokens || !t->slots || !t->stopped || !t->answers || !t->bias) {
+        return false;
+    }
+    memcpy(t->tokens, o->tokens, o->count * sizeof *t->tokens);
+    if (more_count) {
+        memcpy(t->bias, more, more_count * sizeof *more);
+    }
+    if (o->sampler.bias_count) {
+        memcpy(t->bias + more_count, o->sampler.bias, o->sampler.bias_count * sizeof *t->bias);
+    }
+    for (size_t i = 0; i < choices; i++) {
+        t->slots[i] = -1;
+    }
+    return true;
+}
+
+mo_status srv_job_open(const mo_model *model, const srv_job_options *options, const mo_logit_bias *more,
+                       size_t more_count, srv_job **out, mo_error *err)
+{
+    srv_job *t = calloc(1, sizeof *t);
+    *out = NULL;
+    if (!t) {
+        return no_memory(err);
+    }
+    t->choices = options->n > 1 ? options->n : 1;
+    if (!copy(options, more, more_count, t)) {
+        srv_job_close(t);
+        return no_memory(err);
+    }
+    t->client = options->client;
+    t->priority = options->priority;
+    t->prompt = (int64_t)options->count;
+    t->max_tokens = options->max_tokens;
+    t->sampler = options->sampler;
+    t->sampler.bias = t->bias;
+    t->sampler.bias_count = options->sampler.bias_count + more_count;
+    t->options = *options;
+    t->options.tokens = t->tokens;
+    t->adapters = mo_adapters_identity(options->adapters, options->adapter_count);
+    t->usage.prompt_tokens = t->prompt;
+    for (int i = 0; i < t->choices; i++) {
+        const mo_status status = srv_answer_open(model, options, &t->answers[i], err);
+        if (status != MO_OK) {
+            srv_job_close(t);
+            return status;
+        }
+    }
+    t->options.stop = NULL;
+    t->options.reply = NULL;
+    *out = t;
+    return MO_OK;
+}
+
+void srv_job_close(srv_job *task)
+{
+    if (task) {
+        for (int i = 0; task->answers && i < task->choices; i++) {
+            srv_answer_close(task->answers[i]);
+        }
+        free(task->tokens);
+        free(task->slots);
+        free(task->stopped);
+        free(task->answers);
+        free(task->bias);
+        free(task);
+    }
+}
+
+enum {
+    SHORT_PROMPT = 256, /* tokens of a prompt that may overtake one of LONG_PROMPT */
+    LONG_PROMPT = 1024,
+    OVERTAKEN_MAX = 4,
+    SERVED = sizeof((srv_queue *)0)->served / sizeof((srv_queue *)0)->served[0],
+};
+
+void srv_queue_add(srv_queue *q, srv_job *task)
+{
+    task->next = NULL;
+    if (q->last) {
+        q->last->next = task;
+    } else {
+        q->first = task;
+    }
+    q->last = task;
+    q->count++;
+}
+
+bool srv_queue_remove(srv_queue *q, srv_job *task)
+{
+    srv_job *before = NULL;
+    for (srv_job *t = q->first; t; before = t, t = t->next) {
+        if (t != task) {
+            continue;
+        }
+        if (before) {
+            before->next = t->next;
+        } else {
+            q->first = t->next;
+        }
+        if (q->last == t) {
+            q->last = before;
+        }
+        t->next = NULL;
+        q->count--;
+        return true;
+    }
+    return false;
+}
+
+/* The turn that the task's client had last; 0: none that is remembered. */
+static uint64_t last_turn(const srv_queue *q, const srv_job *task)
+{
+    for (int i = 0; task->client && i < SERVED; i++) {
+        if (q->served[i].client == task->client) {
+            return q->served[i].turn;
+        }
+    }
+    return 0;
+}
+
+/* In the place of the client itself, or of the one served longest ago. */
+static void note_turn(srv_queue *q, const srv_job *task)
+{
+    int entry = 0;
+    q->turns++;
+    if (!task->client) {
+        return;
+    }
+    for (int i = 0; i < SERVED; i++) {
+        if (q->served[i].client == task->client) {
+            entry = i;
+            break;
+        }
+        if (q->served[i].turn < q->served[entry].turn) {
+            entry = i;
+        }
+    }
+    q->served[entry].client = task->client;
+    q->served[entry].turn = q->turns;
+}
+
+/* Is it a's turn before b's, which came earlier? */
+static bool precedes(const srv_queue *q, const srv_job *a, const srv_job *b)
+{
+    if (a->priority != b->priority) {
+        return a->priority > b->priority;
+    }
+    return last_turn(q, a) < last_turn(q, b);
+}
+
+static bool overtakes(const srv_job *a, const srv_job *b)
+{
+    return a->priority == b->priority && a->prompt <= SHORT_PROMPT && b->prompt >= LONG_PROMPT &&
+           b->overtaken < OVERTAKEN_MAX;
+}
+
+srv_job *srv_queue_take(srv_queue *q, bool (*may)(void *user, srv_job *task), void *user)
+{
+    srv_job *best = NULL, *quick = NULL;
+    for (srv_job *t = q->first; t; t = t->next) {
+        if ((!best || precedes(q, t, best)) && may(user, t)) {
+            best = t;
+        }
+    }
+    for (srv_job *t = q->first; best && t; t = t->next) {
+        if (overtakes(t, best) && (!quick || precedes(q, t, quick)) && may(user, t)) {
+            quick = t;
+        }
+    }
+    if (quick) {
+        best->overtaken++;
+        best = quick;
+    }
+    if (best) {
+        srv_queue_remove(q, best);
+        note_turn(q, best);
+    }
+    return best;
+}
 
 static mo_status fail(mo_error *err, mo_status status, const char *text)
 {
@@ -57,7 +254,7 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
 }
 
 /* A sampler that cannot be opened is known before the job is accepted. */
-static mo_status check_sampler(const srv_engine *e, const srv_task *task, mo_error *err)
+static mo_status check_sampler(const srv_engine *e, const srv_job *task, mo_error *err)
 {
     mo_sampler *sampler;
     const mo_status status = mo_sampler_open(&task->sampler, e->info.vocab, &sampler, err);
@@ -76,7 +273,7 @@ static srv_verdict refuse(srv_engine *e, srv_verdict verdict)
 srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64_t *job, mo_error *err)
 {
     mo_error own = {MO_OK, {0}};
-    srv_task *task;
+    srv_job *task;
     err = err ? err : &own;
     *job = 0;
     srv_verdict verdict = check(e, options, err);
@@ -84,12 +281,12 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
         return refuse(e, verdict);
     }
     const size_t never = e->never_count + (options->ignore_eos ? e->ends_count : 0);
-    mo_status status = srv_task_open(e->model, options, e->never, never, &task, err);
+    mo_status status = srv_job_open(e->model, options, e->never, never, &task, err);
     if (status == MO_OK) {
         status = check_sampler(e, task, err);
     }
     if (status != MO_OK) {
-        srv_task_close(task);
+        srv_job_close(task);
         return refuse(e, status == MO_ENOMEM ? SRV_NO_MEMORY : SRV_INVALID);
     }
     task->submitted = mo_clock_s();
@@ -114,23 +311,23 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
     e->counts.refused += verdict != SRV_ACCEPTED;
     pthread_mutex_unlock(&e->lock);
     if (verdict != SRV_ACCEPTED) {
-        srv_task_close(task);
+        srv_job_close(task);
     }
     return verdict;
 }
 
-static srv_task *find(const srv_engine *e, uint64_t job)
+static srv_job *find(const srv_engine *e, uint64_t job)
 {
-    srv_task *t = e->tasks;
+    srv_job *t = e->tasks;
     while (t && t->id != job) {
         t = t->newer;
     }
     return t;
 }
 
-void srv_engine_forget(srv_engine *e, srv_task *task)
+void srv_engine_forget(srv_engine *e, srv_job *task)
 {
-    srv_task **at = &e->tasks;
+    srv_job **at = &e->tasks;
     while (*at != task) {
         at = &(*at)->newer;
     }
@@ -141,9 +338,9 @@ void srv_engine_forget(srv_engine *e, srv_task *task)
 
 void srv_job_cancel(srv_engine *e, uint64_t job)
 {
-    srv_message gone = {.kind = SRV_EVENT_FAILED, .at = mo_clock_s()};
+    srv_raw_event gone = {.kind = SRV_EVENT_FAILED, .at = mo_clock_s()};
     pthread_mutex_lock(&e->lock);
-    srv_task *task = find(e, job);
+    srv_job *task = find(e, job);
     if (task && srv_queue_remove(&e->queue, task)) { /* nobody else has it */
         srv_engine_forget(e, task);
         e->counts.cancelled++;
@@ -170,7 +367,7 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
 static void set_paused(srv_engine *e, uint64_t job, bool paused)
 {
     pthread_mutex_lock(&e->lock);
-    srv_task *task = find(e, job);
+    srv_job *task = find(e, job);
     if (task) {
         task->paused_at = paused && !task->paused ? mo_clock_s() : task->paused_at;
         task->paused = paused;
@@ -189,12 +386,12 @@ void srv_job_resume(srv_engine *e, uint64_t job)
     set_paused(e, job, false);
 }
 
-bool srv_engine_stalled(const srv_engine *e, const srv_task *task, double now)
+bool srv_engine_stalled(const srv_engine *e, const srv_job *task, double now)
 {
     return task->paused && task->state == SRV_GENERATING && now - task->paused_at > e->options.stalled_s;
 }
 
-void srv_engine_log_stalled(const srv_task *task, double now)
+void srv_engine_log_stalled(const srv_job *task, double now)
 {
     srv_log(MO_LOG_WARN, "stalled",
             (srv_log_field[]){
@@ -208,7 +405,7 @@ void srv_engine_end_stalled(srv_engine *e)
 {
     const double now = mo_clock_s();
     pthread_mutex_lock(&e->lock);
-    for (srv_task *t = e->tasks; t; t = t->newer) {
+    for (srv_job *t = e->tasks; t; t = t->newer) {
         if (srv_engine_stalled(e, t, now) && !atomic_exchange(&t->cancelled, true)) {
             srv_engine_log_stalled(t, now);
             srv_engine_wake(e);

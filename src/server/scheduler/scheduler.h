@@ -11,8 +11,8 @@ enum {
 
 /* ---- Messages (messages.c) -------------------------------------------------------------------- */
 
-void srv_messages_add(srv_engine *engine, const srv_message *message);
-void srv_messages_send(srv_engine *engine);
+void srv_raw_events_add(srv_engine *engine, const srv_raw_event *message);
+void srv_raw_events_send(srv_engine *engine);
 
 /* ---- Memory (memory.c) ------------------------------------------------------------------------ */
 
@@ -28,7 +28,7 @@ bool srv_memory_drop_kept(srv_engine *engine);
 /* ---- Ends (ends.c) ---------------------------------------------------------------------------- */
 
 /* Ends the task and what is left of its choices; error: NULL: well. */
-void srv_end_task(srv_engine *engine, srv_task *task, const mo_error *error);
+void srv_end_job(srv_engine *engine, srv_job *task, const mo_error *error);
 /* SRV_FINISH_NONE: the emitter knows already. The last one ends the task. */
 void srv_end_choice(srv_engine *engine, srv_sequence *sequence, srv_finish finish);
 /* What was cancelled or stopped since the last round; when all is over, also what waits. */

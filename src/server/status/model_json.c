@@ -2,12 +2,13 @@
 #include "server/status/model_json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/hash.h"
-#include "server/common/json_text.h"
+#include "server/common/body.h"
 
 const char *srv_file_name(const char *path)
 {
@@ -103,4 +104,97 @@ json_t *srv_model_json_ollama(const srv_model_report *r)
     return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
                      srv_time_text(r->modified, 0, modified, sizeof modified), "size",
                      (json_int_t)r->file_bytes, "digest", hash, "details", srv_model_json_details(r));
+}
+
+/* The index of a key; -1: there is none. */
+static int64_t find(const mo_file *file, const char *key)
+{
+    mo_metadata_info info;
+    for (int64_t i = 0; mo_file_metadata(file, i, &info, sizeof info); i++) {
+        if (strcmp(info.key, key) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static json_t *value_json(const mo_value *v)
+{
+    switch (v->type) {
+    case MO_VALUE_STRING: return srv_json_text(v->as.s.data, v->as.s.length);
+    case MO_VALUE_BOOL: return json_boolean(v->as.b);
+    case MO_VALUE_F32:
+    case MO_VALUE_F64: return isfinite(v->as.r) ? json_real(v->as.r) : json_null();
+    case MO_VALUE_U8:
+    case MO_VALUE_U16:
+    case MO_VALUE_U32:
+    case MO_VALUE_U64: return json_integer((json_int_t)v->as.u);
+    default: return json_integer((json_int_t)v->as.i);
+    }
+}
+
+json_t *srv_metadata_json(const mo_file *file, int64_t index, bool arrays)
+{
+    mo_metadata_info info;
+    mo_value value;
+    if (!mo_file_metadata(file, index, &info, sizeof info)) {
+        return json_null();
+    }
+    if (!info.is_array) {
+        return mo_file_metadata_value(file, index, 0, &value) ? value_json(&value) : json_null();
+    }
+    json_t *list = json_array();
+    for (uint64_t i = 0; arrays && i < info.count && mo_file_metadata_value(file, index, i, &value); i++) {
+        json_array_append_new(list, value_json(&value));
+    }
+    return list;
+}
+
+json_t *srv_metadata_text(const mo_file *file, const char *key)
+{
+    mo_value value;
+    const int64_t index = find(file, key);
+    return index >= 0 && mo_file_metadata_value(file, index, 0, &value) && value.type == MO_VALUE_STRING
+               ? srv_json_text(value.as.s.data, value.as.s.length)
+               : NULL;
+}
+
+json_t *srv_metadata_token(const mo_file *file, const char *key)
+{
+    mo_value id, token;
+    const int64_t index = find(file, key);
+    const int64_t tokens = find(file, "tokenizer.ggml.tokens");
+    if (index < 0 || tokens < 0 || !mo_file_metadata_value(file, index, 0, &id) ||
+        (id.type != MO_VALUE_U32 && id.type != MO_VALUE_U64) ||
+        !mo_file_metadata_value(file, tokens, id.as.u, &token) || token.type != MO_VALUE_STRING) {
+        return json_string("");
+    }
+    return srv_json_text(token.as.s.data, token.as.s.length);
+}
+
+int srv_asked_index(srv_models *models, srv_request *q)
+{
+    const char *name = srv_request_query(q, "model");
+    const int index = srv_models_find(models, name);
+    if (index < 0) {
+        srv_reply_refusal(q, SRV_FAULT_MODEL, NULL,
+                          name ? "there is no model of that name" : "there is no model");
+    }
+    return index;
+}
+
+srv_model *srv_asked_model(srv_models *models, srv_request *q, int *index)
+{
+    const int found = srv_asked_index(models, q);
+    if (index) {
+        *index = found;
+    }
+    if (found < 0) {
+        return NULL;
+    }
+    srv_model *model = srv_models_peek(models, found);
+    if (!model) {
+        srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, "the model is not loaded");
+    }
+    return model;
 }

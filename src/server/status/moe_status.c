@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "server/common/body.h"
-#include "server/status/asked_model.h"
+#include "server/status/model_json.h"
 #include "server/status/status.h"
 
 static void reply_profile(srv_request *q, mo_model *model)

@@ -6,9 +6,9 @@
 #include "server/common/body.h"
 #include "server/requests/running.h"
 #include "server/requests/trace.h"
-#include "server/status/asked_model.h"
 #include "server/status/events.h"
 #include "server/status/expert_map.h"
+#include "server/status/model_json.h"
 #include "server/status/status.h"
 #include "server/status/status_json.h"
 

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "server/common/body.h"
-#include "server/status/metadata.h"
 #include "server/status/model_json.h"
 #include "server/status/status.h"
 

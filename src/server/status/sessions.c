@@ -6,7 +6,7 @@
 #include "server/common/body.h"
 #include "server/requests/running.h"
 #include "server/scheduler/kept.h"
-#include "server/status/asked_model.h"
+#include "server/status/model_json.h"
 #include "server/status/status.h"
 #include "server/status/status_json.h"
 

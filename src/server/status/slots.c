@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "server/common/body.h"
 #include "server/scheduler/slot_file.h"
-#include "server/status/asked_model.h"
+#include "server/status/model_json.h"
 #include "server/status/status.h"
 
 enum { SLOTS_MAX = 256, FILE_NAME_MAX = 200 };

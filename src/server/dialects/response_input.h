@@ -1,7 +1,7 @@
 /* Response history: what of a conversation a request for a response leaves to the server: the answer that it goes on from, and
  * items that it only names; and keeping the answer for those that come later. */
-#ifndef SRV_RESPONSE_HISTORY_H
-#define SRV_RESPONSE_HISTORY_H
+#ifndef SRV_RESPONSE_INPUT_H
+#define SRV_RESPONSE_INPUT_H
 
 #include "server/requests/generation.h"
 
