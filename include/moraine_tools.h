@@ -1,5 +1,5 @@
-/* Moraine: tools around models. What a file holds, what this machine has and how fast it is, what would be where, which
- * experts texts choose, and models that are made or converted. The conventions are those of moraine.h. */
+/* Moraine: tools for models: the contents of files, the machine and its speed, plans, the experts that
+ * texts choose, and synthetic and converted models. The conventions are those of moraine.h. */
 #ifndef MORAINE_TOOLS_H
 #define MORAINE_TOOLS_H
 
@@ -22,7 +22,7 @@ typedef struct mo_machine_info {
     uint64_t l2_bytes;            /* of the first core */
     uint64_t l3_bytes;            /* of the first core's cluster */
     uint64_t ram_total_bytes;     /* of the machine */
-    uint64_t ram_available_bytes; /* what may still be taken: MemAvailable or the rest under the cgroup
+    uint64_t ram_available_bytes; /* available memory: MemAvailable or the rest under the cgroup
                                      limits, the smaller one */
     uint64_t cgroup_limit_bytes;  /* the smallest memory limit of our cgroups, 0: none */
     uint64_t page_bytes;
@@ -36,10 +36,10 @@ MO_API void mo_machine_describe(mo_machine_info *out, size_t size);
 
 typedef struct mo_doctor_options {
     size_t size;
-    const char *model;  /* a model file, whose disk is looked at as well; NULL: none */
+    const char *model;  /* a model file, whose disk is checked as well; NULL: none */
     const char *device; /* as in mo_model_options; it is opened for a moment */
-    /* Put before every path of /proc and /sys, for tests and for looking at copies of another machine's; NULL: none. What
-     * comes from instructions and system calls is this machine's. */
+    /* Prefix of every path of /proc and /sys, for tests and for copies from another machine; NULL: none. Results
+     * of instructions and system calls are this machine's. */
     const char *root;
 } mo_doctor_options;
 
@@ -51,16 +51,16 @@ static inline mo_doctor_options mo_doctor_options_default(void)
     return o;
 }
 
-/* One thing that was looked at. */
+/* One check and its result. */
 typedef struct mo_finding_info {
     const char *name; /* such as "huge_pages": a constant */
-    bool wrong;       /* it keeps models slow */
-    const char *what; /* how it is, and what that costs: the doctor's */
+    bool wrong;       /* it slows models down */
+    const char *what; /* the state and what it costs; owned by the doctor */
     const char *mend; /* a command that fixes it; "": there is none, or nothing is wrong. The doctor's */
 } mo_finding_info;
 
-/* Looks for what keeps models slow on this machine, in some milliseconds, and changes nothing. Fails when the model cannot be
- * opened; what cannot be read of the machine is left out. */
+/* Finds what slows models down on this machine, in a few milliseconds, and changes nothing. Fails when the model cannot be
+ * opened; checks whose data cannot be read are omitted. */
 typedef struct mo_doctor mo_doctor;
 MO_API mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_error *err);
 MO_API void mo_doctor_close(mo_doctor *doctor);
@@ -73,8 +73,8 @@ MO_API bool mo_doctor_finding(const mo_doctor *doctor, int index, mo_finding_inf
  * Constant after opening: any thread may ask. */
 typedef struct mo_file mo_file;
 
-/* Opens a model and checks every count, length and offset of its header. Of a split model, name the
- * first part; the others are found beside it. Close with mo_file_close(). */
+/* Opens a model and checks every count, length and offset of its header. For a split model, name the
+ * first part; the others must be in the same directory. Close with mo_file_close(). */
 MO_API mo_status mo_file_open(const char *path, mo_file **out, mo_error *err);
 MO_API void mo_file_close(mo_file *file);
 
@@ -153,7 +153,7 @@ typedef struct mo_file_format {
     int64_t tensors, values, bytes;
 } mo_file_format;
 
-/* What a model weighs, and what one token reads of it when nothing is cached. */
+/* Sizes of a model, and the bytes one token reads when nothing is cached. */
 typedef struct mo_file_info {
     const char *architecture; /* "" when the file does not say */
     const char *name;         /* "" when the file does not say */
@@ -161,7 +161,7 @@ typedef struct mo_file_info {
     int parts;
     int64_t file_bytes; /* all parts, headers included */
     int64_t tensors, parameters, tensor_bytes;
-    int64_t context_length; /* tokens the model was made for; 0 when the file does not say */
+    int64_t context_length; /* training context in tokens; 0 if unknown */
     int layers;             /* without those for predicting further tokens */
     int mtp_layers;         /* layers for predicting further tokens (nextn); never read per token */
 
@@ -192,15 +192,15 @@ MO_API mo_status mo_tokenize_file(const char *path, const char *text, size_t len
 
 typedef struct mo_synth_options {
     size_t size;
-    int layers;       /* the first so many layers; 0: all */
+    int layers;       /* number of layers, from the first; 0: all */
     const char *type; /* format of every matrix, as in "Q8_0"; NULL: the mix the model is published in.
                        * Norms, biases, routers and other small tensors are F32 in any case. Where rows
-                       * do not fit the format's block, what quantizers take instead (Q4_K: Q5_0, ...) */
+                       * do not fit the format's block, the usual fallback format (Q4_K: Q5_0, ...) */
     uint64_t seed;
-    float skew;      /* of the router: 0 none, up to 8; see moraine synth --help */
-    int threads;     /* 0: one per usable core; the file does not depend on it */
-    bool overwrite;  /* an existing file */
-    bool vocabulary; /* a made one: bytes, pairs of letters, words of four; without it the file has none */
+    float skew;          /* of the router: 0 none, up to 8; see moraine synth --help */
+    int threads;         /* 0: one per usable core; the file does not depend on it */
+    bool overwrite;      /* an existing file */
+    bool vocabulary;     /* add a generated one: bytes, letter pairs, words; otherwise the file has none */
     const char *experts; /* format of the matrices of routed experts; NULL: as `type` says */
 } mo_synth_options;
 
@@ -221,7 +221,7 @@ typedef struct mo_synth_info {
     int64_t tensors, parameters, file_bytes;
 } mo_synth_info;
 
-/* What mo_synth() would write. MO_ENOENT for an unknown name lists the known ones. */
+/* What mo_synth() would write. MO_ENOENT: unknown name; err lists the known ones. */
 MO_API mo_status mo_synth_measure(const char *name, const mo_synth_options *options, mo_synth_info *out,
                                   size_t size, mo_error *err);
 
@@ -233,7 +233,7 @@ MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_opt
 
 /* ---- Other formats for a model's weights --------------------------------------------------- */
 
-/* What a tensor counts as when a model is quantized. */
+/* Class of a tensor when a model is quantized. */
 typedef enum mo_tensor_class {
     MO_CLASS_EXPERTS,   /* the matrices of routed experts */
     MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
@@ -248,7 +248,7 @@ MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
 
 typedef struct mo_quantize_options {
     size_t size;
-    /* A format such as "Q8_0" for each class; NULL leaves the tensors as they are. output and embedding
+    /* A format such as "Q8_0" for each class; NULL copies the tensors unchanged. output and embedding
      * follow rest when they are NULL. Tensors that have the format already are copied. */
     const char *experts, *rest, *output, *embedding;
     int threads;    /* 0: one per usable core; the file does not depend on it */
@@ -278,7 +278,7 @@ typedef struct mo_quantize_report {
 /* Writes a model with its weights in other formats: one file with the same metadata, also where the source
  * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
  * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown. Rows that do not fit a
- * format's blocks get what quantizers take instead (Q4_K: Q5_0, ...; else F16), which is logged as a warning. The same bytes for any number of threads. Memory is a few
+ * format's blocks get the usual fallback format (Q4_K: Q5_0, ...; else F16), which is logged as a warning. The same bytes for any number of threads. Memory is a few
  * MiB per thread. report may be NULL. progress may be NULL; it counts bytes of the new file. */
 MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
                              mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
@@ -289,7 +289,7 @@ MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quan
 /* What to plan for. */
 typedef struct mo_plan_options {
     size_t size;
-    int64_t ram_bytes;      /* ceiling of the process; 0: found from the machine, less a reserve */
+    int64_t ram_bytes;      /* ceiling of the process; 0: available memory less a reserve */
     int64_t context, batch; /* as in mo_model_options */
     mo_kv_type kv;
     int sessions;        /* held at once; 0: 1 */
@@ -309,11 +309,11 @@ typedef struct mo_plan_options {
     const char *const *adapters;                      /* likewise */
     int adapter_count;
     int64_t adapter_bytes;
-    /* Likewise: the part of rank 0, which asks, beside ranks as they are; where a model is open on it, as they were before, and for that
-     * model's file alone. */
+    /* Likewise: plans rank 0's part with the other ranks as they are; if a model is open on it, as they were before, and for that
+     * model's file only. */
     struct mo_cluster *cluster;
     mo_divide divide; /* likewise */
-    /* A model of this process: what it holds counts as free, as if it were closed by then; open until the call returns. NULL: none. */
+    /* A model of this process: its memory counts as free, as if it were closed; keep it open until the call returns. NULL: none. */
     mo_model *instead;
 } mo_plan_options;
 
@@ -342,18 +342,17 @@ typedef struct mo_plan_report_device {
     int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, layer_buffer_bytes, slot_bytes;
     int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
     int64_t slots;
-    int layers, streamed_layers,
-        layer_buffers;  /* layers whose core stays; others are streamed, through so many
+    int layers, streamed_layers, layer_buffers; /* layers whose core stays; streamed layers, and the number of
                                                    buffers */
-    int cpu_layers;     /* of those: in prompts only, single tokens are the CPU's */
+    int cpu_layers;     /* of those: streamed in prompts only; the CPU computes them for single tokens */
     double hit_rate;    /* of experts, in the device's memory */
-    bool fetch;         /* missing experts cross the link as well, beside the CPU's work */
+    bool fetch;         /* missing experts are also copied over the link, in parallel with the CPU's work */
     double fetch_share; /* of the missing bytes */
-    char lane[256];     /* why so, one sentence */
+    char lane[256];     /* the reason, one sentence */
     int64_t token_bytes, token_link_bytes;
     double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
-    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory under both at once */
-    bool measured;                                     /* false: guesses */
+    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory while CPU and link use it at once */
+    bool measured;                                     /* false: estimates */
 } mo_plan_report_device;
 
 /* One of several devices, which share the layers. */
@@ -371,14 +370,14 @@ typedef struct mo_plan_report_card {
  * slot_bytes there. */
 typedef struct mo_plan_report_hot {
     int64_t budget_bytes, used_bytes; /* 0: there is none */
-    int64_t experts, filled;          /* in it; of these the profile knows no pick */
+    int64_t experts, filled;          /* in it; of those, experts without picks in the profile */
     int layers, whole_layers;         /* with experts in it; with all of theirs, so that they need no host */
     int moves;                        /* slots of each size in which updates prepare exchanges */
     double hit_rate;                  /* of the picks that the profile knows */
     double tokens_per_second;         /* if a text's picks are those */
 } mo_plan_report_hot;
 
-/* What is where, and how fast that will be. */
+/* The placement of a model and its expected speed. */
 typedef struct mo_plan_report {
     const char *mode; /* "resident", "slots" or "streamed": a constant */
     char why[256];    /* one sentence: what decided the ceiling */
@@ -388,19 +387,18 @@ typedef struct mo_plan_report {
     int64_t core_bytes, vector_bytes, table_bytes, kv_bytes, work_bytes, staging_bytes, other_bytes,
         slot_bytes;
     int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
-    int64_t available_bytes;          /* what could be had when planned; 0: not known */
+    int64_t available_bytes;          /* available memory at planning time; 0: unknown */
 
     /* Bytes that stay on disk. */
     int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
 
     int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
-    int streamed_layers,
-        layer_buffers; /* layers that come from disk for every token, through so many buffers */
+    int streamed_layers, layer_buffers; /* layers read from disk for every token, and the number of buffers */
     int class_count;
     mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
     int64_t context, batch;
 
-    /* Of one token, with evenly spread routing: the slowest case for a cache. */
+    /* For one token, with uniform routing: the worst case for a cache. */
     int64_t token_ram_bytes, token_disk_bytes; /* found in RAM; fetched first */
     double hit_rate;                           /* of experts; 1 where there are none */
     double core_seconds, expert_seconds, disk_seconds;
@@ -416,20 +414,19 @@ typedef struct mo_plan_report {
     int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
     double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
     char batch_why[192];                   /* one sentence: what decided the batch */
-    /* Keys and values of the device's sessions that do not fit there, of so many layers: in RAM, part of kv_bytes. Every token
-     * reads those of its sequence over the link. */
+    /* KV cache of the device's sessions that does not fit there, for this many layers: in RAM, part of kv_bytes. Every token
+     * reads that of its sequence over the link. */
     int device_cold_layers;
     int64_t device_cold_bytes;
     /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
     int card_count;
     mo_plan_report_card cards[MO_DEVICES_MAX];
-    bool disk_learned; /* disk_bytes_s is what models found that ran from the same file system */
-    /* The same speed where keys and values are counted: of the first token of a text, and of one at the end of a full context, which
-     * spends so many seconds reading them. tokens_per_second counts weights, and of keys and values that cross the link half. */
+    bool disk_learned; /* disk_bytes_s was measured by earlier runs from the same file system */
+    /* The same speed including the KV cache: for the first token of a text, and for one at the end of a full context, which
+     * takes this many seconds to read it. tokens_per_second counts weights, and half of the KV cache read over the link. */
     double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
-    mo_precision
-        prompt_precision; /* in effect: exact where nothing is there to compute otherwise, or steps are too short */
-    /* Of prompts, as prompt_tokens_per_second, but for the step that ends a full context; 0: not known (without a device, or with
+    mo_precision prompt_precision; /* in effect: exact if no device supports bf16, or steps are too short */
+    /* As prompt_tokens_per_second, but for the last step of a full context; 0: not known (without a device, or with
      * several). */
     double full_prompt_tokens_per_second;
 } mo_plan_report;
@@ -448,7 +445,7 @@ MO_API mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **
 #define MO_PLAN_HOSTS 256 /* most of them */
 
 /* What one host would have, one rank on each: with layers divided, and with experts divided. Bytes are all that its rank holds;
- * disk: of those, what memory has no place for. */
+ * disk: of those, the bytes that do not fit in memory. */
 typedef struct mo_plan_report_host {
     char name[64];
     int64_t ram_bytes, vram_bytes; /* that its rank may use */
@@ -458,7 +455,7 @@ typedef struct mo_plan_report_host {
     int64_t experts_bytes, experts_disk_bytes;
 } mo_plan_report_host;
 
-/* What a way of dividing costs. A token's seconds are core + expert + latency + wire. */
+/* The cost of one kind of division. A token's seconds are core + expert + latency + wire. */
 typedef struct mo_plan_report_way {
     bool possible;                                     /* false: nothing else is set but why_not */
     char why_not[128];                                 /* one sentence */
@@ -467,7 +464,7 @@ typedef struct mo_plan_report_way {
     double latency_seconds, wire_seconds;              /* waiting for messages, and for their bytes */
     double token_messages, token_bytes;                /* between hosts */
     double tokens_per_second, prompt_tokens_per_second;
-    const char *bound, *prompt_bound; /* what most of a token's time goes to, and of a prompt's: constants */
+    const char *bound, *prompt_bound; /* bottleneck of a token, and of a prompt: constants */
 } mo_plan_report_way;
 
 typedef struct mo_plan_hosts_report {
@@ -481,8 +478,8 @@ typedef struct mo_plan_hosts_report {
 } mo_plan_hosts_report;
 
 /* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md); "probed" are those that
- * mo_probe_ranks_save() kept. divide: "layers", "experts", or
- * "auto" (NULL), which takes the faster. Of the options context, batch, kv and sessions count. MO_EFORMAT: err names the line of the
+ * mo_probe_ranks_save() saved. divide: "layers", "experts", or
+ * "auto" (NULL), the faster one. Of the options, context, batch, kv and sessions apply. MO_EFORMAT: err names the line of the
  * file. Any thread; the report is large. */
 MO_API mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
                                const mo_plan_options *options, mo_plan_hosts_report *out, size_t size,
@@ -494,7 +491,7 @@ typedef struct mo_probe_options {
     size_t size;
     const char
         *model; /* read from its files (of a split one: name the first part); NULL: from a file of 1 GiB
-                            * made for it, of which nothing stays */
+                            * created for it and removed afterwards */
     const char *directory; /* where that file is made; NULL: the current directory */
     int threads;           /* most threads that read memory; 0: one per usable core */
     const char *device;    /* as in mo_model_options: measured too, where there is one */
@@ -515,7 +512,7 @@ enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
 
 /* A device and the wire to it; rates in bytes per second. */
 typedef struct mo_probe_device_report {
-    char name[128];                   /* "": there is none, or none was asked for */
+    char name[128];                   /* "": there is none, or none was requested */
     char kind[16];                    /* "cuda", "sim" */
     char why[256];                    /* without a device: why there is none */
     int64_t memory_bytes, free_bytes; /* free: what a process may still have */
@@ -526,8 +523,8 @@ typedef struct mo_probe_device_report {
     double both_ram_bytes_s;   /* threads reading memory while copies run, */
     double both_link_bytes_s;  /* and those copies */
     double memory_bytes_s;     /* products reading the device's memory */
-    double launch_seconds;     /* a piece of work, from asking for it to knowing that it is done */
-    double round_trip_seconds; /* the device tells the host, and goes on when the host answers */
+    double launch_seconds;     /* one launch, from the request to its completion */
+    double round_trip_seconds; /* the device signals the host, and continues when the host answers */
 
     struct mo_probe_copy {
         int64_t bytes; /* of one copy */
@@ -541,9 +538,9 @@ typedef struct mo_probe_report {
     int64_t ram_bytes;     /* what a process may still have */
     double ram_bytes_s;    /* the best of the memory measurements */
     double disk_bytes_s;   /* reads of 1 MiB as the engine makes them */
-    bool direct, io_uring; /* how those were made: past the page cache; by io_uring */
+    bool direct, io_uring; /* how they were read: bypassing the page cache; by io_uring */
     int readers;
-    char disk_reason[320]; /* why so, one sentence */
+    char disk_reason[320]; /* the reason, one sentence */
 
     struct mo_probe_memory {
         int threads;
@@ -553,10 +550,10 @@ typedef struct mo_probe_report {
 
     struct mo_probe_disk {
         int64_t block_bytes;
-        int depth; /* reads under way at once: threads, or entries of io_uring */
+        int depth; /* concurrent reads: threads, or entries of io_uring */
         bool io_uring;
         double bytes_s;
-        double read_s;    /* from asking for a block to having it, with so many under way */
+        double read_s;    /* latency of a read with this many in flight */
         double cpu_share; /* processor time, 1.0: one core */
     } disk[MO_PROBE_DISK];
     int disk_count;
@@ -564,22 +561,22 @@ typedef struct mo_probe_report {
     mo_probe_device_report device;
 
     double product_bytes_s; /* weights that products read, in the slowest of the common formats */
-    double slot_bytes_s;    /* the same of weights that stay as the file has them */
+    double slot_bytes_s;    /* the same for weights in the file's layout */
 } mo_probe_report;
 
-/* Measures. Some ten seconds and 600 MiB of memory; other load on the machine shows in the result. */
+/* Measures the machine. Takes about ten seconds and 600 MiB of memory; other load lowers the rates. */
 MO_API mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t size, mo_error *err);
 
-/* Keeps the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+/* Saves the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
 MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path,
                                char *saved, size_t size, mo_error *err);
 
-/* One rank of several: what it can do, and how far it is. Rates in bytes per second. */
+/* One of several ranks: its speed, and its network distance. Rates in bytes per second. */
 typedef struct mo_probe_rank {
     char host[64];
     int64_t ram_bytes;                    /* that it may use; ranks of one machine share what is free there */
     double product_bytes_s, disk_bytes_s; /* as plans take them */
-    bool measured;                        /* these rates; false: modest guesses */
+    bool measured;                        /* these rates; false: conservative estimates */
     double latency_s, bytes_s;            /* a small message to rank 0, one way; large ones. Of rank 0: 0 */
     double message_s;                     /* each further small message behind another */
     double next_latency_s, next_bytes_s;  /* to the rank after it, from the last to rank 0 */
@@ -591,10 +588,10 @@ typedef struct mo_probe_ranks_report {
 } mo_probe_ranks_report;
 
 /* Measures the network between ranks. All of them call it: rank 0 gets the report, and the others return when it has closed the
- * cluster, with a report of none. own: what mo_probe() found in this rank; NULL: what is kept here. */
+ * cluster, with a report of none. own: what mo_probe() found in this rank; NULL: the saved rates. */
 MO_API mo_status mo_probe_ranks(mo_cluster *cluster, const mo_probe_report *own, size_t own_size,
                                 mo_probe_ranks_report *out, size_t size, mo_error *err);
-/* Keeps them as a file of hosts where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+/* Saves them as a file of hosts where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
 MO_API mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report_size,
                                      const char *path, char *saved, size_t size, mo_error *err);
 
@@ -602,20 +599,20 @@ MO_API mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t
  * do not matter. MO_EUNSUPPORTED where it is mapped. */
 MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
 
-/* Where the time of prompts went: of steps of more than 8 tokens, in seconds that add up to `seconds`. */
+/* Time of prompts by part: steps of more than 8 tokens, in seconds that add up to `seconds`. */
 typedef struct mo_split_report {
     uint64_t steps, tokens;
     double seconds;
     double attention; /* and recurrent mixers, without their products */
     double products;  /* by matrices that every token uses */
-    double experts;   /* routed ones; on the CPU with the shared one beside them */
+    double experts;   /* routed experts; on the CPU also the shared one */
     double routing;
     double other;  /* norms and sums */
-    double copies; /* over the link and from disk, as far as nothing was computed meanwhile */
+    double copies; /* over the link and from disk, where not overlapped with compute */
     double host;   /* the rest: embedding, putting experts in order, waiting for each other */
 } mo_split_report;
 
-/* Splits the time of steps from now on, or no longer. *out (may be NULL) is what was split until now. It changes no result; on a
+/* Starts or stops timing the parts of steps. *out (may be NULL): the times so far. It changes no result; on a
  * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
 MO_API void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
 
@@ -632,7 +629,7 @@ MO_API mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error
 MO_API void mo_tracer_close(mo_tracer *tracer);
 
 /* Before each pass, that is, each feed of at most the model's batch of new tokens: how many tokens, of which text
- * (0 to 65535), prompt or generation. A pass that was not heard to its end is forgotten. */
+ * (0 to 65535), prompt or generation. An incomplete pass is discarded. */
 MO_API mo_status mo_tracer_step(mo_tracer *tracer, int tokens, int text, mo_trace_phase phase, mo_error *err);
 
 /* A mo_routing_observer whose user is the tracer. Allocates nothing. */
@@ -655,17 +652,17 @@ typedef struct mo_trace_info {
     int64_t passes;
     int64_t tokens[2];                 /* by mo_trace_phase */
     int64_t expert_bytes, token_bytes; /* all experts; those a token uses */
-    int64_t core_bytes;                /* what a token reads besides */
+    int64_t core_bytes;                /* bytes a token reads apart from experts */
 } mo_trace_info;
 MO_API void mo_trace_describe(const mo_trace *trace, mo_trace_info *out, size_t size);
 
 typedef struct mo_replay_options {
     size_t size;
-    /* A name of mo_policy_name(); NULL: the default; "optimum": as if the future were known, a bound for all others. */
+    /* A name of mo_policy_name(); NULL: the default; "optimum": knows the future, the upper bound for all others. */
     const char *policy;
     int64_t budget_bytes; /* for experts in RAM */
-    int step;             /* passes of more tokens are cut to so many; 0: as recorded */
-    const mo_trace *warm; /* begin with what this trace used most, of the same model; NULL: begin empty */
+    int step;             /* maximum tokens per pass; longer ones are split; 0: as recorded */
+    const mo_trace *warm; /* start with what this trace of the same model used most; NULL: empty */
     const char *rates;    /* a file of rates, for the time; NULL: this machine's, as measured, or defaults */
 } mo_replay_options;
 
@@ -677,13 +674,13 @@ static inline mo_replay_options mo_replay_options_default(void)
     return o;
 }
 
-/* Of all passes of a phase. An expert counts once per pass and layer, however many tokens picked it. */
+/* Totals of a phase. An expert counts once per pass and layer, even if several tokens picked it. */
 typedef struct mo_replay_phase {
     int64_t passes, tokens;
     int64_t needed, hits;             /* experts */
     int64_t bytes_needed, bytes_read; /* of experts */
     /* Core, and for each layer the longer of computing its experts and reading the missing ones. Counts reading memory
-     * and disk only, so long prompts take more in truth. */
+     * and disk only, so long prompts really take more. */
     double seconds;
 } mo_replay_phase;
 
@@ -691,10 +688,10 @@ typedef struct mo_replay_report {
     mo_replay_phase phase[2]; /* by mo_trace_phase */
     int32_t slots, experts;   /* of all layers */
     int64_t slot_bytes;
-    bool rates_measured; /* false: the seconds rest on defaults */
+    bool rates_measured; /* false: the seconds are based on defaults */
 } mo_replay_report;
 
-/* What would have happened to the trace's tokens under a budget and a policy. MO_EINVAL when the budget is too
+/* Replays the trace under a memory budget and a cache policy. MO_EINVAL when the budget is too
  * small for one layer's experts in use, or the policy is unknown. */
 MO_API mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_replay_report *out,
                            size_t size, mo_error *err);
@@ -721,7 +718,7 @@ typedef struct mo_bar {
     const mo_bar_piece *pieces;
     int count;
     double limit; /* drawn as a frame; 0: none */
-    double scale; /* what the whole width means; 0: the largest sum or limit of those without one */
+    double scale; /* value of the full width; 0: the largest sum or limit of bars without one */
 } mo_bar;
 MO_API mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path,
                               mo_error *err);

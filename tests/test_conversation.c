@@ -77,7 +77,7 @@ static void nothing_is_dropped(void **state)
          "the conversation: the chat format chatml does not support tools"},
         {"{\"messages\": [], \"enable_thinking\": true}", "support enable_thinking"},
         {"[" A "{\"role\": \"system\", \"content\": \"c\"}]",
-         "message 3 is a system message; only the first can be"},
+         "message 3 is a system message; only the first message can be one"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         refuse_json(cases[i].json, strlen(cases[i].json), cases[i].words);

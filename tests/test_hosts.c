@@ -75,7 +75,7 @@ static void test_what_is_wrong_is_said_with_its_line(void **state)
         {"a ram=1G latency=11s\n", "as in latency=30us"},
         {"a ram=1G latency=100000ms\n", "at most 10 s"},
         {"a ram=1G latency=..us\n", "as in latency=30us"},
-        {"a ram=1G speed=3\n", "unknown word \"speed=3\"; known are ram="},
+        {"a ram=1G speed=3\n", "unknown word \"speed=3\"; use ram="},
         {"a ram=1G fast\n", "unknown word \"fast\""},
         {"a ram=1G =3\n", "unknown word"},
         {"ram=1G\n", "line 1 starts with \"ram=1G\""},

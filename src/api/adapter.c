@@ -1,11 +1,11 @@
-/* The public API of adapters: opening beside a model, closing, describing. Sessions have theirs in engine/. */
+/* The public API of adapters: opening, closing, describing. Sessions have theirs in engine/. */
 #include "engine/adapter.h"
 
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
 
-/* Of a rank's part of a model: what the adapter is to the whole, which ranks do not change; and whether it is good for that. */
+/* For a rank's part of a model: identifies the adapter of the whole model, which ranks do not change, and checks that it fits. */
 static mo_status know_whole(const mo_model *model, const char *path, mo_lora *part, mo_error *err)
 {
     const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);

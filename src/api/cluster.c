@@ -16,7 +16,7 @@
 #include "plan/hosts.h"
 #include "plan/make.h"
 
-/* Tokens of a step unless somebody says otherwise: few enough that a prompt passes in pieces, at which all ranks work at once. */
+/* Default tokens per step: few enough that a prompt is split into pieces, so that all ranks work at once. */
 enum { PIECE = 256 };
 
 /* ---- Life ---- */
@@ -294,7 +294,7 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_resources *res
     return first;
 }
 
-/* Where nobody says how: the faster way by what was measured of the network between these machines; layers where nothing was. */
+/* If no division is given: the faster one by the measured network between these machines; layers if it was not measured. */
 static void choose_way(const mo_division_model *m, const mo_wire_hello *all, mo_division_rank *machines,
                        int ranks, mo_cluster_parts *parts)
 {

@@ -15,13 +15,13 @@
 /* Who has what of a model. */
 typedef struct mo_cluster_parts {
     mo_divide way;
-    char why[256];                        /* where nobody said how; "": nothing was measured */
+    char why[256];                        /* if no division was given; "": nothing was measured */
     int *first;                           /* [ranks + 1] the layers of every rank, or the experts */
     uint8_t groups[MO_LEADER_TOKENS + 1]; /* by layers: as mo_leader_group() takes them */
 } mo_cluster_parts;
 
 struct mo_cluster {
-    mo_mpi *mpi; /* NULL: the transports are somebody else's */
+    mo_mpi *mpi; /* NULL: the transports are owned by the caller */
     mo_link *link;
     int local_ranks;      /* on this machine */
     atomic_bool used;     /* a model is open on it, or ranks are being asked for a plan */
@@ -55,7 +55,7 @@ mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_opti
  * of one that is open they have said it, and are not disturbed (any thread); of another one nothing is known then: MO_EUNSUPPORTED. */
 mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_resources *resources,
                           mo_requirements_options *requirements, mo_error *err);
-/* The part of it that is about experts, of which a layer has so many: where every rank's begin, first[ranks + 1]. */
+/* Divides the experts of a layer: where every rank's experts begin, first[ranks + 1]. */
 mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
                                     const mo_division_rank *machines, int ranks, int *first, mo_error *err);
 /* When its part is open: waits for the others, and leads them from then on: one of the two is there afterwards. */

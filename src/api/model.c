@@ -250,7 +250,7 @@ static void name_devices(mo_model *m, const mo_resources *resources)
     }
 }
 
-/* One of several devices that nobody named has failed while it was opened: the model is opened once more without it. A file that
+/* One of several automatically chosen devices failed while it was opened: the model is opened again without it. A file that
  * cannot be read, or too little RAM, is not the device's fault, and would be the same with the next. */
 static bool leave_out(mo_model *m, const mo_model_options *o, const mo_resources *resources, int number,
                       mo_status status, const mo_error *why)
@@ -339,7 +339,7 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
     return status;
 }
 
-/* Whoever asked for bfloat16 and does not get it hears why. */
+/* Logs why bfloat16 was requested but is not used. */
 static void tell_precision(const mo_model *m, const mo_model_options *o, const mo_resources *resources)
 {
     if (o->prompt_precision == MO_PRECISION_EXACT || m->engine->precision == o->prompt_precision) {

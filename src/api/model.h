@@ -24,13 +24,12 @@ struct mo_model {
     char disk_method[96]; /* written when the model is opened */
     mo_device *device;    /* NULL: none; the first of several */
     mo_device *others[MO_DEVICES - 1]; /* the rest of them; NULL: none */
-    unsigned
-        without; /* GPUs that nobody named and that failed while they were opened, a bit for the number of each */
-    bool again;  /* it is to be opened again without them */
-    mo_gpu *gpu; /* the model on it; the engine stops using it when the device is lost */
+    unsigned without; /* automatically chosen GPUs that failed while they were opened, one bit each */
+    bool again;       /* it is to be opened again without them */
+    mo_gpu *gpu;      /* the model on it; the engine stops using it when the device is lost */
     mo_gpu_expert_device *expert_device; /* or, where experts are all that is here, these on it */
     char device_name[256];               /* of several, all names */
-    double probed_link_bytes_s;          /* to the device; 0: nobody has measured */
+    double probed_link_bytes_s;          /* to the device; 0: not measured */
     double probed_experts_bytes_s;       /* the same in copies of experts; likewise */
     double probed_host_bytes_s;          /* of memory under the CPU and copies at once; likewise */
     mo_learning *learning;               /* under the engine's lock */
@@ -69,7 +68,7 @@ void mo_model_close_templates(mo_model *model);
 /* Opens a part of a model, without what is about text, for a rank that follows (follow.c). */
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,
                              mo_expert_range experts, mo_model **out, mo_error *err);
-/* What there is to plan with, by these options; of GPUs that nobody named without those whose bit is set. */
+/* Inputs of the plan for these options, without the automatically chosen GPUs whose bit is set. */
 mo_status mo_model_find_resources(const mo_model_options *options, unsigned without, mo_resources *out,
                                   mo_error *err);
 

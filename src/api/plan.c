@@ -1,4 +1,4 @@
-/* The public API of plans: translation from moraine_tools.h to what the rooms decide. */
+/* The public API of plans: translation from moraine_tools.h to the structs of the modules. */
 #include "moraine_tools.h"
 
 #include <stdio.h>
@@ -368,7 +368,7 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
 {
     mo_plan_options o = defaults;
     MO_OWN_ERROR(err)
-    mo_plan_report *report = calloc(1, sizeof *report); /* large, beside what plans take of the stack */
+    mo_plan_report *report = calloc(1, sizeof *report); /* large: on the heap, since plans use the stack */
     if (!report) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }

@@ -13,7 +13,7 @@
 _Static_assert((int)MO_PLAN_HOSTS == (int)MO_DIVISION_RANKS, "every division can be reported");
 _Static_assert(sizeof(((mo_plan_report_host *)0)->name) == MO_HOST_NAME, "names fit");
 
-enum { PIECE = 256 }; /* tokens of a prompt's piece, as ranks take it unless somebody says otherwise */
+enum { PIECE = 256 }; /* tokens of a prompt's piece, the default of ranks */
 
 /* All that is needed at once; too large for a stack. */
 typedef struct work {
@@ -164,7 +164,7 @@ static mo_status divide(work *w, const mo_requirements *requirements, mo_divisio
 static mo_status plan_hosts(const char *path, const char *hosts, const char *how, const mo_plan_options *o,
                             work *w, mo_error *err)
 {
-    enum { THREADS = 16 }; /* nobody says how many a host has; each takes a quarter of a MiB */
+    enum { THREADS = 16 }; /* the number of a host is unknown; each takes a quarter of a MiB */
     mo_requirements requirements = {0};
     mo_division_way asked;
     const mo_kernels *kernels = NULL;

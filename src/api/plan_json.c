@@ -81,7 +81,7 @@ static json_t *device_json(const mo_plan_report *r)
         "rates", rates, "cold_layers", r->device_cold_layers, "cold_bytes", (json_int_t)r->device_cold_bytes);
 }
 
-/* Of several devices each; an empty list where there is one, or none. */
+/* One entry per device; an empty list if there is one, or none. */
 static json_t *devices_json(const mo_plan_report *r)
 {
     json_t *list = json_array();

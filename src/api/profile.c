@@ -2,7 +2,7 @@
 #include "api/model.h"
 #include "base/growing.h"
 
-/* Between these two the engine and the device are the caller's; NULL: RAM has the hot cache, or nobody. */
+/* Between these two the caller owns engine and device; NULL: the hot cache is in RAM, or there is none. */
 static mo_gpu *begin_use(const mo_model *model)
 {
     pthread_mutex_lock(&model->engine->lock);
@@ -13,7 +13,7 @@ static mo_gpu *begin_use(const mo_model *model)
     return gpu;
 }
 
-/* A device that turned out to be lost is the engine's to bear, whoever notices it: the next step is the CPU's, and one line
+/* The engine handles a lost device, wherever it is noticed: the CPU computes the next step, and one line
  * says so. True: that was it. */
 static bool end_use(const mo_model *model, mo_gpu *gpu, mo_status status, const mo_error *err)
 {
@@ -55,7 +55,7 @@ mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
     MO_OWN_ERROR(err)
     size_t length;
     *json = NULL;
-    pthread_mutex_lock(&model->profile_lock); /* not the engine's: nobody waits for a step */
+    pthread_mutex_lock(&model->profile_lock); /* not the engine's lock: no waiting for a step */
     const mo_status status = mo_learning_json(model->learning, json, &length, err);
     pthread_mutex_unlock(&model->profile_lock);
     return status;

@@ -271,7 +271,7 @@ static mo_status check_format(const mo_template *format, const char *effort, mo_
     }
     return !effort || !strcmp(effort, "low") || !strcmp(effort, "medium") || !strcmp(effort, "high")
                ? MO_OK
-               : mo_fail(err, MO_EINVAL, "the reasoning effort \"%.40s\" is none of low, medium and high",
+               : mo_fail(err, MO_EINVAL, "unknown reasoning effort \"%.40s\"; use low, medium or high",
                          effort);
 }
 

@@ -2,7 +2,7 @@
  *
  * Counters are written by the step that runs, under the engine's lock. A report that finds the lock free reads them;
  * otherwise it tells what the last step but a few left behind: each step that ends publishes them, at most every
- * PUBLISH_NS, so that nobody who asks waits for a step. */
+ * PUBLISH_NS, so that reports never wait for a step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct mo_reports {
     int64_t published_ns;
     mo_counter_report counters;
     mo_tier_report tiers;
-    /* Where experts are is gathered while somebody asks: it takes a look at each of them. */
+    /* Locations of experts are collected while reports request them: that visits each expert. */
     bool locations_wanted;
     int64_t locations_ns;
     uint8_t *locations; /* mo_expert_place, [experts of all layers] */
@@ -75,7 +75,7 @@ static int streamed_layers(const mo_model *m)
                   : requirements->dense_layers - plan->dense_resident;
 }
 
-/* Of all layers that are here. */
+/* For all layers of this process. */
 static int64_t experts_here(const mo_model_spec *spec)
 {
     int64_t count = 0;

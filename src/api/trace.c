@@ -1,4 +1,4 @@
-/* The public API of traces: translation from moraine_tools.h to the rooms. Recording, reading and drawing are
+/* The public API of traces: translation from moraine_tools.h to modules. Recording, reading and drawing are
  * implemented in profile/ under their public names. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ mo_status mo_cachedir_make(const char *path, mo_error *err)
     char part[PATH_MAX];
     const size_t length = strlen(path);
     mo_error none;
-    /* Directories of a path that somebody typed are theirs to make: it may be mistyped. */
+    /* Directories of a path given by the user are not created: it may be mistyped. */
     if (mo_cachedir_path("", part, sizeof part, &none) != MO_OK || strncmp(path, part, strlen(part)) != 0) {
         return MO_OK;
     }

@@ -95,7 +95,7 @@ static bool parse_mount(const char *line, kind k, hierarchy *h)
 static bool find_mount(const char *root, kind k, char *scratch, hierarchy *h)
 {
     if (!mo_textfile_read(scratch, FILE_BYTES, "%s/proc/self/mountinfo", root)) {
-        /* No list of mounts: try where everybody mounts them. */
+        /* No list of mounts: try the usual mount point. */
         snprintf(h->mount, sizeof h->mount, "/sys/fs/cgroup%s%s", k == KIND_V2 ? "" : "/", controller_of(k));
         strcpy(h->top, "/");
         return true;

@@ -1,4 +1,4 @@
-/* Hash: FNV-1a, for tables, identities and files that may be damaged. No defence against anybody who wants two texts to be equal. */
+/* Hash: FNV-1a, for tables, identities and files that may be damaged. Not secure against deliberate collisions. */
 #ifndef MO_BASE_HASH_H
 #define MO_BASE_HASH_H
 
@@ -19,7 +19,7 @@ static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* Of a text among others, whose end matters. */
+/* For a string among others: includes its terminator. */
 static inline uint64_t mo_hash_text(uint64_t hash, const char *text, size_t length)
 {
     return (mo_hash(hash, text, length) ^ 0xFF) * MO_HASH_PRIME;

@@ -74,7 +74,7 @@ static void handle(int number, siginfo_t *info, void *context)
 {
     const int before = errno;
     const uintptr_t at = (uintptr_t)info->si_addr;
-    mo_mapped *m = info->si_code > 0 ? find(at) : NULL; /* 0 and below: somebody sent it */
+    mo_mapped *m = info->si_code > 0 ? find(at) : NULL; /* 0 and below: sent by a process */
     if (!m || !put_zeros(m, at)) {
         pass_on(number, info, context);
     }
@@ -88,7 +88,7 @@ static void take_signal(void)
     if (sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle) {
         return;
     }
-    if (!installed) { /* otherwise somebody has put his in front of ours, and passes on or does not */
+    if (!installed) { /* otherwise another handler was installed after ours, and may or may not forward */
         const struct sigaction ours = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
         atomic_store(&page_bytes, (uintptr_t)sysconf(_SC_PAGESIZE));
         previous = now;

@@ -1,9 +1,9 @@
-/* Mapped: files mapped for reading. Somebody may shorten such a file while it is in use, or its disk may fail, and then a read
+/* Mapped: files mapped for reading. Such a file may be truncated while it is in use, or its disk may fail, and then a read
  * of its memory ends in SIGBUS.
  *
  * While any file is mapped the library handles that signal: in its own mappings, pages that cannot be read become zeros and
- * the file is remembered as lost, so that whoever computed with it asks, and fails. Faults elsewhere, and signals that
- * somebody sent, go to the handler that was there before. That one is back when the last file is closed, unless
+ * the file is remembered as lost, so that the code that computed with it can check, and fails. Other faults, and signals that
+ * were sent by a process, go to the previous handler. It is restored when the last file is closed, unless
  * another has been put in the place of ours. */
 #ifndef MO_BASE_MAPPED_H
 #define MO_BASE_MAPPED_H
@@ -14,7 +14,7 @@
 
 typedef struct mo_mapped mo_mapped;
 
-/* The first `bytes` bytes of a file, which has so many. The input may be closed afterwards. */
+/* The first `bytes` bytes of a file, which must be that long. The input may be closed afterwards. */
 mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, mo_error *err);
 void mo_mapped_close(mo_mapped *mapped); /* NULL is allowed */
 uint8_t *mo_mapped_data(const mo_mapped *mapped);

@@ -16,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* A name of our own: nobody else's half download is ever overwritten. */
+/* Our own name: a partial download of another program is never overwritten. */
 #define SUFFIX      ".moraine-part"
 #define WRITE_BYTES ((size_t)1 << 30)
 
@@ -292,7 +292,7 @@ mo_status mo_output_write_at(mo_output *output, const void *data, size_t bytes, 
 /* ---- Ending ----------------------------------------------------------------------------------- */
 
 /* Some file systems report a full disk only when a descriptor is closed. Closing a copy asks for that and
- * keeps the lock, so that nobody takes the temporary before it has its name. */
+ * keeps the lock, so that no other process takes the temporary before it is renamed. */
 static int close_copy(int fd)
 {
     int copy = dup(fd);

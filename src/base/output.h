@@ -1,5 +1,5 @@
 /* Output: a file that appears under its name only when it is complete. Until then it is
- * PATH.moraine-part, beside the target. Pipes and devices are written directly. */
+ * PATH.moraine-part, next to the target. Pipes and devices are written directly. */
 #ifndef MO_BASE_OUTPUT_H
 #define MO_BASE_OUTPUT_H
 

@@ -1,21 +1,21 @@
 /* The pool owns its threads and one job: the phase that is open at the moment.
  *
- * How a chunk finds its phase. `unclaimed` counts the chunks of the open phase that nobody has taken;
+ * How a chunk finds its phase. `unclaimed` counts the unclaimed chunks of the open phase;
  * taking one is a decrement that found a positive number. Only after that does a thread read the job:
  * the chunk it holds keeps the phase from ending, so the job cannot change under it. A thread that
  * comes late for one phase therefore either takes a real chunk of the present one or nothing; it can
  * never run a chunk with another phase's function. Decrements that found nothing leave a small negative
  * number behind, which the next phase overwrites.
  *
- * Shares. A phase may give every thread a share of its own: then each worker's `left` counts what nobody has taken of it, under
+ * Shares. A phase may give every thread a share of its own: then each worker's `left` counts its unclaimed chunks, under
  * the same rule, and `unclaimed` stays as it is. A thread that finds nothing in its own share takes from the one with the
  * most left; when all are empty they stay so until the next phase, which `opened` counts, so a thread looks through them
- * once. Where some chunks come later, each share has two parts, and nobody takes of the second before it has found the first of
+ * once. Where some chunks come later, each share has two parts, and no thread takes from the second before it found the first of
  * every share empty. (A thread that found those of the phase before empty may take of the next one's second at once, and wait: who
  * opened the phase takes what is left of the first.)
  *
- * How threads that wait ask for memory. A phase names what later ones read; whoever opens it copies that into `ahead`, and threads with nothing to
- * do ask for their parts step by step, looking for work in between. Nobody waits for anybody there: who reads the list while it is
+ * How threads that wait ask for memory. A phase names what later ones read; the thread that opens it copies that into `ahead`, and threads with nothing to
+ * do ask for their parts step by step, looking for work in between. No thread waits there: one that reads the list while it is
  * written may ask for the wrong memory, which costs a little time and nothing else.
  *
  * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
@@ -51,12 +51,12 @@
 #define MAX_CORES   CPU_SETSIZE /* cores beyond are used, but not watched */
 /* About what a sleep and a wake-up cost together, so that waiting costs at most twice the best choice. */
 #define SPIN_NS 50000
-/* Looks at the clock once in so many pauses (1 to 2 us). */
+/* Reads the clock once per this many pauses (1 to 2 us). */
 #define SPIN_PAUSES 32
-/* Wakes so many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
+/* Wakes this many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
-/* What a waiting thread asks for at a time, and the most of a list: it should stay in its cache beside what it is working with. */
+/* What a waiting thread asks for at a time, and the most of a list: it should fit into its cache together with its current data. */
 enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
 
 /* A mo_ahead of the pool's own. */
@@ -73,7 +73,7 @@ typedef struct asked_part {
 } asked_part;
 enum { ASKED_PARTS = 8, ASKED_LISTS = 4 };
 
-/* Of a share: what is handed out at once, and what comes later. */
+/* A share: chunks that are assigned at once, and later ones. */
 enum { PARTS = 2 };
 
 typedef struct worker {
@@ -90,7 +90,7 @@ typedef struct worker {
     int64_t asked;
     _Atomic uint64_t asked_ever;
     asked_part parts[ASKED_PARTS];
-    alignas(LINE_BYTES) _Atomic int64_t left[PARTS]; /* chunks of its share that nobody has taken */
+    alignas(LINE_BYTES) _Atomic int64_t left[PARTS]; /* unclaimed chunks of its share */
 } worker;
 
 struct mo_pool {
@@ -101,8 +101,8 @@ struct mo_pool {
     int64_t chunks;            /* of the open phase, at least 2 */
     int64_t bounds[PARTS + 1]; /* the first chunk of each part of its shares, and the end */
     mo_phase phase;            /* a copy of the open phase */
-    /* Of the region: NULL, or whether its work is still wanted. Beside what a chunk needs anyway, so that asking
-     * nobody costs a comparison. */
+    /* For the region: NULL, or whether its work is still needed. Next to other data of a chunk, so that checking
+     * NULL costs one comparison. */
     mo_pool_asked asked;
     const void *asked_ctx;
     alignas(LINE_BYTES) _Atomic int64_t unfinished;
@@ -216,7 +216,7 @@ static int64_t take_of(mo_pool *pool, int part, int owner)
     return left > 0 ? share_of(pool, part, owner + 1) - left : -1;
 }
 
-/* Whoever has most left; -1: nobody has anything. */
+/* The worker with most chunks left; -1: none. */
 static int most_left(mo_pool *pool, int part, int thread)
 {
     int64_t most = 0;
@@ -329,7 +329,7 @@ static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
     const int64_t some = mo_pool_ask((const void *)(data + (uintptr_t)from), to - from);
     part->bytes += some;
     s->asked += some;
-    /* Nobody else adds to it. */
+    /* No other thread adds to it. */
     const uint64_t ever = atomic_load_explicit(&s->asked_ever, memory_order_relaxed);
     atomic_store_explicit(&s->asked_ever, ever + (uint64_t)some, memory_order_relaxed);
     return true;
@@ -448,7 +448,7 @@ static bool ready(mo_pool *pool, int thread)
 static void park(mo_pool *pool, int thread)
 {
     worker *s = &pool->workers[thread];
-    /* Counted before anybody can wake it and count it off again: sleepers is never less than those that are parked. */
+    /* Counted before another thread can wake it and decrement the count: sleepers is never less than those that are parked. */
     atomic_fetch_add(&pool->sleepers, 1);
     atomic_store(&s->parked, 1);
     if (ready(pool, thread)) {

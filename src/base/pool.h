@@ -52,8 +52,8 @@ int mo_pool_threads(const mo_pool *pool);
 uint64_t
 mo_pool_ahead_bytes(const mo_pool *pool); /* what waiting threads have asked for so far (mo_phase.ahead) */
 
-/* The next regions will follow each other within so many nanoseconds: threads stay awake that long instead of paying
- * for a wake-up each time. 0: nobody knows. Any thread. */
+/* The next regions will follow within this many nanoseconds: threads stay awake that long instead of paying
+ * for a wake-up each time. 0: unknown. Any thread. */
 void mo_pool_expect(mo_pool *pool, int64_t within_ns);
 
 /* Runs the phases in order and returns when the last one is done: every write of phase i is seen by
@@ -61,7 +61,7 @@ void mo_pool_expect(mo_pool *pool, int64_t within_ns);
  * serialized); a task must not start a region on its own pool. Allocates nothing. */
 void mo_pool_region(mo_pool *pool, const mo_phase *phases, int count);
 
-/* The same, until asked(ctx) says that nobody wants the result any more, which it then goes on to say: chunks that have
+/* The same, until asked(ctx) reports that the result is no longer needed, which it must keep reporting: chunks that have
  * not begun are left out, so what the region would have written is undefined. Any thread may call asked. */
 typedef bool (*mo_pool_asked)(const void *ctx);
 void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_pool_asked asked,

@@ -1,4 +1,4 @@
-/* Check: what options and the model's header settle is told before gigabytes are loaded. */
+/* Check: errors in options or the model's header are reported before gigabytes are loaded. */
 #ifndef MO_CLI_CHECK_H
 #define MO_CLI_CHECK_H
 

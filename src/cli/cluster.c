@@ -53,7 +53,7 @@ static bool in_company(void)
 }
 
 /* Those of MPICH and of what is made from it (Intel MPI, MVAPICH), and of Slurm without PMIx, cannot be joined: each process would
- * run the whole model. What to do; NULL: there is nobody like that. */
+ * run the whole model. What to do; NULL: no such ranks. */
 static const char *foreign_company(void)
 {
     const char *size = getenv("PMI_SIZE"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
@@ -147,7 +147,7 @@ bool cli_cluster_follows(const char *command, const char *name, const cli_loadin
         *code = CLI_USAGE;
         return true;
     }
-    const char *path = cli_model_path(command, name, true, code); /* rank 0 is told what is wrong with it */
+    const char *path = cli_model_path(command, name, true, code); /* rank 0 gets the error */
     const mo_status status = mo_cluster_follow(cluster, path ? path : name ? name : "", &options, &err);
     if (status != MO_OK && strncmp(err.detail, "rank 0 ends", 11) != 0) { /* otherwise rank 0 says it */
         fprintf(stderr, "moraine %s: rank %d: %s\n", command, cli_cluster_rank(), err.detail);

@@ -1,5 +1,5 @@
 /* Default model: the model a command uses when none is named: what the environment says, or the built-in
- * pebble, which is installed beside the program. */
+ * pebble, which is installed with the program. */
 #ifndef MO_CLI_DEFAULT_MODEL_H
 #define MO_CLI_DEFAULT_MODEL_H
 

@@ -6,7 +6,7 @@
 
 /* Feeds tokens with a progress bar when there are many, until done or Ctrl-C; says what went wrong and
  * returns false. sampler: picks *next, the token that follows, where the logits are (a device hands over no row for the likeliest
- * one); NULL: nobody does, and *next is negative. */
+ * one); NULL: none, and *next is negative. */
 bool cli_feed_tokens(const char *command, mo_session *session, const int32_t *tokens, int64_t count, bool bar,
                      mo_sampler *sampler, int32_t *next);
 

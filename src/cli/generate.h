@@ -14,7 +14,7 @@ typedef struct cli_sampling {
     double temperature, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, last, seed;
     const char *bias; /* "ID:VALUE,ID:VALUE" */
-    bool quiet;       /* a seed that was chosen is not told */
+    bool quiet;       /* a chosen seed is not printed */
 } cli_sampling;
 
 enum { CLI_SAMPLING_UNSAID = -1000 };
@@ -122,7 +122,7 @@ typedef struct cli_generation {
     const cli_texts *stops;    /* strings that end an answer and are not part of it; NULL: none */
     bool silent;               /* print nothing of the answer */
     mo_constraint *constraint; /* what the answer must look like; NULL: anything. The caller's */
-    /* Of the last answer. */
+    /* For the last answer. */
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
     cli_finish finish;

@@ -97,7 +97,7 @@ static void shorten(const cli_history *h, FILE *f, long skip)
     snprintf(part, sizeof part, "%s.part", real);
     const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!out) { /* another chat does it, or nobody can */
+    if (!out) { /* another chat does it, or it cannot be done */
         if (fd >= 0) {
             close(fd);
         }
@@ -115,7 +115,7 @@ static void shorten(const cli_history *h, FILE *f, long skip)
     free(line);
 }
 
-/* NULL when there is nothing to read; what cannot be a history is told of, once, and left alone. */
+/* NULL when there is nothing to read; a file that cannot be a history is reported once and not changed. */
 static FILE *open_history(cli_history *h)
 {
     struct stat st;

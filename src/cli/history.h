@@ -8,7 +8,7 @@ enum { CLI_HISTORY_MAX = 1000 }; /* messages that are kept */
 
 typedef struct cli_history cli_history;
 
-/* option: "off", a path, or NULL for the file `history` in the cache directory, which is made. Nobody else may read the
+/* option: "off", a path, or NULL for the file `history` in the cache directory, which is made. Other users cannot read the
  * file. NULL when nothing is to be kept, or memory is out. */
 cli_history *cli_history_open(const char *option);
 void cli_history_close(cli_history *h);

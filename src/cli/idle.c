@@ -154,7 +154,7 @@ static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 
 /* ---- The environment ---- */
 
-/* Set for prompts that nobody asked to be anything but exact, it would seem to work. */
+/* Set for exact prompts, it would seem to work. */
 static void tell_threshold(const char *command, const cli_loading *l)
 {
     const char *tokens = getenv("LLAMA_FP4_PREFILL_M");

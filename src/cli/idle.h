@@ -1,4 +1,4 @@
-/* Idle: options and environment variables that change nothing with the model as it was opened or planned. Each is told once,
+/* Idle: options and environment variables that have no effect with the model as it was opened or planned. Each is reported once,
  * on stderr. */
 #ifndef MO_CLI_IDLE_H
 #define MO_CLI_IDLE_H
@@ -12,7 +12,7 @@ void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model);
 /* Of `moraine plan`. */
 void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const mo_plan_report *report);
 
-/* The three tiers' switch, which is no more than told. */
+/* The switch of three tiers, which is only reported. */
 void cli_idle_streaming(const char *command, const cli_loading *l);
 
 /* Variables of llama.cpp and ggml that nothing here reads, or not with these options. serve: the command takes LLAMA_ARG_ by itself. */

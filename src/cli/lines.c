@@ -181,7 +181,7 @@ cli_lines *cli_lines_open(void)
     }
     l->prompt = "";
     if (isatty(STDIN_FILENO)) {
-        /* Of the locale this alone: numbers and messages stay as they are. */
+        /* Only this part of the locale: numbers and messages do not change. */
         if (!setlocale(LC_CTYPE, "C.UTF-8")) {
             setlocale(LC_CTYPE, "");
         }

@@ -24,7 +24,7 @@ typedef struct cli_loading {
     const char *policy, *predict, *io; /* predict NULL: on */
     int64_t readers;
     bool skip_missing;
-    bool streaming; /* the three tiers' switch, which is no more than told */
+    bool streaming; /* the switch of three tiers, which is only reported */
     const char *device, *postfetch, *prompt_precision;
     const char *divide;  /* NULL: auto */
     double rank_timeout; /* seconds; 0: not given */

@@ -1,4 +1,4 @@
-/* Nearest: what somebody probably meant who mistyped a word. */
+/* Nearest: the probably intended word for a mistyped one. */
 #ifndef MO_CLI_NEAREST_H
 #define MO_CLI_NEAREST_H
 

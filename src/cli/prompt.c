@@ -10,7 +10,7 @@
 
 #include "cli/infile.h"
 
-/* Removes what an editor or another system puts around a text. Of one that was typed as an argument a last newline stays,
+/* Removes what an editor or another system puts around a text. The last newline of a command-line argument is kept,
  * unless it comes from such a system. */
 static void clean(char *text, size_t *length, bool typed)
 {
@@ -28,7 +28,7 @@ static void clean(char *text, size_t *length, bool typed)
     *length = to;
 }
 
-/* Is there something beside -p? A terminal, a socket and /dev/null are not asked: nobody has put anything there. */
+/* Is there input besides -p? A terminal, a socket and /dev/null are not read: they contain none. */
 static bool stdin_has_text(void)
 {
     struct stat st;

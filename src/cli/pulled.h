@@ -3,7 +3,7 @@
 #define MO_CLI_PULLED_H
 
 /* The file that a command's MODEL means: what is a file, or cannot be the name of a pulled model, is returned as it is, but for bare names,
- * which are neither; a name becomes the path of the model's first file. One that is not here is pulled after asking, where somebody sits at a terminal. NULL, with *code set,
+ * which are neither; a name becomes the path of the model's first file. One that is not here is pulled after a question, if stdin is a terminal. NULL, with *code set,
  * after saying what to do. The text is the process's. */
 const char *cli_pulled_path(const char *command, const char *given, int *code);
 

@@ -266,7 +266,7 @@ static const char *foreign(const char *path)
     return session ? NULL : "it exists and is not a session file; name another or remove it";
 }
 
-/* The parts one after the other into a file beside, which then takes the name. */
+/* Writes the parts to a temporary file, which is then renamed. */
 static bool write_parts(const char *path, const header *h, const char *text, const uint8_t *state)
 {
     char part[PATH_MAX + 16], *real = realpath(path, NULL); /* a link stays one */

@@ -15,7 +15,7 @@ void cli_session_file_close(cli_session_file *f);
 bool cli_session_file_is_raw(const cli_session_file *f); /* a text that is continued, not a conversation */
 
 /* Brings the conversation, g's tokens and its session to what was saved. False after saying what is wrong: another model,
- * another format of keys and values, too small a context. The conversation is then unchanged. */
+ * another KV cache format, too small a context. The conversation is then unchanged. */
 bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_conversation *c);
 
 /* Writes all of it, as the whole file or not at all, in place of an older session and of nothing else. False after saying what

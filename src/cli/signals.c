@@ -59,7 +59,7 @@ static void on_deadline(int number)
     }
 }
 
-/* Has the answer not ended long after it was asked to? Its output may go where nobody reads. */
+/* Has the answer not ended long after it was asked to? Its output may have no reader. */
 static bool unheard(void)
 {
     struct timespec now;
@@ -93,7 +93,7 @@ static void on_signal(int number)
     }
 }
 
-/* One that is ignored stays so: whoever started the program wants it to outlive that signal. */
+/* One that is ignored stays so: the parent process wants it to outlive that signal. */
 static void catch_one(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;

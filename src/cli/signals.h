@@ -1,6 +1,6 @@
 /* Signals: Ctrl-C, SIGTERM and the SIGHUP of a terminal that goes, for all commands in one place. The first one asks for an end: it cancels the feed that
  * runs, and callbacks and loops that look at cli_interrupted() give up. Whatever has not come to its end soon after is
- * ended by a timer, so that no setting makes anybody wait. The exit code is 128 + the signal's number. A second signal
+ * ended by a timer, so that no setting makes the user wait. The exit code is 128 + the signal's number. A second signal
  * ends the program at once, and like the timer it removes what is half written. A signal that was ignored when the
  * program began stays ignored. */
 #ifndef MO_CLI_SIGNALS_H

@@ -60,12 +60,12 @@ size_t mo_experts_body_bytes(const mo_experts_head *head, int64_t width);
 size_t mo_experts_uses_bytes(const mo_experts_head *head); /* at the end of a body */
 /* Do all of the layer's experts read codes alone? */
 bool mo_experts_read_codes(const mo_moe *moe, int64_t width);
-/* What bodies take for each token of a batch, at most, in a rank that talks to so many others. */
+/* What bodies take for each token of a batch, at most, in a rank that communicates with this many others. */
 int64_t mo_experts_message_bytes(int64_t width, int64_t used, int peers);
 
 typedef struct mo_experts_leader mo_experts_leader;
 
-/* For rank 0's engine; first[ranks + 1]: where every rank's experts begin. Sets the engine's `elsewhere`. The link stays the caller's, the
+/* For rank 0's engine; first[ranks + 1]: where every rank's experts begin. Sets the engine's remote experts. The link stays the caller's, the
  * engine outlives the leader. */
 mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo_experts_leader **out,
                           mo_error *err);

@@ -68,8 +68,9 @@ static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
     for (int64_t i = 0; i < q->rows; i++) {
         good &= picks->token_of[i] >= 0 && picks->token_of[i] < q->tokens;
     }
-    return good && row == q->rows ? MO_OK
-                                  : mo_fail(err, MO_EFORMAT, "rank 0 requested experts that are not here");
+    return good && row == q->rows
+               ? MO_OK
+               : mo_fail(err, MO_EFORMAT, "rank 0 requested experts that this rank does not have");
 }
 
 static void take_token(const mo_forward *f, const uint8_t *at, int64_t token, bool codes)
@@ -115,7 +116,7 @@ static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
             mo_experts_use use;
             memcpy(&use, at, sizeof use);
             if (use.adapter < -1 || use.adapter >= e->adapter_count) {
-                return mo_fail(err, MO_EFORMAT, "rank 0 names adapters that are not loaded here");
+                return mo_fail(err, MO_EFORMAT, "rank 0 named adapters that this rank has not loaded");
             }
             a->uses[t * MO_ADAPTERS_USED + i] = (mo_adapting_use){.which = use.adapter, .scale = use.scale};
         }
@@ -214,7 +215,7 @@ static mo_status look_ahead(helper *h, mo_error *err)
         experts[i] = p.expert;
     }
     if (!good) {
-        return mo_fail(err, MO_EFORMAT, "rank 0 predicted experts that are not here");
+        return mo_fail(err, MO_EFORMAT, "rank 0 predicted experts that this rank does not have");
     }
     if (status == MO_OK) {
         pthread_mutex_lock(&h->engine->lock);

@@ -19,7 +19,7 @@ typedef struct question {
     int first, end;        /* its experts */
     int64_t from_row;      /* among all rows */
     bool listens;          /* as its last answer said */
-    mo_experts_head ahead; /* what it was told last of layers to come, */
+    mo_experts_head ahead; /* the last prediction of layers that it was sent, */
     mo_experts_pick prefetched[MO_EXPERTS_MAX];
 } question;
 
@@ -35,7 +35,7 @@ struct mo_experts_leader {
     bool adapted;        /* experts of the layer at hand, for some of its tokens */
     mo_wire_result result;
     mo_traffic traffic;
-    /* Of the step that is under way: */
+    /* For the current step: */
     mo_traffic_step step;
     int layer;       /* that was asked for last; -1: no step is */
     int last_layer;  /* with routed experts */
@@ -53,10 +53,10 @@ static void end_step(mo_experts_leader *l)
     l->layer = -1;
 }
 
-/* Steps in which every sequence has one token, and somebody is asked: those of prompts, which hide what messages take, would hide these. */
+/* Steps in which every sequence has one token, and another rank is asked: those of prompts, which hide what messages take, would hide these. */
 static void begin_layer(mo_experts_leader *l, const mo_forward *f)
 {
-    if (f->index <= l->layer) { /* nobody was asked for the last layers of the step before */
+    if (f->index <= l->layer) { /* no rank was asked for the last layers of the previous step */
         end_step(l);
     }
     l->layer = f->index;
@@ -235,7 +235,7 @@ static bool reads_ahead(void *owner)
     return any;
 }
 
-/* What was told before has left since: `begin` waits for that. A failure shows with the next question. */
+/* Earlier messages have been sent: `begin` waits for that. A failure shows with the next request. */
 static void guess(void *owner, int layer, const int32_t *experts, int count)
 {
     mo_experts_leader *l = owner;

@@ -130,8 +130,7 @@ static void apply(follower *f, const mo_wire_order *o)
             mo_state_trim(&of->session->state, o->length)) {
             mo_snapshot_open(of->session, &e->snapshot, &e->error);
         } else if (e) {
-            mo_fail(&e->error, MO_EINVAL,
-                    "the session does not have the %lld tokens here that should be kept",
+            mo_fail(&e->error, MO_EINVAL, "the session on this rank has fewer than the %lld tokens to keep",
                     (long long)o->length);
         }
         break;
@@ -145,7 +144,7 @@ static void apply(follower *f, const mo_wire_order *o)
         } else if (e && from && from->error.status != MO_OK) {
             e->error = from->error;
         } else if (e) {
-            mo_fail(&e->error, MO_EINVAL, "the state to restore the session from is not here");
+            mo_fail(&e->error, MO_EINVAL, "this rank does not have the state to restore the session from");
         }
         break;
     }
@@ -219,7 +218,8 @@ static mo_status take_adapters(follower *f, mo_error *err)
         const mo_wire_use *u = &f->w->uses[i];
         if (u->slice < 0 || u->slice >= h->slice_count || u->adapter < 0 ||
             u->adapter >= f->engine->adapter_count || f->adapters[u->slice].count == MO_ADAPTERS_USED) {
-            return mo_fail(err, MO_EFORMAT, "rank %d names adapters that are not loaded here", f->rank - 1);
+            return mo_fail(err, MO_EFORMAT, "rank %d named adapters that this rank has not loaded",
+                           f->rank - 1);
         }
         mo_adapter_list *list = &f->adapters[u->slice];
         list->use[list->count++] = (mo_adapter_use){f->engine->adapters[u->adapter], u->scale};
@@ -271,7 +271,7 @@ static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_erro
         return NULL;
     }
     if (!mo_state_trim(&e->session->state, s->position)) {
-        mo_fail(err, MO_EINVAL, "the session has %lld tokens here and cannot be rewound to %lld",
+        mo_fail(err, MO_EINVAL, "the session on this rank has %lld tokens and cannot be rewound to %lld",
                 (long long)e->session->state.length, (long long)s->position);
         return NULL;
     }
@@ -311,7 +311,7 @@ static void run_step(follower *f)
     if (mo_step(f->engine, f->parts, f->w->head.slice_count, &err) != MO_OK) {
         refuse(f, &err, err.status == MO_EDEVICE); /* what was on a lost device begins anew */
         for (int i = 0; i < f->w->head.slice_count && !is_waited_for(f); i++) {
-            find(f, f->w->slices[i].state)->error = err; /* what comes after it is told */
+            find(f, f->w->slices[i].state)->error = err; /* what follows is sent */
         }
         return;
     }
@@ -442,7 +442,8 @@ static mo_status take_state(follower *f, const entry *e, size_t bytes, uint8_t *
     } else if (length < 0 ||
                mo_state_saved_part(&e->session->state, spec->first_layer,
                                    spec->first_layer + spec->layer_count, length) != (int64_t)bytes) {
-        mo_fail(own, MO_EFORMAT, "received %zu bytes of a saved state that has another size here", bytes);
+        mo_fail(own, MO_EFORMAT, "received a saved state of %zu bytes, but this rank needs another size",
+                bytes);
     } else {
         *out = malloc(bytes ? bytes : 1);
         if (!*out) {
@@ -464,7 +465,7 @@ static mo_status do_load(follower *f, mo_error *err)
         status = mo_link_receive(f->link, 0, &size, sizeof size, false, err);
     }
     if (status == MO_OK && size < 0) {
-        status = mo_fail(err, MO_EFORMAT, "rank 0 loads an invalid session");
+        status = mo_fail(err, MO_EFORMAT, "rank 0 sent an invalid session to load");
     }
     if (status == MO_OK) {
         status = take_state(f, e, (size_t)size, &bytes, &own, err);

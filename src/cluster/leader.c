@@ -10,7 +10,7 @@
 #include "engine/forward.h"
 #include "engine/logits.h"
 
-/* What is not told yet. */
+/* Orders that have not been sent yet. */
 typedef struct orders {
     mo_wire_order *list;
     int count, limit;
@@ -36,7 +36,7 @@ struct mo_leader {
     pthread_mutex_t lock; /* guards what follows */
     orders pending;
     int64_t numbers;
-    bool untold;        /* memory was out: others hold what nobody can name any more */
+    bool untold;        /* out of memory: other ranks hold objects that can no longer be named */
     mo_traffic traffic; /* which has a lock of its own */
 
     uint8_t groups[MO_LEADER_TOKENS + 1]; /* of steps of several sessions, by their tokens */
@@ -123,7 +123,7 @@ static void is_on_its_way(mo_leader *l, outgoing *o)
     l->turn = !l->turn;
 }
 
-/* Sends a head to rank 1, with the orders that are not told yet. What follows it is sent by the caller. */
+/* Sends a head to rank 1, with the orders that have not been sent yet. The caller sends what follows. */
 static mo_status send_head(mo_leader *l, outgoing *o, mo_wire_kind kind, mo_error *err)
 {
     pthread_mutex_lock(&l->lock);
@@ -266,7 +266,7 @@ static mo_status begin(void *owner, mo_forward *f, mo_error *err)
     return send_step(owner, f, err);
 }
 
-/* Those that nobody waits for were begun before. */
+/* Steps without a waiter were begun before. */
 static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
 {
     mo_leader *l = owner;
@@ -335,7 +335,7 @@ static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *er
         mo_status one = receive_result(l, r, &own);
         const size_t part = one == MO_OK && bytes ? (size_t)l->result.rows : 0;
         if (one == MO_OK && part > left) {
-            one = mo_fail(&own, MO_EFORMAT, "rank %d has more of a saved state than expected", r);
+            one = mo_fail(&own, MO_EFORMAT, "rank %d sent more of a saved state than expected", r);
             mo_link_fail(l->link, &own);
         } else if (one == MO_OK && part) {
             one = mo_link_receive(l->link, r, bytes, part, false, &own);
@@ -348,7 +348,7 @@ static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *er
         }
     }
     return status == MO_OK && bytes && left
-               ? mo_fail(err, MO_EFORMAT, "other ranks have less of a saved state than expected")
+               ? mo_fail(err, MO_EFORMAT, "the other ranks sent less of a saved state than expected")
                : status;
 }
 

@@ -47,7 +47,7 @@ struct mo_link {
     void (*on_lost)(void *user, const char *why);
     uint64_t (*work)(void *user);
     void *user;
-    /* Of the thread that uses the link: */
+    /* For the thread that uses the link: */
     mo_net_message sends[SENDS], receive;
     uint64_t send_number[SENDS], begun;
     habit usual; /* of receives that had to be waited for */
@@ -98,7 +98,7 @@ void mo_link_moved(mo_link *l)
 
 void mo_link_watch(mo_link *l, const atomic_ullong *count)
 {
-    pthread_mutex_lock(&l->lock); /* nobody looks at the one before any more */
+    pthread_mutex_lock(&l->lock); /* the previous one is no longer used */
     atomic_store(&l->watched, count);
     pthread_mutex_unlock(&l->lock);
 }
@@ -124,7 +124,7 @@ static void lose(mo_link *l, const mo_error *why)
     if (first) {
         l->why = *why;
         atomic_store(&l->lost, true);
-        pthread_cond_broadcast(&l->stopped); /* others are told at once */
+        pthread_cond_broadcast(&l->stopped); /* other ranks are notified at once */
     }
     pthread_mutex_unlock(&l->lock);
     if (first && l->on_lost) {
@@ -459,7 +459,7 @@ static void judge_beat(mo_link *l, int r)
     } else if (mo_clock_ns() - o->heard_ns > timeout) {
         mo_fail(&why, MO_EIO,
                 "rank %d has been silent for %.1f s: its process or its "
-                "machine is gone or hangs, or the network between is down",
+                "machine has stopped or hangs, or the network is down",
                 r, (double)timeout / 1e9);
     }
     if (why.status != MO_OK) {
@@ -522,7 +522,7 @@ static void judge_stillness(mo_link *l)
     }
 }
 
-/* Time in which nobody could be heard is not held against the others. */
+/* Time in which no rank could be heard does not count against the others. */
 static void forgive(mo_link *l, int64_t ns)
 {
     for (int r = 0; r < l->beats->ranks; r++) {

@@ -42,9 +42,9 @@ mo_status mo_link_flush(mo_link *link, mo_error *err);
 /* How many sends were begun; and a flush of those before that, while later ones may still be under way. */
 uint64_t mo_link_begun(const mo_link *link);
 mo_status mo_link_flush_to(mo_link *link, uint64_t begun, mo_error *err);
-/* Waits for so many bytes. idle: they may take any time to come. */
+/* Waits for this many bytes. idle: without a timeout. */
 mo_status mo_link_receive(mo_link *link, int from, void *data, size_t bytes, bool idle, mo_error *err);
-/* Waits for so many bytes, and forgets them. */
+/* Waits for this many bytes and discards them. */
 mo_status mo_link_discard(mo_link *link, int from, size_t bytes, mo_error *err);
 
 /* Something moves, such as a layer that was computed: of this rank, any thread. */
@@ -57,7 +57,7 @@ void mo_link_serial(mo_link *link, uint64_t serial);
 
 /* Rank 0 ends the run: who leaves is not missed from now on. */
 void mo_link_leave(mo_link *link);
-/* This rank gives up: others are told why. */
+/* This rank gives up: sends the reason to the others. */
 void mo_link_fail(mo_link *link, const mo_error *why);
 /* MO_OK, or why the link is of no more use. */
 mo_status mo_link_status(mo_link *link, mo_error *err);

@@ -33,9 +33,9 @@ typedef struct meter_order {
 
 enum { MEASURE = 1, ANSWER, DONE };
 
-/* What the one who measures sends before each part: so many times, after each side has worked so long, so many messages come, and an answer
- * follows the last. Where they work it is as with a token: the last message there and back has so many bytes, those before have SMALL_BYTES, and
- * several are answered by BACK. Otherwise all messages have so many, and the answer SMALL_BYTES. rounds 0: that was all. */
+/* Sent by the measuring rank before each part: the number of rounds, the work of each side before it, the messages per round, and an answer
+ * follows the last. With work it is as for a token: the last message in each direction has `bytes` bytes, earlier ones have SMALL_BYTES, and
+ * several are answered by BACK. Otherwise all messages have `bytes` bytes, and the answer SMALL_BYTES. rounds 0: the end. */
 typedef struct meter_part {
     int32_t rounds, messages, bytes, work_us;
 } meter_part;

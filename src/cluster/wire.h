@@ -1,6 +1,6 @@
 /* Wire: what ranks of one model say to each other. Rank 0 leads; the others follow, each with the layers behind those of the rank
  * before it. Heads go from each rank to the next; an answer goes from the last back to rank 0, or from each to rank 0 where all
- * have something to say. Steps whose rows nobody wants, pieces of prompts, are not waited for: at most mo_wire_ahead() are under way, so that
+ * have something to say. Steps whose rows are not needed, pieces of prompts, are not waited for: at most mo_wire_ahead() are in flight, so that
  * all ranks work at once. All ranks have the same byte order and version, which the first words check. */
 #ifndef MO_CLUSTER_WIRE_H
 #define MO_CLUSTER_WIRE_H
@@ -9,7 +9,7 @@
 
 enum { MO_WIRE_PROTOCOL = 7, MO_WIRE_ORDER = 0x01020304, MO_WIRE_TEXT = 512, MO_WIRE_SLICES = 256 };
 
-/* Steps that are not waited for, of so many ranks: one in each, and one on its way to the slowest. */
+/* Number of steps in flight for this many ranks: one in each, and one on its way to the slowest. */
 static inline int mo_wire_ahead(int ranks)
 {
     return ranks > 3 ? ranks : 3;

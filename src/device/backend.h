@@ -1,4 +1,4 @@
-/* Backend: what an implementation of the device interface provides. Private to src/device; everybody else calls
+/* Backend: what an implementation of the device interface provides. Private to src/device; other code calls
  * device.h, which checks arguments and forwards. */
 #ifndef MO_DEVICE_BACKEND_H
 #define MO_DEVICE_BACKEND_H

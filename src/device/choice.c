@@ -183,7 +183,7 @@ static bool gpu_expected(void)
     return access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidia0", F_OK) == 0;
 }
 
-/* What "auto" chooses from: the machine's GPUs, or so many simulated ones as developers say. */
+/* What "auto" chooses from: the machine's GPUs, or the number of simulated ones set by developers. */
 typedef struct found_gpus {
     int count;
     mo_status (*open)(int index, mo_device **out, mo_error *err);

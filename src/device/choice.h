@@ -15,7 +15,7 @@ enum { MO_DEVICES = MO_DEVICES_MAX }; /* most that a list names */
  * "sim" is as MORAINE_SIM in the environment says: memory=SIZE, link=RATE (bytes per second), rate=RATE (of its memory, for
  * plans), exact (no products in bfloat16),
  * fault=KIND[:AFTER[:COUNT]] with open, alloc, pin, copy, hang or lost (once, without COUNT), hang=MILLISECONDS, in any order,
- * with commas between; "sim:1" as MORAINE_SIM_1 says, where there is that. With MORAINE_SIM_COUNT "auto" chooses from so many of
+ * with commas between; "sim:1" as MORAINE_SIM_1 says, where there is that. With MORAINE_SIM_COUNT "auto" chooses from that many of
  * these instead of the machine's GPUs. A tool of developers. */
 mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t why_bytes, mo_error *err);
 
@@ -25,7 +25,7 @@ mo_status mo_device_choose_verbose(const char *name, mo_device **out, char *why,
 
 /* The same for a list of names, such as "cuda:0,cuda:1", in out[MO_DEVICES]; a device may be named twice, "none" and "auto" stand
  * alone. "auto" opens every GPU that can be used. "sim" that is not numbered has the number of its place in the list. *count 0
- * with MO_OK: there is none. told: reasons go to the log as well. On failure none is open. */
+ * with MO_OK: there is none. told: also log the reasons. On failure none is open. */
 mo_status mo_devices_choose(const char *names, bool told, mo_device **out, int *count, char *why,
                             size_t why_bytes, mo_error *err);
 

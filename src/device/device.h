@@ -2,7 +2,7 @@
  * process's memory), sim (a GPU made of threads) and cuda (a real one, opened at run time).
  *
  * Calls that enqueue return at once; an error that happens later shows at the next call that waits. Once a device
- * has failed (MO_EDEVICE) every call fails in the same way, quickly: whoever sees it gives the device up. One thread
+ * has failed (MO_EDEVICE) every call fails in the same way, quickly: the caller then stops using the device. One thread
  * at a time calls a device, except mo_event_query() and the reading of pinned memory. */
 #ifndef MO_DEVICE_DEVICE_H
 #define MO_DEVICE_DEVICE_H
@@ -24,7 +24,7 @@ typedef struct mo_device_info {
     int index;                       /* among devices of its kind */
     int64_t total_bytes, free_bytes; /* memory of the device now */
     double link_bytes_s;             /* what is known about the wire; 0: to be measured */
-    double link_copy_s;              /* and of what a copy takes beside its bytes */
+    double link_copy_s;              /* and of the fixed cost of a copy */
     double memory_bytes_s;           /* 0: unknown */
     int compute;                     /* cuda: capability, 90 for 9.0; otherwise 0 */
     bool own_memory;                 /* copies are needed: false for host */
@@ -42,7 +42,7 @@ void mo_device_free(mo_device *device, mo_daddr address); /* 0 is allowed; waits
 /* What it failed with when it last refused memory, or a copy to it; MO_OK: it never has. Any thread. */
 mo_status mo_device_refusal(mo_device *device);
 
-/* Host memory that the device reaches, and copies fastest. MO_ENOMEM when the system refuses to pin so much. *seen is
+/* Host memory that the device reaches, and copies fastest. MO_ENOMEM when the system refuses to pin that much. *seen is
  * its address on the device. Page-aligned. */
 mo_status mo_device_pin(mo_device *device, size_t bytes, void **out, mo_daddr *seen, mo_error *err);
 void mo_device_unpin(mo_device *device, void *memory);
@@ -64,7 +64,7 @@ mo_status mo_copy_out(mo_dstream *stream, void *to, mo_daddr from, size_t bytes,
 mo_status mo_copy_within(mo_dstream *stream, mo_daddr to, mo_daddr from, size_t bytes, mo_error *err);
 /* May streams of the device copy from the memory of another one, of its kind? Prepares that where the driver allows it. */
 bool mo_device_reaches(mo_device *device, mo_device *other);
-/* From the memory of another device that it reaches, where nobody writes until the copy is done. A refusal (any status but
+/* From the memory of another device that it can access; do not write there until the copy is done. A refusal (any status but
  * MO_EDEVICE) leaves both as they were. */
 mo_status mo_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
                          mo_error *err);

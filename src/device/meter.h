@@ -1,4 +1,4 @@
-/* Meter: what the work of a stream takes, told apart into parts by whoever asks. Every op, copy and wait that is enqueued
+/* Meter: the time of a stream's work, split into parts by the caller. Every op, copy and wait that is enqueued
  * on a stream with a meter stands between two events, so it runs after and before the same things as without, a few
  * microseconds later. For benchmarks. Prepared programs are not measured. Used by the thread that calls the device. */
 #ifndef MO_DEVICE_METER_H

@@ -46,7 +46,7 @@ typedef struct mo_dacts {
     int32_t unused;
 } mo_dacts;
 
-/* One layer of one session's state. Keys and values are in blocks of 128 positions (numeric/kv.h) behind a table,
+/* One layer of one session's state. The KV cache is in blocks of 128 positions (numeric/kv.h) behind a table,
  * which stands while a step runs; where it is circular its length is even, so that a chunk's two blocks are
  * neighbours in it. */
 typedef struct mo_dstate {
@@ -421,7 +421,7 @@ typedef struct mo_op_experts {
     mo_dmatrix gate, up, down; /* shapes; scale and bias of expert 0; data unused */
     int64_t up_at, down_at;
     mo_daddr y;          /* float[rows][down.rows] */
-    int32_t list_stands; /* a device's own note: the op before did not make the list. 0 from everybody else */
+    int32_t list_stands; /* a device's own note: the op before did not make the list. 0 from other callers */
     int32_t unused;
 } mo_op_experts;
 
@@ -464,7 +464,7 @@ typedef struct mo_op_await {
     int32_t n;
     int32_t most; /* rows there can be */
     mo_daddr bad;
-    mo_daddr waited; /* uint32_t: nanoseconds it waited, the largest number for more; 0: nobody asks */
+    mo_daddr waited; /* uint32_t: nanoseconds it waited, saturated; 0: not needed */
 } mo_op_await;
 
 /* Matrices whose rows were interleaved in groups (numeric/weights.h) for the CPU, back in the file's layout: `count`

@@ -10,7 +10,7 @@ static void check_restore(const mo_op_restore *o)
         const int group = o->group[i];
         assert(o->rows[i] > 0 && o->cols[i] > 0);
         assert(o->at[i] % MO_OP_ALIGN == 0 &&
-               o->stride[i] % MO_OP_ALIGN == 0); /* addresses: the device's to judge */
+               o->stride[i] % MO_OP_ALIGN == 0); /* addresses: checked by the device */
         assert(group == 0 || (group >= 8 && group <= MO_OP_ROWS && (group & (group - 1)) == 0));
         (void)group;
     }

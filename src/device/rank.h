@@ -1,11 +1,11 @@
 /* Rank: a logit and its token as one number, larger for the larger logit and, among equals, for the lower token, as
- * mo_likeliest() of the engine has it: whoever keeps the largest of many, in any order, has found the likeliest token. */
+ * mo_likeliest() of the engine has it: the largest of many, in any order, is the likeliest token. */
 #ifndef MO_DEVICE_RANK_H
 #define MO_DEVICE_RANK_H
 
 #include "numeric/half.h"
 
-/* Of a finite logit; never 0. */
+/* For a finite logit; never 0. */
 MO_ANYWHERE uint64_t mo_rank_of(float logit, uint32_t token)
 {
     const uint32_t bits = mo_bits_of(logit + 0.0f); /* both zeros are equal */

@@ -161,7 +161,7 @@ static void begin_message(mo_reading *r)
     if (to.length > 0 && looks_for_calls(r)) {
         const bool function = to.length > 10 && !memcmp(to.data, "functions.", 10);
         const mo_text name = function ? (mo_text){to.data + 10, to.length - 10} : to;
-        r->state = MO_READING_DROPPED; /* a tool that nobody offered */
+        r->state = MO_READING_DROPPED; /* a tool that was not offered */
         if (mo_calls_name_fits(&r->calls, name, !function)) {
             mo_calls_begin(&r->calls, name, (mo_text){"", 0});
             mo_call_begin_arguments(r);

@@ -1,7 +1,7 @@
 /* Answer: what a model writes, as a sequence of characters and marks, becomes pieces. A machine with one state; what might
  * be a call, but is not certain yet, is kept and becomes text if it is none. Nothing is an error.
  *
- * Private to the room: reply.h finds the marks and feeds it. */
+ * Private to the module: reply.h finds the marks and feeds it. */
 #ifndef MO_DIALOGUE_ANSWER_H
 #define MO_DIALOGUE_ANSWER_H
 

@@ -443,7 +443,7 @@ static mo_text python_suffix(const mo_reading *r)
     return r->dialogue.style->python ? (mo_text){"", 0} : (mo_text){".call", 5};
 }
 
-/* NAME.call(k="v"), or NAME(k="v"): does what is there so far begin so? The last byte is new. */
+/* NAME.call(k="v"), or NAME(k="v"): does the text so far start like this? The last byte is new. */
 static bool begins_python(const mo_reading *r)
 {
     const mo_text suffix = python_suffix(r), all = mo_bytes_text(&r->value);
@@ -457,7 +457,7 @@ static bool begins_python(const mo_reading *r)
            !memcmp(all.data + name - suffix.length, suffix.data, suffix.length);
 }
 
-/* The call is whole. False: nobody said that there is such a function. */
+/* The call is complete. False: there is no such function. */
 static bool end_python(mo_reading *r)
 {
     const mo_text all = mo_bytes_text(&r->value);

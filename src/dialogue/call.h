@@ -1,4 +1,4 @@
-/* Call: the part of the machine that is within a call, or within what may become one. Private to the room. */
+/* Call: the part of the machine that is within a call, or within what may become one. Module-private. */
 #ifndef MO_DIALOGUE_CALL_H
 #define MO_DIALOGUE_CALL_H
 
@@ -20,7 +20,7 @@ void mo_call_mark(mo_reading *r, mo_role role, const char *text);
 
 /* Ends the call that is open, whatever is missing; role: what closes it, 0: nothing does. */
 void mo_call_close(mo_reading *r, mo_role role);
-/* The answer is over within a call: what is there of the arguments comes out as it is. What may have become a call, but is none
+/* The answer ended within a call: the arguments so far are returned unchanged. Text that may have become a call, but is none
  * yet, is text; or nothing where the answer was cut short. */
 void mo_call_end(mo_reading *r, bool cut);
 

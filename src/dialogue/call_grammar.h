@@ -13,7 +13,7 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
                                 const mo_tools_options *options, char **gbnf, char **unenforced,
                                 mo_error *err);
 
-/* Of an answer without calls whose text follows another grammar: its thought comes first. */
+/* For an answer without calls whose text follows another grammar: its thought comes first. */
 mo_status mo_answer_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, const char *text_gbnf,
                                   size_t length, bool in_thought, char **gbnf, mo_error *err);
 

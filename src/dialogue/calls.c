@@ -23,7 +23,7 @@ bool mo_calls_name_fits(const mo_calls *c, mo_text name, bool known)
     return !known;
 }
 
-/* Letters and digits that nobody can guess. Without the kernel's random numbers at least no two are alike. */
+/* Unguessable letters and digits. Without the kernel's random numbers at least no two are alike. */
 static void draw(char *to, size_t n)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -78,7 +78,7 @@ static void end_word(mo_gemma *g, mo_bytes *to)
 static void open_level(mo_gemma *g, char c, mo_bytes *to)
 {
     if (g->depth == MO_GEMMA_DEPTH) {
-        mo_bytes_add_text(to, "null"); /* nobody calls so deep; what follows is passed over */
+        mo_bytes_add_text(to, "null"); /* calls are never nested so deep; the rest is skipped */
         g->ignored = 1;
         return;
     }

@@ -24,7 +24,7 @@ bool mo_header_fits(const mo_header *h);
 
 /* The channel's name; empty: none. */
 mo_text mo_header_channel_name(const mo_header *h);
-/* To whom the message goes; empty: to nobody. */
+/* Recipient of the message; empty: none. */
 mo_text mo_header_recipient(const mo_header *h);
 
 #endif

@@ -201,7 +201,7 @@ static mo_object_step put_string(mo_object *o, char c, mo_calls *calls, mo_bytes
     mo_bytes *to = o->state == IN_KEY ? &o->key : o->state == IN_NAME ? &o->name : answer;
     if (!mo_json_string_put(&o->string, c, to)) {
         if (o->state == IN_NAME && o->bare && to->length > 0 && !may_be_tool(o, calls)) {
-            return MO_OBJECT_FAILED; /* it is told at once that this is no call */
+            return MO_OBJECT_FAILED; /* it is clear at once that this is not a call */
         }
         return o->state != IN_RESPONSE && to->length > 4 * MO_TOOL_NAME ? MO_OBJECT_FAILED : MO_OBJECT_MORE;
     }

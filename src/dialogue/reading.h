@@ -1,4 +1,4 @@
-/* Reading: where the reading of an answer stands. answer.c and call.c are the machine that moves it. Private to the room. */
+/* Reading: where the reading of an answer stands. answer.c and call.c are the machine that moves it. Private to the module. */
 #ifndef MO_DIALOGUE_READING_H
 #define MO_DIALOGUE_READING_H
 
@@ -26,7 +26,7 @@ typedef enum mo_reading_state {
     MO_READING_GEMMA,   /* arguments in gemma4's notation */
     MO_READING_OBJECT,  /* a call that is a JSON object */
     MO_READING_HEADER,  /* harmony: before a message */
-    MO_READING_DROPPED, /* harmony: what nobody asked for, and what follows a call */
+    MO_READING_DROPPED, /* harmony: text that was not requested, and text after a call */
 } mo_reading_state;
 
 typedef struct mo_reading {

@@ -1,4 +1,4 @@
-/* Told: DeepSeek's models were trained on headings for tools and on marks around calls, gpt-oss on types of functions and a
+/* Tools prompt: DeepSeek's models were trained on headings for tools and on marks around calls, gpt-oss on types of functions and a
  * channel for calls; all others get the generic text. */
 #include "dialogue/tools_prompt.h"
 

@@ -1,4 +1,4 @@
-/* Told: the system text that tells a model of tools which its template does not show. */
+/* Tools prompt: the system text that describes tools to a model whose template does not show them. */
 #ifndef MO_DIALOGUE_TOOLS_PROMPT_H
 #define MO_DIALOGUE_TOOLS_PROMPT_H
 

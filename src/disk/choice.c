@@ -21,7 +21,7 @@
 /* Of smaller files there is too little to sample. */
 #define LEAST_BYTES ((int64_t)32 << 20)
 
-/* What a candidate must be better by. The page cache costs a copy, which the cores make instead of computing: beside
+/* What a candidate must be better by. The page cache costs a copy, which the cores make instead of computing: next to
  * a decoding engine on two cores a copied megabyte took 0.27 ms, one read directly at 3.9 GB/s hid behind the
  * products (13 against 18 tokens/s). So it must win by far, as it does over a slow disk. io_uring wins by speed, or by
  * the processor time it leaves to computing. */
@@ -36,7 +36,7 @@ typedef struct trial {
     mo_disk *disk[CANDIDATES]; /* NULL: no candidate */
     mo_disk_pace best[CANDIDATES];
     uint8_t *memory;
-    bool fits; /* the files fit into memory beside the regions, so the page cache can hold them */
+    bool fits; /* the files fit into memory with the regions, so the page cache can hold them */
 } trial;
 
 static void fill_defaults(mo_disk_options *o)

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A submitter wakes so many readers; those wake the others. A wake-up costs its caller 1 to 3 us. */
+/* A submitter wakes this many readers; those wake the others. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
 struct mo_disk {

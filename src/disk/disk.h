@@ -12,7 +12,7 @@ enum { MO_DISK_REASON = 320 }; /* bytes of a reason */
 /* How files will be read, with nothing left to choose. */
 typedef struct mo_disk_settings {
     mo_disk_options options; /* io DIRECT or CACHED; io_uring or plain; readers and piece > 0 */
-    int threads; /* so many take over from io_uring where it cannot be had, or cannot register its memory, which
+    int threads; /* this many replace io_uring if it is unavailable, or cannot register its memory, which
                                 is what makes it better; 0: then opening fails */
     char reason[MO_DISK_REASON]; /* one sentence */
 } mo_disk_settings;
@@ -47,7 +47,7 @@ void mo_disk_forget(const mo_disk *disk, int part, int64_t offset, int64_t bytes
 void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count);
 
 /* Makes a queued read urgent (a guess that came true), behind those that are. Of a read that is under way, the
- * pieces that nobody has taken yet. Without effect on one that has ended. */
+ * pieces that were not taken yet. Without effect on one that has ended. */
 void mo_disk_raise_priority(mo_disk *disk, mo_read *read);
 
 /* Takes queued reads back, all or, where a piece of one is under way or done, none. Those taken back are idle again. */

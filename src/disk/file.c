@@ -48,7 +48,7 @@ static mo_status make_cached(int fd, const char *path, mo_error *err)
     if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
         return mo_fail(err, MO_EIO, "%s: cannot be prepared for reading: %s", path, strerror(errno));
     }
-    /* Only what is asked for: reading ahead would fill memory with bytes that nobody wants. Advice, so a
+    /* Only what is asked for: readahead would fill memory with unneeded bytes. Advice, so a
      * refusal changes no result. */
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     return MO_OK;

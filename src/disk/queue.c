@@ -77,7 +77,7 @@ static void end_read(mo_queue *q, mo_read *r)
 static void fail_closed(mo_read *r)
 {
     r->failed = true;
-    mo_fail(&r->error, MO_ECANCELLED, "the model was closed before this read had ended");
+    mo_fail(&r->error, MO_ECANCELLED, "the model was closed before this read finished");
 }
 
 /* ---- Reads come and go ---- */

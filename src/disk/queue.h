@@ -15,7 +15,7 @@ typedef struct mo_disk_piece {
     mo_read *read;
     int part;
     int64_t at, bytes; /* in the file; aligned in direct mode */
-    int64_t need;      /* so many of them were asked for: a direct read may end behind the file */
+    int64_t need;      /* this many of them were requested: a direct read may end after the file */
     uint8_t *to;
 } mo_disk_piece;
 
@@ -34,7 +34,7 @@ typedef struct mo_queue {
 
     _Atomic uint64_t ended;
     _Atomic int waiters;
-    _Atomic uint32_t bell; /* futex: changes when a read ends and somebody sleeps */
+    _Atomic uint32_t bell; /* futex: changes when a read ends and a thread sleeps */
 } mo_queue;
 
 void mo_queue_init(mo_queue *q, bool direct, int64_t piece);
@@ -46,7 +46,7 @@ int64_t mo_queue_put(mo_queue *q, mo_read *const *reads, int count);
 void mo_queue_raise_priority(mo_queue *q, mo_read *read);
 bool mo_queue_withdraw(mo_queue *q, mo_read *const *reads, int count);
 mo_disk_counters mo_queue_count(mo_queue *q);
-/* Fails what nobody has begun; no piece can be popped any more. */
+/* Fails pending reads; no piece can be popped any more. */
 void mo_queue_close(mo_queue *q);
 
 /* These are called with the lock held. */

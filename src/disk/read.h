@@ -12,7 +12,7 @@ enum { MO_DISK_ALIGN = 4096 };
 typedef enum mo_read_state { MO_READ_IDLE, MO_READ_QUEUED, MO_READ_DONE, MO_READ_FAILED } mo_read_state;
 
 typedef enum mo_urgency {
-    MO_READ_NOW,   /* somebody waits for it */
+    MO_READ_NOW,   /* a thread waits for it */
     MO_READ_AHEAD, /* will be needed in known order: behind those */
     MO_READ_GUESS, /* may be needed: only when nothing else waits */
 } mo_urgency;
@@ -37,7 +37,7 @@ typedef struct mo_read {
     int64_t piece_bytes; /* of its pieces, a multiple of MO_DISK_ALIGN */
     int64_t since_ns;    /* submitted */
     int under_way;       /* pieces that are being read */
-    bool listed;         /* pieces are left that nobody has taken */
+    bool listed;         /* untaken pieces are left */
     bool failed;
 } mo_read;
 
@@ -63,7 +63,7 @@ typedef struct mo_disk_options {
     int readers;   /* threads, or the depth of io_uring; 0: chosen; at most MO_DISK_READERS */
     bool plain;    /* never io_uring */
     bool uring;    /* io_uring or failure: for tests and the probe */
-    bool told;     /* the same files are open elsewhere: what is chosen for them was told there */
+    bool told;     /* the same files are also open by another disk, which has logged the choice */
     int64_t piece; /* bytes of one physical read; 0: chosen */
     /* Memory that reads will go to, for registering with the kernel (io_uring only); may be NULL. Registering pins
      * it: all of its pages are taken at once. Where that is refused, reads go on without. The lists may go

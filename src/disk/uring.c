@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The kernel takes at most 1 GiB in one registered buffer, and so many of them. */
+/* The kernel takes at most 1 GiB per registered buffer, and this many of them. */
 #define BUFFER_BYTES ((size_t)1 << 30)
 #define MAX_BUFFERS  16384
 
@@ -93,8 +93,8 @@ static void prepare(mo_uring *u, int slot)
     io_uring_sqe_set_data64(sqe, (uint64_t)slot);
 }
 
-/* Fills the ring from the queue. False when it is told to stop and nothing is under way: nor the read of the event, which whoever
- * stops it writes. Left to the end of the ring it would be ended some time later, in memory that is somebody else's by then. */
+/* Fills the ring from the queue. False when it must stop and nothing is in flight: nor the read of the event, which the thread that
+ * stops it writes. Left to the end of the ring it would end some time later, in memory that is reused by then. */
 static bool fill(mo_uring *u)
 {
     int fresh[MO_DISK_READERS], count = 0;

@@ -34,10 +34,10 @@ typedef struct mo_accelerator {
     void (*close_session)(struct mo_state *state); /* one that is not on the device is allowed */
     /* The session's row of logits (page-aligned, `bytes` a multiple of a page) may be written by the device directly. */
     void (*adopt_logits)(struct mo_state *state, float *logits, size_t bytes);
-    /* A step that found the token itself (mo_pick.made) leaves the row on the device until somebody asks: it is in the session's
+    /* A step that found the token itself (mo_pick.made) leaves the row on the device until it is requested: it is in the session's
      * memory afterwards. On failure it is lost. Any thread; waits for the step that runs only where the row is still there. */
     mo_status (*bring_logits)(const struct mo_state *state, mo_error *err);
-    /* Nobody will ask for that row, and the device writes it no more. */
+    /* That row is no longer needed, and the device does not write it again. */
     void (*forget_logits)(const struct mo_state *state);
     /* The state's newest blocks are on the device afterwards, also those of layers that the CPU computes. */
     mo_status (*settle)(struct mo_state *state, mo_error *err);

@@ -1,5 +1,5 @@
-/* Adapter: a LoRA adapter that is open beside an engine's model, as sessions refer to it (the public type of moraine.h). Whoever holds it,
- * who opened it and every session that has it, counts; with the last it is freed. */
+/* Adapter: an open LoRA adapter of an engine's model, as sessions refer to it (the public type of moraine.h). Each holder,
+ * its opener and every session that has it, counts; with the last it is freed. */
 #ifndef MO_ENGINE_ADAPTER_H
 #define MO_ENGINE_ADAPTER_H
 

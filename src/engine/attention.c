@@ -215,7 +215,7 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
     }
 }
 
-/* Does whoever finishes heads make the codes that the output product reads? */
+/* Does the code that finishes heads make the codes that the output product reads? */
 static bool codes_heads(const mo_attention *a)
 {
     return !a->latent.plain && a->v_len % 32 == 0;
@@ -353,7 +353,7 @@ static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* A single token with few positions: heads go from their products to their results without a pause. Where there are more threads than KV heads,
  * each has a part of one's queries; the first of them makes key and value, and the others look for its mark when their
- * own queries are ready. Pieces are taken in order and a step of one token is never left, so somebody has begun with it. */
+ * own queries are ready. Pieces are taken in order and a step of one token is never left, so some thread has started it. */
 static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 {
     mo_forward *forward = ctx;
@@ -468,7 +468,7 @@ static bool count_chunks(mo_forward *forward)
 
 /* ---- Phases ----------------------------------------------------------------------------------- */
 
-/* Up to so many positions one thread per KV head is as quick as chunks side by side and a merge. */
+/* Up to this many positions one thread per KV head is as fast as parallel chunks and a merge. */
 enum { POSITIONS_ALONE = 512 };
 
 /* Parts of the queries of a KV head, of equal size, as far as there are threads for them. */

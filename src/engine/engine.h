@@ -73,7 +73,7 @@ typedef struct mo_engine {
         adapter_limit; /* bytes of their weights; the most with what steps work in, -1: any. Under lock, but for the limit, set when opened */
     mo_block_pool *pools[MO_KV_TYPES]; /* of sessions in RAM, by format; NULL: there were none yet */
     pthread_mutex_t pools_lock;
-    atomic_llong row_bytes; /* that lean snapshots keep beside blocks */
+    atomic_llong row_bytes; /* that delta snapshots keep in addition to blocks */
 } mo_engine;
 
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,

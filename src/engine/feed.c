@@ -311,7 +311,7 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
 /* A step that was not done. The device is lost: the CPU or the others go on, from the first token. Several sessions: each tries alone,
  * so that the failure is only its own, to the end of the slice that failed: a recurrent state is empty now, and would
  * otherwise meet the others there again and again. One session: it has failed. All were cancelled: nothing is to be
- * done; a step that says so of a session that nobody cancelled has failed, or it would be tried for ever. */
+ * done; a step that says so of a session that was not cancelled has failed; do not retry it forever. */
 static void handle_failure(feeding *all, mo_session **of, const mo_slice *slices, int used, mo_status status,
                            const mo_error *err)
 {

@@ -1,13 +1,13 @@
-/* The feed-forward part of a layer: all chosen experts, and the dense or shared part beside them, as one
+/* The feed-forward part of a layer: all chosen experts, and the dense or shared part, as one
  * region. Tokens are gathered expert by expert, so that an expert is read once however many tokens chose it;
- * each token's outputs are summed in router order, so that nobody can tell. */
+ * each token's outputs are summed in router order, so that results do not depend on it. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
-/* The part that every token runs beside the routed experts: a dense layer, or a shared expert. */
+/* The part that every token runs in addition to the routed experts: a dense layer, or a shared expert. */
 static const mo_ffn *side_of(const mo_layer *l)
 {
     if (l->dense) {
@@ -261,7 +261,7 @@ static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* When the merge begins, for those who keep times: a phase of one chunk, which nobody waits for. */
+/* When the merge begins, for those who keep times: a phase of one chunk without a waiter. */
 static void note_merge(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)begin, (void)end, (void)thread;
@@ -272,7 +272,7 @@ static void note_merge(void *ctx, int64_t begin, int64_t end, int thread)
 void mo_forward_run_round(mo_forward *forward, bool last)
 {
     mo_phase phases[7];
-    /* What is beside routed experts shares their phases. */
+    /* The other parts share the phases of routed experts. */
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     const bool joined = flows(forward);
     int count = 1;

@@ -15,7 +15,7 @@ static void await(const mo_flow *f, int32_t unit, const mo_job *job, int64_t pie
     }
 }
 
-/* Pieces of gate and up come first, and all of them are taken before anybody takes one of down: who waits here waits for threads that
+/* Pieces of gate and up come first, and all of them are taken before one of down is taken: a thread that waits here waits for threads that
  * compute. */
 static void run_flow(void *ctx, int64_t begin, int64_t end, int thread)
 {

@@ -1,5 +1,5 @@
 /* Flow: gate and up of a layer's experts, and their down, as one phase. A piece of down begins when all pieces of its own expert's gate
- * and up are done, so nobody waits for the others' experts, and no thread for the slowest. For steps of few tokens whose pieces of gate and
+ * and up are done, so no thread waits for other experts or for the slowest thread. For steps of few tokens whose pieces of gate and
  * up go on to the activation (mo_jobs_add_gated()). */
 #ifndef MO_ENGINE_FLOW_H
 #define MO_ENGINE_FLOW_H

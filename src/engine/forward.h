@@ -28,21 +28,21 @@ typedef struct mo_forward {
     int next; /* 1 + the layer whose products come after the region's, the output's after the last; 0: not known */
     mo_acts in, in_dense, in_router, parts, mixed, hidden, side_hidden;
     int64_t row_count;      /* of the round: rows of experts, in w->rows, */
-    int64_t side_count;     /* and tokens of the part beside them */
+    int64_t side_count;     /* and tokens of the dense or shared part */
     int64_t tile;           /* attention: tokens that share a pass over the keys */
     bool chunked;           /* attention: the step's chunks are made side by side */
     int head_parts;         /* attention of one token: parts of a KV head's queries */
     int64_t rope_row;       /* floats before the layer's rope in w->rope; -1: none */
-    mo_split *split;        /* the step's time, part by part; NULL: nobody asks */
+    mo_split *split;        /* the step's time, part by part; NULL: not needed */
     int64_t routed_from;    /* when the router's product could begin; of the layer, where times are kept */
     int64_t routing_ns;     /* and what it took until the choice, */
     int64_t worklist_ns;    /* until the rows were sorted by expert, */
     int64_t merged_from;    /* when the merge began, */
     int64_t merge_ns;       /* and what it took; where times are wanted */
-    mo_side_task side_task; /* whoever comes first does it in the next round, which ends after it */
+    mo_side_task side_task; /* the first thread does it in the next round, which ends after it */
     bool experts_only;      /* for another rank, which has the rest of the layer and merges */
     /* Regions stop at the next chunk when no slice is wanted any more. Set for the CPU's large steps alone: a layer of a
-     * small one is over sooner than anybody could wait. */
+     * small one ends sooner than a thread could wait. */
     bool stoppable;
     bool
         forget; /* the step failed, and what other ranks had of its states is lost: nothing of them is of use */
@@ -76,7 +76,7 @@ mo_phase mo_forward_mixer_input(mo_forward *forward);
 /* Between two layers and after a region: MO_ECANCELLED when no slice is wanted any more. */
 mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err);
 
-/* Numbers of a layer (-1: the logits) are not finite, or its keys and values have no codes: what the step fails with. Who asks too much is its
+/* Numbers of a layer (-1: the logits) are not finite, or exceed the range of the KV cache: the error of the step. The cause is its
  * adapters, where it has some, and otherwise the model's file. */
 mo_status mo_forward_not_finite(const mo_forward *forward, int layer, mo_error *err);
 mo_status mo_forward_no_codes(const mo_forward *forward, int layer, mo_error *err);
@@ -84,7 +84,7 @@ mo_status mo_forward_no_codes(const mo_forward *forward, int layer, mo_error *er
 /* A whole layer on the CPU: the stream in w->x passes through it. */
 mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err);
 
-/* Quantizes forward->mixed, the mixer's result before its output product, where whoever made it did not. */
+/* Quantizes forward->mixed, the mixer's result before its output product, if that was not done yet. */
 mo_phase mo_forward_mixed(mo_forward *forward);
 
 /* Append phases from the mixer's normed input to x += mixer(...); return the new count. */
@@ -134,7 +134,7 @@ static inline bool mo_forward_listens(const mo_forward *forward)
 /* Tells slices that listen which experts w->picks.ids holds for the layer. */
 void mo_forward_tell_routes(const mo_forward *forward);
 
-/* Rounds of that computation, for whoever decides which experts the CPU computes: rows `row` and up of gate, up, hidden
+/* Rounds of that computation, for code that decides which experts the CPU computes: rows `row` and up of gate, up, hidden
  * and down belong to the expert's tokens, which `tokens` names. The matrices must be in RAM. After the last round
  * every token's outputs are merged. */
 void mo_forward_begin_round(mo_forward *forward);
@@ -142,13 +142,13 @@ void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, i
 void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count);
 void mo_forward_run_round(mo_forward *forward, bool last);
 
-/* Reads ahead what the next routed layer will probably choose, judged by its router on the stream as it is now; where that comes
+/* Prefetches what the next routed layer will probably choose, predicted by its router from the current stream; if that comes
  * too late, for the layer behind it as well. Where the step is of several tokens and this layer needs nearly all experts (`needed` of
  * them), so will the next. Does nothing unless prediction is on. */
 void mo_forward_guess(mo_forward *forward, int needed);
-/* The same for other ranks that have experts on disk: they are told. */
+/* The same for other ranks that have experts on disk: sends them the prediction. */
 void mo_forward_guess_remote(mo_forward *forward);
-/* In such a rank: is it of use to be told? And what was told. */
+/* In such a rank: is the prediction useful? And the prediction. */
 bool mo_guess_wanted(const mo_tiers *tiers);
 void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count);
 

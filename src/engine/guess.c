@@ -9,7 +9,7 @@
 
 /* ---- What comes next -------------------------------------------------------------------------- */
 
-/* Guesses between two judgements, and the share of them that must have been right. A wrong one costs a slot
+/* Predictions between two checks, and the share that must have been correct. A wrong one costs a slot
  * and disk time that a need may wait for; a right one saves about what it costs. */
 enum { CHECKED_AT_ONCE = 256 };
 static const double right_share = 0.5;
@@ -18,7 +18,7 @@ static const double right_share = 0.5;
  * may have been busy then: one that never rests brings nothing sooner. */
 static const double late_share = 0.5, busy_share = 0.9;
 
-/* Of a layer's experts, those that a prompt needs when it needs nearly all: seven of eight. */
+/* The share of a layer's experts that counts as nearly all: seven of eight. */
 static const double nearly_all = 0.875;
 
 /* Bytes that guesses of one layer may read, for however many tokens: what the disk can deliver while the next layer's mixer
@@ -42,7 +42,7 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
     return NULL;
 }
 
-/* Did the disk rest since the last judgement of the furthest guesses, and did most of what was right of them come too late? */
+/* Was the disk idle since the last check of the farthest predictions, and were most correct ones late? */
 static bool could_come_sooner(const mo_prefetch_state *f, const mo_store_counters *c)
 {
     const mo_prefetch_counters *now = &c->distance[f->distance], *then = &f->last_checked[f->distance];
@@ -52,7 +52,7 @@ static bool could_come_sooner(const mo_prefetch_state *f, const mo_store_counter
     return late > late_share * proven && busy < busy_share * time;
 }
 
-/* The furthest guesses are judged by how busy the disk is from now on. */
+/* The farthest predictions are checked against disk usage from now on. */
 static void begin_time(mo_prefetch_state *f, const mo_store_counters *c)
 {
     f->last_checked_ns = mo_clock_ns();
@@ -74,7 +74,7 @@ static void shorten(mo_prefetch_state *f, int distance, double share)
     }
 }
 
-/* Each reach is judged by what it named: the furthest may find no slots, and name nothing, for as long as the nearer are wrong. Those
+/* Each distance is checked by its own predictions: the farthest may find no slots while the nearer ones are wrong. Those
  * that look furthest are followed by further ones, as far as `most`, when they are right and could come sooner. */
 static bool pays(mo_tiers *tiers, int most)
 {

@@ -198,7 +198,7 @@ static int64_t bytes_of(const mo_job *job)
     return job->rows * (row_bytes_of(job->linear) + row_bytes_of(job->gated.up));
 }
 
-/* Of a piece of floats with few tokens. */
+/* For a piece of floats with few tokens. */
 enum { FLOAT_BYTES = 64 * 1024 };
 
 /* Rows of a piece. Floats go in fours where tokens are few: a router has few rows, and long ones. */

@@ -12,7 +12,7 @@
 enum { MO_JOBS_FEW = 8 };
 
 /* A second matrix with the first one's rows, and what becomes of both products, row by row: each piece goes on to its part of the
- * activations that the next product reads, so nobody waits in between. */
+ * activations that the next product reads, so no thread waits in between. */
 typedef struct mo_job_gated {
     const mo_linear *up; /* NULL: the job is one product */
     float *y;            /* of up, as the job's; the job's own is the gate */
@@ -80,7 +80,7 @@ int mo_jobs_phases(mo_jobs *j, mo_phase *phases, int count);
 /* The same, where their time counts as another part's (base/pool.h). */
 int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
 
-/* A piece of a list that was cut, for whoever runs it in a phase of another kind: its product, and what becomes of it. */
+/* A piece of a list that was cut, for code that runs it in a phase of another kind: its product, and what becomes of it. */
 const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece);
 void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread);
 
@@ -98,7 +98,7 @@ int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_
 enum { MO_LINEARS_AHEAD = 5 };
 
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
- * whoever computes the product by other means. y is that of the first of both. */
+ * code that computes the product by other means. y is that of the first of both. */
 void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,
                   float *y, int64_t stride);
 

@@ -154,7 +154,7 @@ mo_status mo_forward_run_layer(mo_forward *forward, int index, mo_error *err)
         status = mo_forward_feed_forward(forward, err);
     }
     forward->next = 0;
-    if (status == MO_OK) { /* before its numbers are judged */
+    if (status == MO_OK) { /* before its numbers are checked */
         status = stopped(forward, err);
     }
     if (tiers && tiers->layers) {

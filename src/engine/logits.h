@@ -1,4 +1,4 @@
-/* Logits: the model's output for those tokens of a step that somebody asked about. The output matrix is one of the
+/* Logits: the model's output for the tokens of a step whose logits are requested. The output matrix is one of the
  * largest a token reads, so sessions that decode together read it once. */
 #ifndef MO_ENGINE_LOGITS_H
 #define MO_ENGINE_LOGITS_H
@@ -6,7 +6,7 @@
 #include "engine/forward.h"
 
 /* Lists the tokens of the step that want logits, ascending, in w->logits_token, and where these go in w->logits_row. Returns
- * how many; *slices: of so many sessions. */
+ * how many; *slices: of how many sessions. */
 int64_t mo_logits_list(const mo_forward *forward, int *slices);
 
 /* After the last layer: writes every row that a slice asked for. */

@@ -100,7 +100,7 @@ static void finish(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Of the first kind: from the convolution's result to the widths of all channels' steps. */
+/* For the first kind: from the convolution's result to the widths of all channels' steps. */
 static int add_widths(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_mamba *m = &forward->layer->mamba;

@@ -1,5 +1,5 @@
-/* Relay: what the engine knows of the ranks that have the layers behind its own. Who implements it (cluster/leader.c) stands above
- * the engine. What sessions and snapshots here hold of their layers, others hold of theirs, under the same numbers: they are told
+/* Remote layers: how the engine uses ranks that have later layers. The implementation (cluster/leader.c) is above
+ * the engine. Other ranks hold the state of sessions and snapshots for their layers, under the same numbers: they are notified
  * with the next step, so that these functions return at once, and any thread may call them. */
 #ifndef MO_ENGINE_REMOTE_LAYERS_H
 #define MO_ENGINE_REMOTE_LAYERS_H
@@ -38,7 +38,7 @@ typedef struct mo_remote_layers {
     /* The state is the first `length` positions of the snapshot. */
     mo_status (*restore)(void *owner, int64_t state, int64_t snapshot, int64_t length, mo_error *err);
 
-    /* What mo_state_save() gives of a snapshot's layers elsewhere, in their order: `bytes` of it; and a state of `length` positions
+    /* What mo_state_save() returns for a snapshot's remote layers, in their order: `bytes` of it; and a state of `length` positions
      * from such bytes. These wait for the others: the caller holds the engine's lock. */
     mo_status (*save)(void *owner, int64_t snapshot, uint8_t *out, size_t bytes, mo_error *err);
     mo_status (*load)(void *owner, const struct mo_state *state, int64_t length, const uint8_t *saved,

@@ -20,15 +20,15 @@ struct mo_session {
     int64_t computed;
     atomic_bool cancel; /* the caller sets and clears it */
 
-    /* Of the feed that runs: */
+    /* For the running feed: */
     mo_feed feed;
     mo_pick pick;
     bool ended;
     bool stopped; /* by its progress function */
-    bool prompt;  /* more than one token is new: somebody's text, to its last token */
+    bool prompt;  /* more than one token is new: a prompt, to its last token */
     int64_t
         alone_until; /* steps before this position are this session's only, because one with others failed */
-    int64_t told;    /* positions that were handed out: none is told twice */
+    int64_t told;    /* positions that were reported: none is reported twice */
     /* [slice_limit] of a step of many sessions, the first of which is this one: kept, not on the caller's stack. */
     mo_slice *slices;
     int slice_limit;
@@ -39,7 +39,7 @@ struct mo_session {
 mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t context, mo_session **out,
                                  mo_error *err);
 
-/* Bytes of a session besides its state: logits of one position, or, once a feed has asked for them, of every
+/* Bytes of a session without its state: logits of one position, or, once a feed has asked for them, of every
  * position of a step. */
 int64_t mo_session_logits_bytes(const mo_model_spec *spec, int64_t batch, bool all);
 

@@ -20,7 +20,7 @@ typedef struct mo_slice {
     void (*routes)(void *user, int layer, int64_t token, const int32_t *ids, const float *weights, int used);
     void *user;
     mo_touch *touch; /* marks the experts this conversation uses, or NULL */
-    /* Of the first slice, for all: no routed expert is computed, routers still choose. Only good for learning what
+    /* From the first slice, for all: no routed expert is computed, routers still choose. Only good for learning what
      * they would choose; nothing is counted. */
     bool routers_only;
     bool uncounted; /* a step of such slices alone changes no statistics */

@@ -141,7 +141,7 @@ static int64_t remote_bytes(const mo_engine *engine, const mo_state *state, int6
     return engine->remote_layers ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
 }
 
-/* tail: of a lean one; else NULL. */
+/* tail: of a delta snapshot; else NULL. */
 static mo_status save_blocks(const mo_snapshot *s, const mo_blocks *blocks, const mo_blocks *tail,
                              uint8_t **bytes, size_t *size, mo_error *err)
 {

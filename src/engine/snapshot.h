@@ -25,7 +25,7 @@ struct mo_snapshot {
     int64_t context; /* of the session's tables */
     int64_t number;  /* by which other ranks know it; 0: none does */
     /* Lean (snapshot_lean.c): the blocks have the positions before rows_from alone. */
-    uint8_t *rows; /* of the others, in RAM; NULL: it is not lean */
+    uint8_t *rows; /* of the others, in RAM; NULL: not a delta */
     size_t rows_bytes;
     int64_t rows_from;
     /* As bytes: */
@@ -47,7 +47,7 @@ static inline int64_t mo_snapshot_in_blocks(const mo_snapshot *s)
 {
     return s->rows ? s->rows_from : s->mark.length;
 }
-/* Of a lean one: tables with all its positions, where its blocks are; and the blocks in RAM, of nobody else, that its rows go
+/* For a delta snapshot: tables with all its positions, where its blocks are; and the unshared blocks in RAM that its rows go
  * into, with what lies before them there. */
 mo_status mo_snapshot_whole(const mo_snapshot *s, mo_blocks *out, mo_error *err);
 mo_status mo_snapshot_tail(const mo_snapshot *s, mo_blocks *out, mo_error *err);

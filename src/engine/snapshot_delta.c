@@ -1,6 +1,6 @@
-/* Lean snapshots. Two sequences that part in the middle of a block have each a block of their own there, half of which is the
- * same. A lean snapshot keeps of it the positions of its own alone, as rows in RAM, and refers to the other's block for
- * those before them. Attention wants whole blocks (numeric/kv.h): whoever restores it gets one that is put together. */
+/* Delta snapshots. Two sequences that diverge in the middle of a block have each their own block there, half of which is the
+ * same. A delta snapshot stores only its own positions, as rows in RAM, and refers to the other's block for
+ * those before them. Attention needs whole blocks (numeric/kv.h): restoring it assembles one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static mo_status no_memory(mo_error *err)
 
 /* ---- Tables ------------------------------------------------------------------------------------ */
 
-/* Tables that keep the last `length` blocks of a sequence, in windows as many as there were; pool: NULL: in RAM, of nobody else. */
+/* Tables that keep the last `length` blocks of a sequence, in windows as many as there were; pool: NULL: in RAM, unshared. */
 static mo_status tables(const mo_snapshot *s, mo_block_pool *pool, int64_t length, bool windows,
                         mo_blocks *out, mo_error *err)
 {
@@ -151,7 +151,7 @@ mo_status mo_snapshot_whole(const mo_snapshot *s, mo_blocks *out, mo_error *err)
     return status;
 }
 
-/* ---- Becoming lean ----------------------------------------------------------------------------- */
+/* ---- Making deltas ---------------------------------------------------------------------------- */
 
 void mo_snapshot_drop_rows(mo_snapshot *s)
 {
@@ -189,7 +189,7 @@ static bool sees_all(const mo_snapshot *s, const mo_snapshot *on, int64_t common
     return true;
 }
 
-/* Same text and same arithmetic are the same bits, whoever computed them. */
+/* The same text and arithmetic give the same bits, wherever they were computed. */
 static bool may_be_delta(const mo_snapshot *s, const mo_snapshot *on)
 {
     return s != on && s->engine && s->engine == on->engine && s->blocks.pool == on->blocks.pool && !s->rows &&

@@ -1,4 +1,4 @@
-/* Split: where the time of large steps goes, part by part, when somebody asks. Then the phases of the CPU's regions run one by
+/* Split: the time of large steps by part, on request. Then the phases of the CPU's regions run one by
  * one between readings of the clock; a device is asked by the meter of its stream (gpu/split.c). No result changes. */
 #ifndef MO_ENGINE_SPLIT_H
 #define MO_ENGINE_SPLIT_H

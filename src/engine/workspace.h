@@ -43,7 +43,7 @@ typedef struct mo_workspace {
     int64_t *chunk_first; /* [batch + 1] first attention partial of each token */
 
     float *x; /* [batch][D] the residual stream */
-    /* Acts [batch][D]: what mixers and experts read; what a dense part beside them reads; gemma4's router. */
+    /* Acts [batch][D]: what mixers and experts read; what a dense part reads; gemma4's router. */
     void *in, *in_dense, *in_router;
     float *q, *k,
         *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x;
@@ -122,7 +122,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
                             int64_t batch, int64_t context, int threads, int ropes, mo_error *err);
 void mo_workspace_drop(mo_workspace *w);
 
-/* What steps with adapters need besides, while `adapters` of them are open whose ranks make up `ranks`. */
+/* Additional memory of steps with adapters, while `adapters` of them are open whose ranks make up `ranks`. */
 size_t mo_workspace_low_bytes(const mo_model_spec *spec, int64_t batch, int adapters, int64_t ranks);
 mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
                              int64_t ranks, mo_error *err);

@@ -25,7 +25,7 @@ enum {
 #define SEED_MOST 8.0
 
 /* Of a pass: what is added to the time until a layer comes by. Makes the nearest worth twice the farthest, no
- * more, since nobody knows which of the next steps will use the expert. */
+ * more, since it is unknown which of the next steps will use the expert. */
 #define NEAR 1.0
 
 typedef struct list {
@@ -158,7 +158,7 @@ static void learn(mo_adaptive *h, int32_t expert_id, int64_t chances, int uses)
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 
-/* How often the expert's layer has come by since its last use. Where nobody told the layers, it has when the step
+/* How often the expert's layer has run since its last use. If layers are not reported, it has when the step
  * is over. */
 static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
 {
@@ -222,7 +222,7 @@ void mo_adaptive_place(mo_adaptive *h, int32_t expert_id, int32_t layer)
     h->layers = layer >= h->layers ? layer + 1 : h->layers;
 }
 
-/* Long prompts touch nearly everything, so how many of their tokens did counts too, but not as so many steps. */
+/* Long prompts touch nearly everything, so how many of their tokens did counts too, but not as that many steps. */
 static double weight_of(uint32_t picks)
 {
     int octave;

@@ -20,7 +20,7 @@ typedef struct mo_adaptive mo_adaptive;
 /* In the arena, with entries [experts] that the caller keeps. NULL when memory is out. */
 mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int32_t experts);
 
-/* The expert belongs to this layer (>= 0); before its first touch. Unless told otherwise all are in layer 0. */
+/* The expert belongs to this layer (>= 0); before its first touch. By default all are in layer 0. */
 void mo_adaptive_place(mo_adaptive *h, int32_t expert_id, int32_t layer);
 
 /* The expert was used in step `now`, of which layers are touched one after the other. */

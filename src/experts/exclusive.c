@@ -1,4 +1,4 @@
-/* Beside a device: what lies in its memory needs no slot here, so that both together are the capacity. Experts are read
+/* With a device: experts in its memory need no slot here, so the capacity is the sum of both. Experts are read
  * ahead for it, lent while they cross, yielded when they have arrived, and taken back when they leave it. */
 #include "base/status.h"
 #include "experts/state.h"

@@ -89,7 +89,7 @@ static int64_t lay_parts(const mo_expert_table *b, const mo_expert_home *home)
     return at;
 }
 
-/* The class for slots of so many bytes: one of that size, a new one, or the smallest that is large enough. */
+/* The class for slots of these bytes: one of that size, a new one, or the smallest that is large enough. */
 static int class_for(mo_expert_table *b, int64_t bytes)
 {
     int best = -1;

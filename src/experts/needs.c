@@ -243,7 +243,7 @@ static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool
     }
 }
 
-/* The expert is, or becomes, a guess of this reach; one that somebody has needed is none. */
+/* The expert is, or becomes, a prediction of this distance; a needed one is none. */
 static void note_distance(mo_store *s, int32_t expert_id, int distance)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);

@@ -35,7 +35,7 @@ int mo_picks_count(mo_picks *p);
 int mo_picks_sort(mo_picks *p);
 /* After mo_picks_count(): rows follow `order`, which names every chosen expert once. first of the others is not set. */
 void mo_picks_sort_in(mo_picks *p, const int *order, int chosen);
-/* Where count and token_of came from elsewhere, in the order of the experts' numbers: fills first alone. */
+/* If count and token_of came from another source, in the order of the experts' numbers: fills first alone. */
 void mo_picks_lay(mo_picks *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is resident changes between steps: warming, exchanges that were decided elsewhere, and copies of whole slots. */
+/* What is resident changes between steps: warming, exchanges decided by other modules, and copies of whole slots. */
 #include <stdlib.h>
 
 #include "base/status.h"

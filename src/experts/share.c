@@ -7,9 +7,9 @@
 #define SLOWEST_BYTES_S 1e7
 #define NEW_SHARE       0.1  /* of an observation */
 #define BACK_SHARE      0.01 /* of the way back to the start, per layer without work */
-/* A fetch must save so much of a layer's time: it costs launches and a round more of waiting. */
+/* A fetch must save this much of a layer's time: it costs launches and another round of waiting. */
 #define FETCH_PAYS_S 20e-6
-/* What a fetch costs beside its bytes: until the first sets out, and until what arrived last is computed. Of a small
+/* Fixed cost of a fetch: until the first copy starts, and until the last one is computed. Of a small
  * expert that is as much as its copy. It is the link's alone; the plan's MO_PLAN_FETCH_SECONDS is what is left of it for a
  * layer whose work is divided. */
 #define FETCH_START_S 45e-6

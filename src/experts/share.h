@@ -1,6 +1,6 @@
 /* Rate: how fast a lane is, from what it did, and what each of two gets. It begins with what was probed and follows what
  * happens; but a machine that others share sometimes stands still for milliseconds, and one such moment must not cost a
- * lane its work: without work nobody would see that it is fast again. */
+ * lane its work: without work it could not be seen that it is fast again. */
 #ifndef MO_EXPERTS_SHARE_H
 #define MO_EXPERTS_SHARE_H
 
@@ -22,11 +22,11 @@ void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes);
  * forgets slowly what made it look slow. */
 int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, int count, int most);
 
-/* What a round's products took, of a round of so many seconds in which one thread did something else for `beside` seconds
+/* What a round's products took, of a round of this many seconds in which one thread did something else for `beside` seconds
  * before it helped: gate and up, two thirds of the work, may have ended before that, but down begins after it. */
 double mo_lane_products(double round, double beside);
 
-/* How much longer the CPU takes for an expert with so many rows than with one. */
+/* How much longer the CPU takes for an expert with this many rows than with one. */
 double mo_lane_rows_cost(int32_t rows);
 
 /* The same for experts with several rows each, rows[count]: the link takes as long for each, the CPU gets those with the fewest.

@@ -10,7 +10,7 @@
 
 enum { NONE = -1 };
 
-/* Touches that a policy which learns has not been told yet: those of a layer, or some of a large one. */
+/* Touches that a learning policy has not received yet: those of a layer, or some of a large one. */
 enum { UNTOLD_MOST = 64 };
 
 typedef struct untold {
@@ -31,8 +31,8 @@ struct mo_slots {
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
     int32_t evictable; /* experts that are resident and neither pinned nor kept */
-    /* What was touched waits until somebody is let go or asked for: a layer's experts are chosen before they are computed, and learning
-     * would keep whoever computes them. */
+    /* Touches are queued until an expert is released or requested: a layer's experts are chosen before they are computed, and learning
+     * would delay computing them. */
     untold untold[UNTOLD_MOST];
     int untold_count;
     mo_adaptive *adaptive; /* of a policy that learns: knows who goes; NULL: */
@@ -178,7 +178,7 @@ mo_status mo_slots_create(const mo_policy *policy, int32_t experts, int32_t slot
 {
     *out = NULL;
     if (experts < 1 || slots < 0) {
-        return mo_fail(err, MO_EINVAL, "%d slots for %d experts is not possible", slots, experts);
+        return mo_fail(err, MO_EINVAL, "%d slots for %d experts are not supported", slots, experts);
     }
     mo_arena *memory = mo_arena_create(0);
     mo_slots *s = memory ? mo_arena_alloc(memory, sizeof *s) : NULL;

@@ -23,13 +23,13 @@ int32_t mo_slots_expert(const mo_slots *s, int32_t slot);
 int32_t mo_slots_free(const mo_slots *s); /* how many hold nothing */
 
 /* The expert belongs to this layer (>= 0), before its first touch: for policies that ask when it comes by again.
- * Unless told otherwise all experts are in layer 0. */
+ * By default all experts are in layer 0. */
 void mo_slots_place(mo_slots *s, int32_t expert_id, int32_t layer);
 
 /* The expert was routed to, whether it is resident or not. Touch the experts of a layer before taking slots for
  * those that miss, so that none of them goes on an old key. */
 void mo_slots_touch(mo_slots *s, int32_t expert_id, uint64_t now, uint32_t picks);
-/* A profile knows the expert by so many hits, the favourite by `most`. Without effect once it was touched: what
+/* A profile has this many hits of the expert, `most` of its most used one. Without effect once it was touched: what
  * really happens counts more. */
 void mo_slots_seed(mo_slots *s, int32_t expert_id, uint64_t hits, uint64_t most);
 
@@ -49,7 +49,7 @@ void mo_slots_keep(mo_slots *s, int32_t expert_id, bool keep);
 /* The expert leaves its slot, whatever its pins: a read that failed, a slot that was promised otherwise. Its
  * entry stays, also with a policy that forgets: it was not outlived by others. Needs a resident expert. */
 void mo_slots_drop(mo_slots *s, int32_t expert_id);
-/* The same, but nobody gets the slot any more. */
+/* The same, but the slot is not reused. */
 void mo_slots_abandon(mo_slots *s, int32_t expert_id);
 
 /* How probably a token that passes the expert's layer uses it, as far as the policy learns that; -1: it does not. */

@@ -149,7 +149,7 @@ void mo_store_settle_guesses(mo_store *s)
         }
         const bool good = mo_store_slot_landed(slot);
         mo_store_unpin(s, expert_id);
-        if (slot->guess != MO_GUESS_NONE) { /* nobody needs it yet */
+        if (slot->guess != MO_GUESS_NONE) { /* not needed yet */
             if (good) {
                 mo_store_count_guess(s, expert_id, slot);
             } else {

@@ -13,12 +13,12 @@ enum { MO_STORE_GATE, MO_STORE_UP, MO_STORE_DOWN, MO_STORE_MATRICES };
 /* Experts of one submission. */
 enum { MO_STORE_AT_ONCE = 64 };
 
-/* How an expert came into its slot, besides what mo_slots knows. */
+/* How an expert came into its slot, in addition to what mo_slots knows. */
 enum {
     MO_GUESS_NONE,
     MO_GUESS_UNDER_WAY,
     MO_GUESS_LANDED,
-    MO_GUESS_FILLING, /* under way, but nobody's guess: read ahead at the start, or done without */
+    MO_GUESS_FILLING, /* in flight, but not predicted: prefetched at the start, or skipped */
     MO_GUESS_LAYER, /* under way with all of its layer, which the pass comes to next: counted as read for the pass */
     MO_GUESS_LAYER_LANDED
 };
@@ -26,7 +26,7 @@ enum {
 typedef struct mo_store_slot_reads {
     mo_read reads[MO_STORE_MATRICES];
     uint8_t guess;
-    uint8_t distances; /* of a guess that nobody has needed yet: bit r: one of reach r named it */
+    uint8_t distances; /* of an unused prediction: bit r: one of distance r named it */
 } mo_store_slot_reads;
 
 typedef struct mo_store_class {

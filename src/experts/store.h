@@ -65,7 +65,7 @@ void mo_store_skip(mo_store *store, mo_need *need);
 /* The layer is done, or given up: nothing of it is pinned any more when this returns. */
 void mo_store_leave(mo_store *store);
 
-/* Experts that `layer` will probably need: read behind everything that somebody waits for, at most max_bytes. Those of
+/* Experts that `layer` will probably need: read with the lowest priority, at most max_bytes. Those of
  * them that are resident are not evicted for the others, what a device has is not read, and what was guessed for the layer
  * before, is not among them and has not been begun is not read either. `reach`: by the stream so many layers before it, at
  * most MO_PREFETCH_DISTANCE_MAX, and counted as such; 0: not by a router's guess. Further ones evict nothing that reach 1 named last. */
@@ -74,7 +74,7 @@ void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int coun
                     int64_t max_bytes);
 
 /* The pass comes to `layer` next and will need nearly all of its experts: what is missing is read behind everything that
- * somebody waits for, as far as there are slots, and counts as read for the pass. */
+ * is waited for, as far as there are slots, and counts as read for the pass. */
 void mo_store_guess_layer(mo_store *store, int layer);
 
 /* Is it in RAM? For instruments, and for leaving out what is missing. */
@@ -86,13 +86,13 @@ bool mo_store_resident(const mo_store *store, int layer, int expert);
  * progress as in mo_load_options. */
 typedef struct mo_store_request {
     int32_t layer, expert;
-    uint64_t hits; /* what the policy is told about it; 0: nothing */
+    uint64_t hits; /* hits for the policy; 0: none */
     bool keep;     /* stays for good */
 } mo_store_request;
 mo_status mo_store_warm(mo_store *store, const mo_store_request *requests, int count, uint64_t most_hits,
                         mo_progress_fn progress, void *user, mo_error *err);
 
-/* Puts `add` into the slot of `evict`, both of the same layer: an exchange that was decided elsewhere. MO_EINVAL
+/* Puts `add` into the slot of `evict`, both of the same layer: an exchange decided by another module. MO_EINVAL
  * when evict is not resident or add is; a still store keeps an `add` that is only passing through. */
 mo_status mo_store_exchange(mo_store *store, int layer, int evict, int add, mo_error *err);
 
@@ -114,11 +114,11 @@ uint8_t *mo_store_claim(mo_store *store, int32_t expert_id);
 /* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */
 mo_status mo_store_filled(mo_store *store, int32_t expert_id, bool good, mo_error *err);
 
-/* ---- Beside a device (exclusive.c) ----
+/* ---- With a device (exclusive.c) ----
  *
  * What lies in a device's memory needs no slot here. Called by the thread that has the step, between layers or steps. */
 
-/* Begins to read an expert that will be wanted, behind all that somebody waits for: into a free slot, or with `evict` into
+/* Begins to read an expert that will be needed, with the lowest priority: into a free slot, or with `evict` into
  * that of another. There: it is here or on its way already; full: no slot is free; busy: enough is on its way. A read that
  * fails is forgotten: whoever needs the expert reads it again. */
 typedef enum mo_store_begun {
@@ -134,23 +134,23 @@ bool mo_store_has(const mo_store *store, int layer, int expert);
 /* Is any expert neither here nor, as far as is known, on the device? */
 bool mo_store_absent(const mo_store *store);
 
-/* What the policy is told: a profile knows the expert by so many hits, its favourite by `most`; the device computed it for
- * so many tokens of the pass. */
+/* Input of the policy: a profile has this many hits of the expert, `most` of its most used one; the device computed it for
+ * this many tokens of the pass. */
 void mo_store_seed(mo_store *store, int layer, int expert, uint64_t hits, uint64_t most);
 void mo_store_touch(mo_store *store, int layer, int expert, uint32_t picks);
 
 /* The expert is pinned, and its views point at it, until it is returned. False: it is not here, or too many
- * are lent, or its bytes make no sense and it leaves: whoever needs it is told why. */
+ * are lent, or its bytes make no sense and it leaves: its users get the error. */
 bool mo_store_lend(mo_store *store, int layer, int expert);
 /* Are there slots enough that any expert of the layer is ever read ahead and lent? */
 bool mo_store_lends(const mo_store *store, int layer);
 void mo_store_return(mo_store *store, int layer, int expert);
 /* The device has it: its slot is free. Without effect where it is not here, or where every expert of its size has a slot;
- * nobody has it pinned. */
+ * it must not be pinned. */
 void mo_store_yield(mo_store *store, int layer, int expert);
 
 /* The device gives an expert back: it gets a slot, and the caller copies its matrices to `parts` (gate, up, down). False: it
- * has one, or there is none to be had. What came of it: the bytes are there; or not; or nobody knows whether they are still
+ * has one, or there is none to be had. Result: the bytes have arrived; or not; or it is unknown whether they are still
  * being written, and then the slot is never used again. */
 typedef enum mo_store_arrival { MO_STORE_ARRIVED, MO_STORE_FAILED, MO_STORE_UNSURE } mo_store_arrival;
 bool mo_store_take(mo_store *store, int layer, int expert, bool evict, uint8_t *parts[3]);

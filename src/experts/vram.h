@@ -20,10 +20,10 @@ typedef struct mo_vram_layer {
 
 enum { MO_VRAM_CLASSES = 16 };
 
-/* Bytes that so many slots take, for plans: experts of one size share a pool. */
+/* Bytes of this many slots, for plans: experts of one size share a pool. */
 int64_t mo_vram_slot_bytes(int64_t expert_bytes);
 
-/* Opens so many slots for each class. class_slots NULL: the layers say how many there are, and none takes another's. The
+/* Opens this many slots for each class. class_slots NULL: the layers say how many there are, and none takes another's. The
  * policy is kept, not owned; NULL: the default. */
 mo_status mo_vram_open(mo_device *device, const mo_vram_layer *layers, int layer_count,
                        const int32_t *class_slots, const mo_policy *policy, mo_vram **out, mo_error *err);
@@ -36,7 +36,7 @@ bool mo_vram_placed(const mo_vram *v, int layer, int expert);
 /* How probably a token uses it, as mo_slots_chance() says. */
 double mo_vram_chance(const mo_vram *v, int layer, int expert);
 
-/* Is every expert of the layer on the device, for good? Nobody can be evicted: there are as many slots as experts, or
+/* Is every expert of the layer on the device, permanently? None can be evicted: there are as many slots as experts, or
  * (slots by layer) the caller exchanges experts within their layer only. */
 bool mo_vram_complete(const mo_vram *v, int layer);
 /* How often a layer closed, or opened again because an expert was dropped: unchanged, so is what mo_vram_complete() says. */
@@ -48,15 +48,15 @@ bool mo_vram_has(const mo_vram *v, int layer);
 /* The map of a layer in device memory: mo_daddr[experts]. */
 mo_daddr mo_vram_table(const mo_vram *v, int layer);
 
-/* The expert was routed to by so many tokens in pass `now` (counted from 1). */
+/* The expert was chosen by this many tokens in pass `now` (counted from 1). */
 void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t picks);
-/* A profile knows it by so many hits, its favourite by `most`: for the policy, before the first touch. */
+/* A profile has this many hits of it, `most` of its most used one: for the policy, before the first touch. */
 void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t most);
 
 /* Gives the expert a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
  * slot is in use, or when it has one already. The map on the device loses the evicted one with the next mo_vram_switch(). */
 mo_daddr mo_vram_acquire(mo_vram *v, int layer, int expert);
-/* The same, but nobody is evicted: 0 when no slot is free. */
+/* The same without eviction: 0 when no slot is free. */
 mo_daddr mo_vram_acquire_free(mo_vram *v, int layer, int expert);
 void mo_vram_landed(mo_vram *v, int layer,
                     int expert); /* its bytes are there: the map gains it at the next switch */
@@ -72,7 +72,7 @@ mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err);
 
 /* How many of layers `layer` to `end` - 1 share that layer's slots, itself included. */
 int mo_vram_sharers(const mo_vram *v, int layer, int end);
-/* Free slots for experts of the layer; and who would leave if one of them took a slot while none is: false when nobody
+/* Free slots for experts of the layer; and the expert to evict if one of them took a slot while none is: false if none
  * can. */
 int32_t mo_vram_free(const mo_vram *v, int layer);
 bool mo_vram_victim(const mo_vram *v, int layer, int *victim_layer, int *victim_expert);

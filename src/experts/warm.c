@@ -14,7 +14,7 @@ static const char magic[8] = {'M', 'O', 'W', 'A', 'R', 'M', 0, 0};
 enum {
     FORMAT = 1,
     READ_BYTES = 32 << 20, /* of one read, which several readers serve in pieces */
-    PIECE_BYTES = 4 << 20, /* larger ones than experts want: nobody waits for the first */
+    PIECE_BYTES = 4 << 20, /* larger ones than experts want: the first is not waited for */
     AHEAD = 4,             /* reads under way: the disk goes on while sums are checked */
     PARTS_MAX = 1 << 16,
 };

@@ -1,5 +1,5 @@
 /* Cursor: a place in a header that is being read. Memory grows with the bytes really read, never with a number that the
- * file claims. Private to the room. */
+ * file claims. Private to the module. */
 #ifndef MO_GGUF_CURSOR_H
 #define MO_GGUF_CURSOR_H
 

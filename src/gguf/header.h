@@ -1,4 +1,4 @@
-/* Header: one GGUF file's header, parsed and checked. Others use read.h; hub/ reads headers of files that are elsewhere. */
+/* Header: one GGUF file's header, parsed and checked. Others use read.h; hub/ reads headers of remote files. */
 #ifndef MO_GGUF_HEADER_H
 #define MO_GGUF_HEADER_H
 

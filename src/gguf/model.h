@@ -1,4 +1,4 @@
-/* Model: what an opened GGUF model is inside. Private to the room; others use read.h. */
+/* Model: what an opened GGUF model is inside. Private to the module; others use read.h. */
 #ifndef MO_GGUF_MODEL_H
 #define MO_GGUF_MODEL_H
 

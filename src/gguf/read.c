@@ -106,7 +106,7 @@ static mo_status check_part(const mo_gguf_part *part, int no, int count, mo_erro
     return MO_OK;
 }
 
-/* Opens parts 1 .. count-1 beside the first. */
+/* Opens parts 1 .. count-1 in the directory of the first. */
 static mo_status open_others(mo_gguf *g, int count, mo_error *err)
 {
     char prefix[4096], path[4096];

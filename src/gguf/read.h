@@ -13,7 +13,7 @@ typedef struct mo_gguf mo_gguf;
 
 #define MO_GGUF_MAX_PARTS 1000
 
-/* Opens path and, when it is the first part of a split model, the others beside it. On failure *out
+/* Opens path and, when it is the first part of a split model, the others next to it. On failure *out
  * is NULL and err names the file, the key or tensor, and the cure. Close with mo_gguf_close(). */
 mo_status mo_gguf_open(const char *path, mo_gguf **out, mo_error *err);
 

@@ -71,7 +71,7 @@ void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_da
     mo_gpu_ops_adapt_rows(p, linear, &op);
 }
 
-/* Everything that reads the input comes first, then everything that adds: so a device can do the one beside the product and the other
+/* Everything that reads the input comes first, then everything that adds: so a device can do the first with the product and the second
  * where the rows are taken. That wants space for what all of them make. */
 void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count)
 {

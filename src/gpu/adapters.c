@@ -41,7 +41,7 @@ static mo_status take_space(mo_gpu_adapters *a, int64_t ranks, mo_error *err)
     return status;
 }
 
-/* Space for what products make of adapters of so many ranks; where that cannot be had, for as many as before. */
+/* Space for the results of adapters of these ranks; if that fails, the space as before. */
 static mo_status make_space(mo_gpu_adapters *a, int64_t ranks, mo_error *err)
 {
     const int64_t before = a->u_stride;

@@ -1,4 +1,4 @@
-/* Adapters: the adapters of a model on its device, whole, beside its weights, and what products make of them. Private to the gpu's files. */
+/* Adapters: the adapters of a model on its device, in addition to its weights, and their results. Private to the gpu's files. */
 #ifndef MO_GPU_ADAPTERS_H
 #define MO_GPU_ADAPTERS_H
 
@@ -23,10 +23,10 @@ typedef struct mo_gpu_adapters {
     int64_t rows; /* of the largest product of a step */
 } mo_gpu_adapters;
 
-/* Bytes of what products make of adapters whose ranks make up so many. */
+/* Bytes of the results of adapters with this total rank. */
 int64_t mo_gpu_adapters_bytes(int64_t rows, int64_t ranks);
 
-/* Sends the adapter; MO_ENOMEM: there is no space under the ceiling. Nobody computes meanwhile. */
+/* Sends the adapter; MO_ENOMEM: there is no space under the ceiling. No step may run meanwhile. */
 mo_status mo_gpu_adapters_add(mo_gpu_adapters *a, const mo_lora *lora, mo_error *err);
 void mo_gpu_adapters_remove(mo_gpu_adapters *a, const mo_lora *lora); /* one that is not there is allowed */
 void mo_gpu_adapters_close(mo_gpu_adapters *a);

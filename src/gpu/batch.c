@@ -182,7 +182,7 @@ static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const
     const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, p->window);
     for (int i = 0, place = 0; i < p->count; i++, place++) {
         while (number < o->sent && w->expert[place] != o->expert[p->first + i]) {
-            place++; /* sent ahead, but nobody chose it */
+            place++; /* prefetched, but not chosen */
         }
         put_crossing(gpu, forward, layer, p->first + i, p->window, place);
     }
@@ -248,7 +248,7 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 
 /* From the end of a layer's copies to the next choice, and until experts set out that it names, 0.2 to 0.3 ms pass on an H200 with 32 tokens.
  * What is sent ahead of the choice crosses in that time, if the CPU shares the step: more would cross that the CPU could have had, and
- * nobody knows how much of it is still under way when the rest is divided. */
+ * it is unknown how much of it is still in flight when the rest is divided. */
 #define AHEAD_S 250e-6
 
 /* Experts of a window that is sent ahead. */
@@ -306,7 +306,7 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
     return status == MO_OK ? fill(gpu, forward, layer, o, ahead, err) : status;
 }
 
-/* The same beside the CPU's share, by one of its threads. */
+/* The same while the CPU computes its share, by one of its threads. */
 typedef struct crossing {
     mo_gpu *gpu;
     const mo_forward *forward;
@@ -378,7 +378,7 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
         x->fetched_bytes += (uint64_t)bytes;
     } else {
         mo_error ignored = {0};
-        mo_dstream_wait(gpu->link.fetch, &ignored); /* before anybody else gets the slot */
+        mo_dstream_wait(gpu->link.fetch, &ignored); /* before the slot is given away */
         mo_vram_drop(x->where.vram, layer, expert);
     }
     return status;
@@ -730,7 +730,7 @@ static bool marks_touched(const mo_forward *forward)
     return any;
 }
 
-/* Of one session the counts say which experts it has touched. */
+/* For one session, the counts say which experts it has used. */
 static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
     const mo_tally_layer *counts = mo_tally_find(forward->tally, layer);
@@ -741,7 +741,7 @@ static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int laye
     }
 }
 
-/* Of several what each has chosen, layer after layer from `first` on, as many as one wait brings. */
+/* For several, the choices of each, layer by layer from `first` on, as many as one wait returns. */
 static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *next, mo_error *err)
 {
     const int64_t limit = gpu->scratch.batch * gpu->core.extent.used;

@@ -2,7 +2,7 @@
 
 _Static_assert((int)MO_PRECISION_FEW == (int)MO_OP_SMALL, "small steps have no products in bfloat16");
 
-/* What is decoded of a layer's experts at once: enough to fill a GPU, and little beside what it has. */
+/* What is decoded of a layer's experts at once: enough to fill a GPU, and little of its memory. */
 #define EXPERT_BYTES ((int64_t)256 << 20)
 
 /* ---- Sizes ------------------------------------------------------------------------------------ */

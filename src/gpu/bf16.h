@@ -18,7 +18,7 @@ typedef struct mo_gpu_bf16 {
     int64_t matrix_bytes;
 } mo_gpu_bf16;
 
-/* Both sizes for batches of so many tokens; 0: the rule allows none. */
+/* Both sizes for batches of this many tokens; 0: the rule allows none. */
 void mo_gpu_bf16_size(mo_gpu_bf16 *bf16, const mo_gpu_core *core, int64_t batch);
 
 /* As mo_gpu_link_launch(). Of groups those that have lossy_rows. `exact`: where products go that stay what they are, such as the router's and the

@@ -177,7 +177,7 @@ static uint64_t positive(int64_t ns)
     return ns > 0 ? (uint64_t)ns : 0;
 }
 
-/* Copies ran beside the CPU's lane from the later of the beginnings to the earlier of the ends. */
+/* Copies overlapped with the CPU's lane from the later of the beginnings to the earlier of the ends. */
 static int64_t hidden_of(const lap *l)
 {
     const int64_t from = l->fetch_at > l->cpu_from ? l->fetch_at : l->cpu_from;
@@ -192,7 +192,7 @@ static int64_t join_of(const lap *l, int64_t waited)
     return join > 0 ? join : 0;
 }
 
-/* What the host did besides computing and waiting: lists of who computes what, and rows from the device and to it. */
+/* Work of the host apart from computing and waiting: lists of assignments, and rows from the device and to it. */
 static uint64_t turn_of(const lap *l)
 {
     return positive(l->replied - l->seen - l->cpu_ns - l->wait_ns);
@@ -237,7 +237,7 @@ static void tell(mo_tally_layer *to, const lap *l, const mo_gpu_layer_parts *par
     mo_tally_time(to, time_ns);
 }
 
-/* Of a layer that the device has alone. */
+/* For a layer that only the device computes. */
 static void tell_alone(mo_tally_layer *to, const mo_gpu_layer_parts *parts)
 {
     const uint64_t none[MO_FALLBACKS] = {0}, routing = positive(parts->routing_ns),

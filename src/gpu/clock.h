@@ -4,7 +4,7 @@
  *     reply ---- core ---- choice seen ---- turn, CPU's lane, waiting for copies ---- reply
  *                                      `---------------- region ----------------'
  *
- * The host stamps what it sees, and is told now and then what parts of a layer take on the device; the device says how long it waited for each reply, and a pair of events how long copies
+ * The host records timestamps, and occasionally the times of a layer's parts on the device; the device reports how long it waited for each reply, and a pair of events how long copies
  * took. Stamps are only looked at when the step has ended well, so taking one is a store. Nothing allocates after
  * opening; quantiles come from a fixed histogram. Stamps are taken by the thread
  * that runs the step; any thread may read. */
@@ -16,7 +16,7 @@
 
 typedef struct mo_gpu_clock mo_gpu_clock;
 
-/* For a model of so many layers. */
+/* For a model of this many layers. */
 mo_status mo_gpu_clock_open(int layers, mo_gpu_clock **out, mo_error *err);
 void mo_gpu_clock_close(mo_gpu_clock *c); /* NULL is allowed */
 
@@ -33,11 +33,11 @@ void mo_gpu_clock_fetched(mo_gpu_clock *c, int layer,
 /* The CPU computed experts, or was done with that and waited for the device; several times in a layer is allowed. */
 void mo_gpu_clock_computed(mo_gpu_clock *c, int layer, int64_t from, int64_t to);
 void mo_gpu_clock_waited(mo_gpu_clock *c, int layer, int64_t from, int64_t to);
-/* device: the device computes experts of the layer too, of which so many were fetched. */
+/* device: the device computes experts of the layer too, of which this many were fetched. */
 void mo_gpu_clock_replied(mo_gpu_clock *c, int layer, bool device, int fetched, int64_t now);
 /* The CPU has computed whole layers, from this one on, and handed the stream back: they have no lanes. */
 void mo_gpu_clock_hosted(mo_gpu_clock *c, int layer, int64_t now);
-/* An expert was meant to be the device's and was not, or was not beside the CPU's work. */
+/* An expert was meant for the device and was not computed there, or not in parallel with the CPU's work. */
 void mo_gpu_clock_fall(mo_gpu_clock *c, int layer, mo_fallback why);
 
 /* What parts of a layer took on the device, in a step that was asked to tell (gpu/marks.h). They stand for the steps after it too, until others come. */
@@ -48,7 +48,7 @@ void mo_gpu_clock_parts(mo_gpu_clock *c, int layer, const mo_gpu_layer_parts *pa
 
 /* The step has ended: waited_ns[layers] is what the device waited for replies, 0 where it had not to. The layer fields of the perf schema go to the tally
  * (NULL: nowhere): walls of both lanes and the join wait; everything: also the region, launches and fallbacks, routing
- * and merge as last measured, and in a step that told of its parts those of layers that the device has alone. What copies took and what
+ * and merge as last measured, and in a step with measured parts those of layers that only the device computes. What copies took and what
  * the CPU hid of that is added to *fetch_ns and *hidden_ns. */
 void mo_gpu_clock_end(mo_gpu_clock *c, const uint32_t *waited_ns, mo_tally *tally, bool everything,
                       int64_t now, uint64_t *fetch_ns, uint64_t *hidden_ns);

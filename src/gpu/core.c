@@ -48,8 +48,7 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
     const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
     const int64_t step = p->buffer_bytes / row / w->interleave * w->interleave;
     mo_status status =
-        step > 0 ? MO_OK
-                 : mo_fail(p->err, MO_EINVAL, "the plan has no buffer for sending rows in another order");
+        step > 0 ? MO_OK : mo_fail(p->err, MO_EINVAL, "the plan has no staging buffer for reordered rows");
     for (int64_t r = 0; r < w->rows && status == MO_OK; r += step) {
         const int64_t rows = w->rows - r < step ? w->rows - r : step;
         mo_weights part = *w;
@@ -377,7 +376,7 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, mo_gpu_link *link, mo_gpu_layer_bu
         return mo_fail(err, MO_ENOMEM, "out of memory while sending the model to the device");
     }
     mo_status status = MO_OK;
-    if (core->bytes > 0) { /* experts that are alone may have nothing beside their matrices */
+    if (core->bytes > 0) { /* a device with only experts may have nothing but their matrices */
         status = mo_gpu_memory_alloc(memory, core->bytes, "the core of the model", &core->memory, err);
     }
     if (status != MO_OK) {
@@ -405,7 +404,7 @@ void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
 
 /* ---- Experts ------------------------------------------------------------------------------------ */
 
-/* One that is here, as it lies in RAM: of the others nobody knows the layout. */
+/* A local expert, as stored in RAM: the layout of the others is unknown. */
 static const mo_expert *own_expert(const mo_gpu_core *core, int layer)
 {
     const mo_expert_range *here = &core->spec->experts;

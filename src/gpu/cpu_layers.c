@@ -1,4 +1,4 @@
-/* Layers of a model on a device that the CPU computes: of those that do not fit there, as many as make CPU and link end
+/* Layers of a model on a device that the CPU computes: some of those that do not fit there, chosen so that CPU and link finish
  * together. In small steps the stream of hidden rows comes to the host, goes through them and back; in a batch, where the
  * device is far ahead, they cross the link like the others. */
 #include <string.h>

@@ -181,7 +181,7 @@ static mo_status settle(void *owner, mo_error *err)
     return status;
 }
 
-/* And waits: before that stages are in use that a batch would fill. A map that cannot be told now is told by the next
+/* And waits: before that stages are in use that a batch would fill. A map that cannot be sent now is sent by the next
  * step. */
 static mo_status tell_map(mo_gpu_hot *h, mo_error *err)
 {

@@ -54,7 +54,7 @@ typedef struct mo_gpu_experts {
     uint64_t asked, hits, fetched, fetched_bytes;
 } mo_gpu_experts;
 
-/* Stages and windows of so many bytes; link, core and store are set. */
+/* Stages and windows of this many bytes; link, core and store are set. */
 mo_status mo_gpu_experts_open(mo_gpu_experts *x, mo_gpu_memory *memory, int64_t staging_bytes, mo_error *err);
 void mo_gpu_experts_close(mo_gpu_experts *x);
 

@@ -1,4 +1,4 @@
-/* The second half of a layer as ops: experts by worklist or in groups, what stands beside them, and the merging of all. */
+/* The second half of a layer as ops: experts by worklist or in groups, the other parts, and the merging of all. */
 #include "gpu/ops.h"
 
 /* ---- Experts --------------------------------------------------------------------------------- */

@@ -185,7 +185,7 @@ static mo_status copy_experts(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
     return status;
 }
 
-/* Where experts are put in order after they have arrived, the first sets out before anybody thinks about places. */
+/* Where experts are put in order after they have arrived, the first copy starts before slots are chosen. */
 static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     const int first = mo_gpu_core_interleaved(lanes->core, s->layer) ? 1 : 0;
@@ -218,7 +218,7 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     return status == MO_OK ? mo_dstream_after(lanes->link->main, lanes->lane_done, err) : status;
 }
 
-/* The step ends here, and nobody knows what has come to the slots that were given away: they are empty. */
+/* The step ends here, and the contents of the reserved slots are unknown: they are empty. */
 static void forget(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
 {
     for (int i = 0; i < s->fetched; i++) {

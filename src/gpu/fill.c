@@ -2,7 +2,7 @@
 #include "base/status.h"
 #include "gpu/experts.h"
 
-/* Through a stage where RAM has another layout; stages take turns, so that a copy runs beside the one before it. */
+/* Through a stage where RAM has another layout; stages take turns, so that copies overlap. */
 mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
                               int64_t *bytes, mo_error *err)
 {

@@ -74,7 +74,7 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
     return status;
 }
 
-/* Logits of a batch: only of the tokens that somebody asked for, neighbours together, some at a time. */
+/* Logits of a batch: only of requested tokens, neighbours together, some at a time. */
 static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_gpu_ops p = {.core = &gpu->core,
@@ -125,7 +125,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward)
     const int64_t stride = mo_gpu_choice_rows(&gpu->scratch, forward->tokens);
     for (int i = gpu->core.first; i < gpu->core.end; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
-        if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU told and counted its own */
+        if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU reported and counted its own */
             continue;
         }
         const int64_t rows = forward->tokens * l->moe.used;

@@ -51,12 +51,12 @@ typedef struct mo_gpu_options {
 
 /* Carries the placement out: sends the core of the layers that stay, makes buffers for the others, stages and slots; fills
  * these with the hot cache's experts, or with those that are in RAM: first the requests, then by number; where experts
- * are on disk both tiers are filled in that order beside the first steps. It decides nothing; MO_ENOMEM when the device has less than it said. */
+ * are on disk both tiers are filled in that order during the first steps. It decides nothing; MO_ENOMEM when the device has less than it said. */
 mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options, mo_gpu **out, mo_error *err);
 /* One device more, with the layers that follow; it is the head's then, and is closed with it. Nothing has been computed yet. On
  * failure the head is as it was. */
 mo_status mo_gpu_join(mo_gpu *head, const mo_checkpoint *model, const mo_gpu_options *options, mo_error *err);
-/* Batches of more tokens go through the devices in pieces of so many, one behind the other; 0: as a whole. Nothing has been computed yet. */
+/* Batches of more tokens go through the devices in pieces of this many, pipelined; 0: as a whole. Nothing has been computed yet. */
 void mo_gpu_divide_batches(mo_gpu *gpu, int64_t tokens);
 void mo_gpu_close(mo_gpu *gpu); /* no session has its state there any more; NULL is allowed */
 
@@ -69,7 +69,7 @@ const mo_accelerator *mo_gpu_accelerator(const mo_gpu *gpu);
 mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part);
 int mo_gpu_parts(const mo_gpu *gpu); /* how many devices there are */
 
-/* Whoever uses it beside steps (exchanges experts, above all) does so between these two, under the engine's lock. */
+/* Code that uses it outside of steps (such as exchanging experts) does so between these two, under the engine's lock. */
 void mo_gpu_enter(mo_gpu *gpu);
 void mo_gpu_leave(mo_gpu *gpu);
 

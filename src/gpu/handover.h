@@ -1,6 +1,6 @@
 /* Handover: the residual stream's way from one device of a row to the next: straight from memory to memory where the driver allows
  * it, else through the next one's pinned memory. The engine's workspace has it before the first device, behind the last one
- * where other ranks go on, and beside one that is lost. */
+ * where other ranks continue, and next to a lost one. */
 #ifndef MO_GPU_HANDOVER_H
 #define MO_GPU_HANDOVER_H
 

@@ -29,7 +29,7 @@ mo_status mo_gpu_lanes_await(mo_gpu_lanes *lanes, int layer, mo_error *err)
             relax();
         }
         const int64_t now = mo_clock_ns();
-        if (now - began > SPIN_NS) { /* somebody else may need this core, a simulated device above all */
+        if (now - began > SPIN_NS) { /* another thread may need this core, such as a simulated device */
             sched_yield();
         }
         if (now - looked > LOOK_NS) {

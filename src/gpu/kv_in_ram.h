@@ -1,6 +1,6 @@
-/* Cold layers: those whose keys and values lie in RAM, pinned, because a device's memory is too small for all. The device's ops
- * reach them over the link by their addresses, like any others; copies by the host have to tell them apart. Of a device that is
- * lost all layers are cold, and their memory is not pinned. Used in turns. Private to the gpu's files. */
+/* Cold layers: those whose KV cache is in pinned RAM, because a device's memory is too small for all. The device's ops
+ * access them over the link by address, like any others; copies by the host must distinguish them. On a device that is
+ * lost, all layers are cold, and their memory is not pinned. Used in turns. Private to the gpu's files. */
 #ifndef MO_GPU_KV_IN_RAM_H
 #define MO_GPU_KV_IN_RAM_H
 
@@ -21,7 +21,7 @@ typedef struct mo_gpu_kv_in_ram {
     mo_gpu_kv_in_ram_area *areas;
     int count;
     bool lost;        /* the device is: it is asked for nothing any more */
-    uint64_t brought; /* bytes that have crossed as guests (gpu/kv_staging.h) */
+    uint64_t brought; /* bytes that were copied for staging (gpu/kv_staging.h) */
 } mo_gpu_kv_in_ram;
 
 /* The last `count` layers of those that can be apart (mo_state_layer_bytes()), as the plan counts them. */

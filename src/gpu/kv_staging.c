@@ -7,7 +7,7 @@
 
 _Static_assert((int)MO_PLAN_KV_BLOCK == (int)MO_KV_BLOCK, "plans count blocks of as many positions");
 
-/* ---- Who has guests ----------------------------------------------------------------------------- */
+/* ---- Staged slices ----------------------------------------------------------------------------- */
 
 static bool invites(const mo_gpu *gpu, const mo_slice *s, int layer)
 {
@@ -40,7 +40,7 @@ static void list_staged(const mo_gpu *gpu, const mo_forward *forward, int64_t li
 
 /* ---- Where they are ----------------------------------------------------------------------------- */
 
-/* What is told to the device, here. */
+/* The data for the device, in RAM. */
 typedef struct sent {
     mo_gpu_kv_staging_list at;
     mo_dplace *places;
@@ -65,7 +65,7 @@ static mo_dstate *state_of(const sent *t, const mo_gpu *gpu, int staged, int lay
     return t->states + staged * gpu->core.spec->layer_count + layer;
 }
 
-/* The table of a guest in a layer, where it has one of its own. */
+/* The table of a staged slice in a layer, if it has its own. */
 static mo_daddr *entries_of(const sent *t, const mo_dstate *d)
 {
     return t->entries + (d->blocks - t->seen - (mo_daddr)t->at.entries) / sizeof(mo_daddr);
@@ -90,7 +90,7 @@ static void place_slice(const mo_gpu *gpu, const mo_state *state, int layer, int
         *at += comes ? stride : 0;
         even &= entry[n] == entry[0] + (mo_daddr)n * stride;
     }
-    d->length = blocks; /* nobody sees more */
+    d->length = blocks; /* no more is visible */
     d->first = even ? entry[0] : 0;
     d->stride = even ? (int64_t)stride : 0;
 }
@@ -120,7 +120,7 @@ static int64_t place_all(const mo_gpu *gpu, const mo_forward *forward, const mo_
     return used;
 }
 
-/* As in the step's block, but for the tables of those that have guests. */
+/* As in the step's block, except for the tables of staged slices. */
 static void write_places(const mo_gpu *gpu, const mo_forward *forward, const mo_gpu_kv_staging *g,
                          const sent *t)
 {

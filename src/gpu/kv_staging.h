@@ -1,7 +1,7 @@
-/* Guests: keys and values of cold layers (gpu/kv_in_ram.h) in VRAM while a batch attends to them. Every tile of queries would read all of
- * them over the link; so they cross it once, into the memory of the layer's feed-forward part, which nobody uses then. A second table
+/* KV staging: the KV cache of cold layers (gpu/kv_in_ram.h) in VRAM while a batch attends to it. Every tile of queries would read all of
+ * it over the link; so it is copied once, into the memory of the layer's feed-forward part, which is unused then. A second table
  * for each slice says where they are; what finds no space there stays where it is, and is read over the link. Slices of few queries,
- * and small steps, have no guests (plan/kv_in_ram.h). Private to the gpu's files. */
+ * and small steps, are not staged (plan/kv_in_ram.h). Private to the gpu's files. */
 #ifndef MO_GPU_KV_STAGING_H
 #define MO_GPU_KV_STAGING_H
 
@@ -20,15 +20,15 @@ typedef struct mo_gpu_kv_staging {
     int64_t tokens; /* of the batch */
 } mo_gpu_kv_staging;
 
-/* Which slices of a batch have guests, and where these will be: told to the device. After the batch's block and the sessions' tables
+/* Sends the device which slices of a batch are staged, and where. After the batch's block and the sessions' tables
  * were sent. */
 mo_status mo_gpu_kv_staging_begin(mo_gpu *gpu, const mo_forward *forward, mo_gpu_kv_staging *out,
                                   mo_error *err);
 
-/* mo_dplace[tokens] for the layer's attention, which knows the guests; 0: it has none. */
+/* mo_dplace[tokens] for the layer's attention, with staged slices; 0: none. */
 mo_daddr mo_gpu_kv_staging_positions(const mo_gpu_kv_staging *kv_staging, const mo_gpu *gpu, int layer);
 
-/* Launches ops of such a layer; the guests arrive before it attends to them. */
+/* Launches ops of such a layer; staged data arrive before it attends to them. */
 mo_status mo_gpu_kv_staging_launch(const mo_gpu_kv_staging *kv_staging, mo_gpu *gpu,
                                    const mo_forward *forward, const mo_gpu_ops *ops, int layer,
                                    mo_error *err);

@@ -67,7 +67,7 @@ typedef struct mo_gpu_service {
         bool busy;
         int layer, expert;
     } back;                     /* an expert that leaves the device for RAM, in favour of one that crosses */
-    bool deferred;              /* the driver's calls are made while the CPU computes, by whoever is free: */
+    bool deferred;              /* the driver's calls are made while the CPU computes, by a free thread: */
     const mo_gpu_segment *next; /* also the launch of what follows; NULL: it was launched */
     mo_gpu_lanes *lanes;
     mo_forward *forward;
@@ -138,7 +138,7 @@ mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err);
 /* ---- postfetch.c ---- */
 
 bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes); /* does its mode rule, or the rates? */
-/* How many transfers may be under way, with so many bytes of device memory left. */
+/* How many transfers may be in flight, with this much device memory left. */
 mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_error *err);
 mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                                 mo_error *err);

@@ -15,7 +15,7 @@ static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
 }
 
 /* Which buffer each streamed layer has, and which are streamed in small steps too. Layers of the CPU take turns of their
- * own, so that the others keep their buffers whoever computes those. */
+ * own, so that the others keep their buffers wherever those are computed. */
 static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_location *locations, mo_error *err)
 {
     p->small = malloc(sizeof *p->small * ((size_t)p->count + 1));

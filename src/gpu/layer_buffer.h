@@ -29,7 +29,7 @@ typedef struct mo_streamed_layer {
     mo_streamed_part parts[STREAM_PARTS];
     int64_t used;            /* bytes of a slot */
     mo_event *began, *ready; /* of its copy */
-    bool timed;              /* both were recorded, and nobody has looked how long it took */
+    bool timed;              /* both were recorded, and the time has not been read */
 } mo_streamed_layer;
 
 typedef struct mo_gpu_cpu_layers {
@@ -76,7 +76,7 @@ mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *b, mo_streamed_layer *l, c
 /* A layer that stays but is on disk is read once, to be sent. */
 mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *b, int layer, mo_error *err);
 void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *b, int layer); /* it has been sent */
-/* After that nobody reads them any more. */
+/* After that they are no longer read. */
 mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *b, mo_error *err);
 
 static inline bool mo_gpu_layer_buffer_has(const mo_gpu_layer_buffer *b, int layer)

@@ -10,7 +10,7 @@
 /* Host memory that is pinned in place: weights, layers from disk, slots of each size. */
 enum { GPU_ADOPTED = 2 + MO_EXPERT_CLASSES };
 
-/* How long ops last, one at a time, when somebody asks: nothing overlaps then. */
+/* Times of ops, one at a time, on request: nothing overlaps then. */
 typedef struct mo_gpu_watch {
     double seconds[MO_OP_KINDS];
     int count[MO_OP_KINDS];
@@ -24,18 +24,17 @@ typedef struct mo_adopted {
 
 typedef struct mo_gpu_link {
     mo_device *device;
-    mo_dstream *main, *fetch,
-        *lane;      /* a step's; of experts that cross; of those that are computed beside it */
+    mo_dstream *main, *fetch, *lane; /* a step's; of copied experts; of those computed in parallel */
     mo_event *look; /* of the main stream, in a long step: what the host waits for before it goes on */
     mo_adopted adopted[GPU_ADOPTED];
     size_t pin_bytes;    /* of a piece that is pinned at once */
-    mo_gpu_watch *watch; /* NULL: nobody asks */
+    mo_gpu_watch *watch; /* NULL: not needed */
     uint64_t failed;     /* copies that had to be made again, or were the CPU's after all */
 } mo_gpu_link;
 
 /* pin_bytes 0: the default. */
 mo_status mo_gpu_link_open(mo_gpu_link *link, mo_device *device, size_t pin_bytes, mo_error *err);
-void mo_gpu_link_stop(mo_gpu_link *link);  /* its streams end; nobody uses what was pinned any more */
+void mo_gpu_link_stop(mo_gpu_link *link);  /* its streams end; pinned memory is no longer used */
 void mo_gpu_link_close(mo_gpu_link *link); /* after that */
 
 /* Pins host memory in place, as number `number` of what is adopted, as far as the system grants it. */

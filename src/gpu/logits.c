@@ -26,13 +26,13 @@ static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
         status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status != MO_EDEVICE) {
-        atomic_store(&s->lost, status != MO_OK); /* first: nobody may find it neither kept nor lost */
+        atomic_store(&s->lost, status != MO_OK); /* first: it must never appear neither kept nor lost */
         mo_gpu_session_drop_row(gpu, s);
     }
     return status;
 }
 
-/* Of a session that is not in the step: only what happens to the device itself is the step's business. */
+/* For a session that is not in the step: only failures of the device itself concern the step. */
 static mo_status bring_of_other(mo_gpu *gpu, int place, mo_error *err)
 {
     mo_error own = {0};

@@ -1,5 +1,5 @@
-/* Logits that stay on the device, of several the last: rows of the last step's whose sessions had their token found there. A row is copied when somebody
- * asks for it, or when the next step makes others in its place and its session is not in that step. Private to the gpu's files. */
+/* Logits that stay on the device, of several devices the last: rows of sessions whose token was found there. A row is copied when it is
+ * requested, or when the next step makes others in its place and its session is not in that step. Private to the gpu's files. */
 #ifndef MO_GPU_LOGITS_H
 #define MO_GPU_LOGITS_H
 

@@ -38,14 +38,14 @@ static bool is_gone(const mo_gpu *gpu)
     return mo_dstream_wait(gpu->link.main, &ignored) == MO_EDEVICE;
 }
 
-/* Nobody uses the device any more, and no session finds its logits there. */
+/* The device is no longer used, and no session finds its logits there. */
 static void leave(mo_gpu *gpu)
 {
     mo_gpu_give_up(gpu);
     for (int i = 0; i < GPU_LOGITS_KEPT; i++) {
         mo_gpu_session *s = gpu->kept_logits[i];
         if (s) {
-            atomic_store(&s->lost, true); /* first: nobody may find it neither kept nor lost */
+            atomic_store(&s->lost, true); /* first: it must never appear neither kept nor lost */
             mo_gpu_session_drop_row(gpu, s);
         }
     }
@@ -147,7 +147,7 @@ mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     }
     if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status =
-            mo_gpu_logits_begin(gpu, forward, err); /* rows that were lost with the card are made again */
+            mo_gpu_logits_begin(gpu, forward, err); /* rows that were lost with the device are recomputed */
     }
     if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status = mo_logits_emit(forward, err);

@@ -6,7 +6,7 @@
 
 #include "gpu/objects.h"
 
-/* A step was given up on this device: whoever waits there for the host need not any more, and nothing is under way afterwards. */
+/* A step was given up on this device: ends its waits for the host; nothing is in flight afterwards. */
 void mo_gpu_give_up(mo_gpu *gpu);
 
 /* In a turn, after a failure that `why` tells: which devices are lost? False: all of them, or what is left cannot go on alone.

@@ -9,7 +9,7 @@
 typedef enum mo_gpu_mark {
     MO_MARK_ROUTES,   /* what comes next is the router */
     MO_MARK_CHOSEN,   /* experts are chosen */
-    MO_MARK_COMPUTED, /* the device has computed its own, and what goes beside them */
+    MO_MARK_COMPUTED, /* the device has computed its own, and the other parts */
     MO_MARK_ARRIVED,  /* the host's rows are there */
     MO_MARK_MERGED,
     MO_MARKS
@@ -22,7 +22,7 @@ typedef struct mo_gpu_marks {
     uint64_t asked;    /* small steps whose times are wanted */
 } mo_gpu_marks;
 
-/* Events of a device for so many layers; what fails leaves nothing. */
+/* Events of a device for this many layers; a failure leaves nothing. */
 mo_status mo_gpu_marks_open(mo_gpu_marks *m, mo_device *device, int layers, mo_error *err);
 void mo_gpu_marks_close(mo_gpu_marks *m); /* one that was not opened is allowed */
 

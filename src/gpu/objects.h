@@ -56,12 +56,12 @@ typedef struct mo_gpu {
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
     mo_gpu_kv_in_ram kv_in_ram;                  /* which layers' blocks are in RAM */
-    /* Whose row of logits is where it was made, by place; NULL: nobody's. In turns (gpu/logits.h). */
+    /* Whose row of logits is where it was made, by place; NULL: none. In turns (gpu/logits.h). */
     struct mo_gpu_session *kept_logits[GPU_LOGITS_KEPT];
     mo_gpu_order order; /* of the layer that a batch computes */
     uint64_t number;    /* of the step */
     uint64_t steps;     /* that ended well */
-    mo_meter *meter;    /* of the main stream; NULL: nobody has asked yet */
+    mo_meter *meter;    /* of the main stream; NULL: not requested yet */
     struct mo_gpu *head, *before,
         *next;    /* the device with the first layers; those with the layers before and behind, NULL: none */
     bool reaches; /* it copies straight from the memory of the one before (gpu/handover.h) */
@@ -89,7 +89,7 @@ static inline mo_gpu *mo_gpu_with_layer(const mo_gpu *head, int layer)
     return (mo_gpu *)gpu;
 }
 
-/* Is it a piece of a step, which the device's thread computes beside others? */
+/* Is it a piece of a step, which the device's thread computes in parallel with others? */
 static inline bool mo_gpu_is_piece(const mo_gpu *gpu, const mo_forward *forward)
 {
     return gpu->piece && forward == &gpu->piece->forward;

@@ -37,7 +37,7 @@ void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr t
     op->bytes[0] = bytes;
     op->ranges = 1;
     op->sequence = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).sequence);
-    op->flag = seen(p->scratch, &p->scratch->pinned.flags[layer]); /* nobody waits for it any more */
+    op->flag = seen(p->scratch, &p->scratch->pinned.flags[layer]); /* no longer waited for */
 }
 
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer)

@@ -20,7 +20,7 @@ typedef struct mo_gpu_ops {
     /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
-    mo_daddr kv_staging; /* mo_dplace[tokens] where keys and values are guests (gpu/kv_staging.h); 0 */
+    mo_daddr kv_staging;         /* mo_dplace[tokens] if the KV cache is staged (gpu/kv_staging.h); 0 */
     const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
     const mo_gpu_bf16 *bf16; /* of a batch whose products may be in bfloat16; NULL: they are exact */
@@ -47,7 +47,7 @@ void mo_gpu_ops_publish(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_hot(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer);
-/* The device reads so many bytes of pinned memory by itself. */
+/* The device reads this many bytes of pinned memory itself. */
 void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
 /* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
@@ -72,7 +72,7 @@ typedef struct mo_gpu_adapted {
     mo_daddr y;
     int64_t stride;
 } mo_gpu_adapted;
-/* Of several matrices with the same input, at most MO_OP_MATRICES. */
+/* For several matrices with the same input, at most MO_OP_MATRICES. */
 void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count);
 void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows);
 

@@ -46,7 +46,7 @@ typedef struct mo_gpu_pieces {
     int working;                                      /* threads */
     mo_error failed;                                  /* status MO_OK: nothing has */
     bool closing;
-    /* For tests: called by a device's thread when it has a piece's stream, before its layers, without the lock. NULL: nobody looks. */
+    /* For tests: called by a device's thread when it has a piece's stream, before its layers, without the lock. NULL: none. */
     void (*watch)(void *user, int part, int piece);
     void *watcher;
 } mo_gpu_pieces;

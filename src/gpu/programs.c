@@ -264,7 +264,7 @@ static int completed_since(const mo_gpu_programs *g, const mo_gpu_program_set *s
 }
 
 /* Layers that have become complete are served by the host until the set is made anew, with the same result. Making it costs
- * about what it did at first (nobody has timed it on a GPU) and saves a round trip for each of them in every step, so it
+ * about what it did at first (not measured on a GPU) and saves a round trip for each of them in every step, so it
  * is not done at once: others may follow. A set that cannot be made anew serves on. */
 static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                            mo_error *err)

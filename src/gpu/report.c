@@ -1,4 +1,4 @@
-/* Report: the counters of all objects, gathered. Whoever reads them never waits for a step: what a step changes is published
+/* Report: the counters of all objects. Reading them never waits for a step: changes of a step are published
  * when it has ended, the clock and the memory have locks of their own. */
 #include "gpu/report.h"
 

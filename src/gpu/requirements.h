@@ -14,15 +14,15 @@ typedef struct mo_gpu_requirements {
     int64_t idle; /* of that, what is free while a layer attends */
     int64_t expert_bytes; /* of the largest expert; 0: there are none */
     int64_t map;          /* of the table of experts */
-    int64_t table;        /* of one session, beside its blocks */
+    int64_t table;        /* of one session, in addition to its blocks */
     int64_t host;         /* in RAM: pinned memory */
-    int64_t piece;        /* in RAM besides, where several devices share a model: for prompts in pieces */
+    int64_t piece;        /* in RAM in addition, if several devices share a model: for prompts in pieces */
 } mo_gpu_requirements;
 
 mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t batch, int64_t context,
                                            const mo_precision_rule *precision);
 
-/* What a matrix of so many bytes takes on the device, where each begins aligned. */
+/* Bytes of a matrix on the device, including alignment. */
 int64_t mo_gpu_matrix_bytes(int64_t bytes);
 /* Bytes of a layer's matrices, where they stay or as they cross the link. */
 int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);

@@ -12,7 +12,7 @@ enum {
     GPU_SHARED = 64,         /* most tokens of a larger one of which the CPU computes some of the experts */
     GPU_LOGITS = 32,         /* rows of logits made at once, */
     GPU_LOGITS_KEPT = 64,    /* and of a step that there is space for */
-    GPU_KV_STAGED = 8,       /* slices of a batch whose keys and values may be guests (gpu/kv_staging.h) */
+    GPU_KV_STAGED = 8,       /* slices of a batch that may be staged (gpu/kv_staging.h) */
 };
 
 /* Offsets in the step's block for a number of tokens. */
@@ -22,13 +22,13 @@ typedef struct mo_gpu_block {
     int64_t bytes; /* with those */
 } mo_gpu_block;
 
-/* Offsets in what a batch says of its guests (gpu/kv_staging.h). */
+/* Offsets in a batch's staging data (gpu/kv_staging.h). */
 typedef struct mo_gpu_kv_staging_list {
     int64_t places;  /* mo_dplace[batch] */
     int64_t states;  /* mo_dstate[GPU_KV_STAGED][layers] */
     int64_t entries; /* mo_daddr[layers][limit] */
     int64_t bytes;
-    int64_t limit; /* blocks of all guests in a layer: those of one full session, at least */
+    int64_t limit; /* staged blocks in a layer: at least those of one full session */
 } mo_gpu_kv_staging_list;
 
 /* Pinned memory. */
@@ -81,7 +81,7 @@ typedef struct mo_gpu_scratch {
     mo_daddr counts;                /* int32[layers][group_limit] */
     mo_daddr logits;
     mo_daddr kv_staging; /* what a batch says of them */
-    mo_daddr idle;       /* the feed-forward parts' memory, in one piece: nobody's while a layer attends */
+    mo_daddr idle;       /* the feed-forward parts' memory, in one piece: unused while a layer attends */
     int64_t idle_bytes;  /* of it */
     mo_gpu_bf16 bf16;    /* products in bfloat16 */
     int64_t partial_floats;

@@ -173,7 +173,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         status = mo_gpu_postfetch_send(lanes, forward, out, err);
     } else if (status == MO_OK) {
         mo_gpu_fetch_choose(lanes, forward, out);
-        /* With work for the CPU all calls of the driver are made beside it. */
+        /* If the CPU has work, all driver calls are made in parallel with it. */
         out->deferred = !lanes->serial && cpu_has_work(forward, out);
     }
     if (status == MO_OK && !out->deferred) {
@@ -253,7 +253,7 @@ static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo
     return status;
 }
 
-/* After the reply, where the host's time costs nobody anything; copies that take longer than the CPU did are measured
+/* After the reply, where the host's time costs nothing; copies that take longer than the CPU did are measured
  * when the device has gone on, which it cannot without them. */
 static mo_status measure_now_or_later(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
 {
@@ -280,7 +280,7 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
 /* Slots in RAM that were copied from may only be filled anew when the copies are done. */
 static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    mo_status status = s->status; /* of the calls; nobody knows how far those came that failed */
+    mo_status status = s->status; /* of the calls; the state of failed ones is unknown */
     if (status == MO_OK && s->stored && s->fetched) {
         status = mo_event_wait(lanes->fetch_to, err);
     }
@@ -303,7 +303,7 @@ void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service
     }
 }
 
-/* The driver's calls, by whoever of the CPU's threads comes first. */
+/* The driver's calls, by the first free CPU thread. */
 static void run_side_task(void *ctx)
 {
     mo_gpu_service *s = ctx;
@@ -313,7 +313,7 @@ static void run_side_task(void *ctx)
     s->side_task_ns = mo_clock_ns() - began;
 }
 
-/* The first look failed, so there was no round, and nobody has made the calls: nothing crosses. */
+/* The first check failed, so there was no round and no driver calls: nothing is copied. */
 static void drop_side_task(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     forward->side_task = (mo_side_task){0};

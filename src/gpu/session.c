@@ -66,7 +66,7 @@ static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv
 /* ---- Tables ------------------------------------------------------------------------------------ */
 
 /* A layer's table with the addresses that its blocks have now. Entries without a block get an address that can be read, since
- * whoever looks at a table may look at all of it. */
+ * all of a table may be read. */
 static void fill_layer(const mo_blocks *blocks, int layer, mo_dstate *out, mo_daddr *entry)
 {
     const mo_blocks_layer *l = &blocks->layer[layer];

@@ -54,7 +54,7 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
         }
     }
     const int64_t bytes = gpu->core.layers[layer].expert_bytes;
-    int32_t most = 0; /* rows of an expert that the CPU gets; `few` of those with just so many are its too */
+    int32_t most = 0; /* rows of an expert that the CPU gets; and `few` of those with exactly this many */
     int few = 0;
     const int chosen = mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes,
                                      still_crossing(gpu, o), rows, count, &most, &few);
@@ -122,7 +122,7 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     return count;
 }
 
-/* What is done beside it, timed: a copy from memory that is not pinned keeps its caller. */
+/* Work in parallel with it, timed: a copy from memory that is not pinned blocks its caller. */
 typedef struct timed_task {
     mo_side_task task;
     int64_t took_ns;

@@ -10,7 +10,7 @@
  * The choice of a layer then brings the experts' input with it, to pinned.shared_in. */
 bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward);
 
-/* Of the experts with picks left, which no slot and no window holds: marks those that the CPU should compute, by the measured
+/* Marks the experts with picks left, in no slot and no window, that the CPU should compute, by the measured
  * rates of both lanes, in o->by_cpu. Returns how many: none while what comes from disk fills free slots on its way. */
 int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const int32_t *left,
                         mo_gpu_order *o);

@@ -115,7 +115,7 @@ static bool moves(const mo_gpu_start *s, const mo_gpu_start_expert *b)
     return false;
 }
 
-/* It is lent. A copy that fails otherwise than with the device may have sent a part: nobody gets the slot before that
+/* It is lent. A copy that fails without losing the device may be partial: the slot is not reused before that
  * has ended. */
 static mo_status send(mo_gpu_start *s, mo_gpu_start_move *m, const mo_gpu_start_expert *b, mo_error *err)
 {
@@ -153,7 +153,7 @@ static mo_gpu_start_move *idle_move(mo_gpu_start *s)
     return NULL;
 }
 
-/* Does the device want it, has not got it, and could get it from here, beside so many that come before it? Where RAM has hardly
+/* Does the device need it, not have it, and could it get it from RAM, after those before it? Where RAM has hardly
  * more slots than one token needs nothing is lent: prompts leave their experts on the device instead. */
 static bool wanted(const mo_gpu_start *s, const mo_gpu_start_expert *b, int32_t before)
 {
@@ -174,7 +174,7 @@ static int32_t coming_most(const mo_gpu_start *s)
 
 /* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order; those that are on their way into RAM keep
  * slots for themselves, so that none that is less hot has the last ones. One whose read was begun and that is gone again (it failed, or
- * a layer needed its place) is left to whoever needs it. */
+ * a layer needed its place) is left until it is needed. */
 static mo_status fill_device(mo_gpu_start *s, mo_error *err)
 {
     mo_gpu_experts *x = s->experts;

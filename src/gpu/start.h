@@ -1,4 +1,4 @@
-/* Start: where experts are on disk, slots in VRAM and RAM are filled beside the first steps: hottest first by what a
+/* Start: where experts are on disk, slots in VRAM and RAM are filled during the first steps: hottest first by what a
  * profile knows, then those of one number in every layer, so that all layers get alike. Reads wait behind those that a step
  * needs; what has arrived in RAM crosses on a stream of its own, and its place in RAM is free for the next. What a layer's misses
  * drive out of RAM before that is not read again for the device's sake: slots that stay free so are filled with what RAM has
@@ -37,11 +37,11 @@ typedef struct mo_gpu_start {
 mo_status mo_gpu_start_open(mo_gpu_start *s, const mo_store_request *requests, int32_t count, mo_error *err);
 void mo_gpu_start_close(mo_gpu_start *s);
 
-/* Looks what has arrived, and goes on. Between steps, or between layers of a batch: the device's map is to be told
+/* Checks what has arrived, and continues. Between steps, or between layers of a batch: the device's map must be sent
  * before a small step reads it. A copy that fails leaves its expert in RAM. */
 mo_status mo_gpu_start_turn(mo_gpu_start *s, mo_error *err);
 
-/* May whoever computes an expert leave it in a free slot? Not while those are meant for others. */
+/* May a computed expert stay in a free slot? Not while those are reserved for others. */
 bool mo_gpu_start_leaves(const mo_gpu_start *s);
 
 /* A step was given up: what was on its way begins anew, and nothing of it is pinned. */

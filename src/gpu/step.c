@@ -18,7 +18,7 @@
 
 /* The CPU's part of a layer follows that of the layer before after what the device does between them. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
-/* Of several tokens the device's part lasts longer, with what is still crossing. */
+/* With several tokens the device's part takes longer, including pending copies. */
 #define STAY_AWAKE_SHARED_NS ((int64_t)3000 * 1000)
 
 /* ---- Before ----------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 /* ---- A batch ---------------------------------------------------------------------------------- */
 
-/* Of a step of more tokens the host runs at most twice so many layers ahead of the device, so that a cancel is not far behind; never so
+/* In a step of more tokens the host runs at most twice as many layers ahead of the device, so that a cancel takes effect soon; never so
  * few that the device would wait for it. */
 enum { LONG_STEP = 1024, LOOK_LAYERS = 2 };
 
@@ -331,7 +331,7 @@ static mo_status run_piece(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     return status;
 }
 
-/* What concerns the whole step comes first: whoever computes a piece changes nothing that others read. */
+/* Work for the whole step comes first: computing a piece changes nothing that others read. */
 static mo_status run_pieces(mo_gpu *head, mo_forward *forward, mo_error *err)
 {
     mo_status status = MO_OK;

@@ -3,7 +3,7 @@
  * layer, so that the way back costs the fetches of a layer at most one expert's time. */
 #include "gpu/lanes.h"
 
-/* The way back takes the link as long as one miss does, so whoever comes must save one within so many tokens (chosen,
+/* The way back takes the link as long as one miss does, so the new expert must save one within this many tokens (chosen,
  * not fitted). Where all experts are as likely, nearly every layer exchanged one: of gpt-oss-120b 13 MB, 240 us at an H200's
  * link in layers of some 700 us, by calculation. */
 #define SWAP_TOKENS 16.0
@@ -88,7 +88,7 @@ void mo_gpu_swap_settle(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_status status
     }
     s->back.busy = false;
     mo_store_arrival arrival = MO_STORE_ARRIVED;
-    if (status != MO_OK) { /* the step ends: nobody knows how far it came */
+    if (status != MO_OK) { /* the step ends: its progress is unknown */
         arrival = status != MO_EDEVICE && mo_dstream_wait(lanes->link->fetch, &ignored) == MO_OK
                       ? MO_STORE_FAILED
                       : MO_STORE_UNSURE;

@@ -1,6 +1,6 @@
 /* Turn: who uses the device now. A step has it from its beginning to its end, because a device on which ops wait for the host
- * must not be asked for memory (drivers may wait for all of them first); whoever opens, closes, saves or restores a session
- * or exchanges experts has it in between. Turns are fair: whoever asks waits for the turn that runs and those who asked
+ * must not be asked for memory (drivers may wait for all of them first); opening, closing, saving or restoring a session
+ * or exchanging experts takes it in between. Turns are fair: a request waits for the running turn and those requested
  * before, so a session is opened between two steps of another. Private to the gpu's files. */
 #ifndef MO_GPU_TURN_H
 #define MO_GPU_TURN_H

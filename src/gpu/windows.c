@@ -1,6 +1,6 @@
 /* Windows: through which the experts of a batch cross the link, stages taken together, filled in turn. A window holds
  * experts of one layer, all gate matrices, then all up, then all down, because that is how neighbouring experts follow each other in
- * RAM: each run of neighbours crosses in one copy per tensor. On an H200 a copy costs the link 3.5 us beside its bytes,
+ * RAM: each run of neighbours crosses in one copy per tensor. On an H200 a copy has a fixed cost of 3.5 us,
  * and each call 2 to 3 us of the host, so that 0.9 MB at a time leave a sixth of the link's rate unused. */
 #include "base/log.h"
 #include "base/status.h"
@@ -102,7 +102,7 @@ static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, 
     return status;
 }
 
-/* To the file's layout, beside the stream that computes. */
+/* To the file's layout, in parallel with the computing stream. */
 static mo_status straighten(mo_gpu_experts *x, const mo_gpu_window *w, mo_error *err)
 {
     const mo_expert *b = &x->core->spec->layers[w->layer].moe.expert[0];
@@ -133,7 +133,7 @@ mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, i
     for (int i = 0; i < count; i++) {
         w->expert[i] = (int16_t)experts[i];
     }
-    if (x->window_head >= (uint64_t)x->window_count) { /* until then nobody has used it */
+    if (x->window_head >= (uint64_t)x->window_count) { /* unused until then */
         status = mo_dstream_after(x->link->fetch, w->done, err);
     }
     for (int part = 0; part < 3 && status == MO_OK; part++) {
@@ -197,7 +197,7 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, int size, 
 mo_status mo_gpu_window_retire(mo_gpu_experts *x, mo_error *err)
 {
     const mo_gpu_window *w = mo_gpu_window_at(x, x->window_tail++);
-    /* Nobody has computed what was sent in vain, and it may still be put in order. */
+    /* Experts sent in vain were not computed, and may still be reordered. */
     const mo_status status = w->awaited ? MO_OK : mo_dstream_after(x->link->main, w->ready, err);
     return status == MO_OK ? mo_event_record(w->done, x->link->main, err) : status;
 }

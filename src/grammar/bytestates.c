@@ -8,7 +8,7 @@
 
 typedef struct builder {
     mo_byte_states *p;
-    uint32_t full[3]; /* states after which so many bytes follow, any; [0] is not used */
+    uint32_t full[3]; /* states followed by this many arbitrary bytes; [0] is not used */
     mo_status status;
     mo_error *err;
 } builder;

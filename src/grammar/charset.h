@@ -23,7 +23,7 @@ bool mo_charset_add(mo_charset *s, uint32_t low, uint32_t high);
 /* Sorts and merges what was added; with `inverted` the set becomes all other characters. False when out of memory. */
 bool mo_charset_settle(mo_charset *s, bool inverted);
 
-/* Of a settled set. */
+/* For a finished set. */
 bool mo_charset_has(const mo_charset *s, uint32_t c);
 bool mo_charset_equal(const mo_charset *a, const mo_charset *b);
 bool mo_charset_meets(const mo_charset *a, const mo_charset *b); /* some character is in both */

@@ -57,9 +57,9 @@ static mo_status read_character(mo_gbnf_text *t, uint32_t *out)
     case 'u': status = read_hex(t, 4, out); break;
     case 'U': status = read_hex(t, 8, out); break;
     default:
-        return mo_gbnf_wrong_at(
-            t, begin,
-            "unknown escape; known are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xHH \\uHHHH \\UHHHHHHHH");
+        return mo_gbnf_wrong_at(t, begin,
+                                "unknown escape; the escapes are \\n \\t \\r \\\\ \\\" \\[ \\] \\- \\^ \\xHH "
+                                "\\uHHHH \\UHHHHHHHH");
     }
     if (status == MO_OK && (*out > MO_CODE_POINT_MAX || (*out >= 0xD800 && *out <= 0xDFFF))) {
         return mo_gbnf_wrong_at(t, begin, "U+%04X is not a character", *out);

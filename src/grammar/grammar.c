@@ -141,7 +141,7 @@ static mo_status failure(mo_machine *m, mo_error *err)
     return m->failed == MO_ENOMEM ? mo_fail(err, MO_ENOMEM, "out of memory for a constraint")
                                   : mo_fail(err, MO_ENOSPC,
                                             "the grammar or schema is too ambiguous here; "
-                                            "rewrite it so that fewer alternatives start alike");
+                                            "rewrite it so that fewer alternatives start the same way");
 }
 
 /* ---- Constraints ---- */

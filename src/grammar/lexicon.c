@@ -279,7 +279,7 @@ static mo_run *make_run(const mo_lexicon *l, const mo_charset *set)
     return run;
 }
 
-/* Forgets the one that nobody uses and that was asked for longest ago. */
+/* Drops the least recently used one that is not in use. */
 static void forget_one(mo_lexicon *l)
 {
     size_t oldest = l->run_count;

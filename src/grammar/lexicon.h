@@ -19,7 +19,7 @@ typedef struct mo_run {
     uint8_t *lengths;                /* with their characters */
     uint32_t longer_count;
     mo_trie others;
-    uint64_t used; /* when last, for what is forgotten first; under the lexicon's lock as `users` */
+    uint64_t used; /* last use, for eviction; under the lexicon's lock as `users` */
     int users;
 } mo_run;
 

@@ -246,7 +246,7 @@ static void enter(mo_machine *m, uint32_t node, uint32_t stacks)
     add(m, node, n->kind == MO_NODE_SET ? m->program->characters.starts[n->as.set] : 0, stacks);
 }
 
-/* A loop of which so many rounds are done. */
+/* A loop after this many rounds. */
 static void loop(mo_machine *m, uint32_t node, uint32_t done, uint32_t stacks)
 {
     const mo_node *n = &m->program->nodes[node];

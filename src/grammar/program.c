@@ -119,7 +119,7 @@ static uint32_t set(compiler *c, uint32_t number, uint32_t next)
     return add_node(c, (mo_node){MO_NODE_SET, next, {.set = number}});
 }
 
-/* The item so many times, and never empty: where it can be, that makes no difference to what matches, and it keeps the
+/* The item repeated, and never empty: where it can be, that makes no difference to what matches, and it keeps the
  * machine from going round without consuming anything. */
 static uint32_t repeat(compiler *c, const mo_syntax *item, int32_t min, int32_t max, uint32_t next)
 {

@@ -52,7 +52,7 @@ typedef struct mo_program {
     uint32_t byte_count, byte_space;
     uint32_t *entries; /* two for each rule: the node it begins with, and that of what it can be but empty */
     mo_byte_states characters; /* of the sets */
-    uint8_t classes[256];      /* bytes of one class are never told apart */
+    uint8_t classes[256];      /* bytes of one class are equivalent */
     uint8_t class_bytes[256];  /* one byte of each class */
     int class_count;
     uint32_t start;

@@ -33,7 +33,7 @@ static mo_status read(mo_schema_rules *s, const json_t *schema, array *a)
     return status;
 }
 
-/* The tuple: all its items, as far as there may be so many. */
+/* The tuple: all its items, up to the maximum. */
 static mo_status write_first(mo_schema_rules *s, const array *a, const char *ws, mo_writer *out,
                              int64_t *count)
 {
@@ -71,7 +71,7 @@ static mo_status write_others(mo_schema_rules *s, const array *a, int64_t count,
     char rule[MO_RULE_NAME];
     const int64_t min = a->min > count ? a->min - count : 0;
     int64_t max = a->max >= 0 ? a->max - count : -1;
-    if (json_is_false(a->rest) || (a->first && !a->rest)) { /* none, or none that anybody asked for */
+    if (json_is_false(a->rest) || (a->first && !a->rest)) { /* none, or none required */
         if (min > 0 && json_is_false(a->rest)) {
             return mo_schema_wrong(s, "minItems", "is greater than the number of allowed items");
         }

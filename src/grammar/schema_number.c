@@ -24,7 +24,7 @@ static mo_status number_of(mo_schema_rules *s, const json_t *schema, const char 
     return MO_OK;
 }
 
-/* minimum or maximum with the exclusive one, which draft 4 wrote as a truth value beside it. */
+/* minimum or maximum with the exclusive one, which draft 4 wrote as a separate boolean. */
 static mo_status one_side(mo_schema_rules *s, const json_t *schema, const char *key,
                           const char *exclusive_key, int sign, bool *has, double *at, bool *exclusive)
 {

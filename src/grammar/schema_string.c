@@ -19,7 +19,7 @@
 #define BYTE    "(\"25\" [0-5] | \"2\" [0-4] [0-9] | \"1\" [0-9]{2} | [1-9] [0-9] | [0-9])"
 #define URI_ONE "([a-zA-Z0-9._~!$&'()*+,;=:@-] | \"%\" [0-9a-fA-F]{2})"
 
-/* Every text of these is valid; leap days, leap seconds and what hardly anybody writes are left out. */
+/* Every text of these is valid; leap days, leap seconds and rare forms are left out. */
 static const struct {
     const char *name, *text;
 } formats[] = {
@@ -75,7 +75,7 @@ static mo_status write_pattern(mo_schema_rules *s, const char *pattern, mo_write
     return status;
 }
 
-/* Beside a pattern or a format the others are not enforced. */
+/* With a pattern or a format the others are not enforced. */
 static mo_status note_others(mo_schema_rules *s, const json_t *schema, const char *chosen)
 {
     static const char *const keys[] = {"minLength", "maxLength", "format"};

@@ -242,7 +242,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_writer *out)
         mo_schema_down(s, "allOf");
         mo_schema_down_index(s, i);
         status = mo_schema_merge(s, all, json_array_get(list, i), &all);
-        if (status == MO_OK) { /* a reference may have led elsewhere */
+        if (status == MO_OK) { /* a reference may have changed it */
             memcpy(s->path, path, sizeof path);
             s->path_length = before;
         }
@@ -250,7 +250,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_writer *out)
     return status == MO_OK ? write_value(s, all, out) : status;
 }
 
-/* One of several, each with what is asked for beside them. */
+/* One of several, each with the constraints next to them. */
 static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, mo_writer *out)
 {
     json_t *list = json_object_get(schema, key), *rest = without(s, schema, key);
@@ -263,7 +263,7 @@ static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, 
         return mo_schema_no_memory(s);
     }
     if (strcmp(key, "oneOf") == 0 && !mo_schema_disjoint(s, list)) {
-        status = mo_schema_note(s, key, "one of them is enforced, but not that only one matches");
+        status = mo_schema_note(s, key, "is enforced as anyOf: an answer may match more than one");
     }
     const bool alone = !asserts(rest);
     char path[MO_SCHEMA_PATH];

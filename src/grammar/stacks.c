@@ -73,7 +73,7 @@ static bool grow_table(mo_stacks *s)
     return true;
 }
 
-/* Space for one more set with so many frames. */
+/* Space for one more set with this many frames. */
 static bool reserve(mo_stacks *s, uint32_t frames)
 {
     if (s->frame_count + frames > s->frame_space) {

@@ -27,7 +27,7 @@ typedef struct mo_stack_set {
     uint32_t at, count; /* frames, by node and count */
     uint32_t hash;
     uint32_t depth;
-    uint32_t image; /* another number that belongs to it; used by whoever walks through sets */
+    uint32_t image; /* another number that belongs to it; used when walking through sets */
 } mo_stack_set;
 
 typedef struct mo_stacks {

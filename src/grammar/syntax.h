@@ -23,7 +23,7 @@ typedef enum mo_syntax_kind {
     MO_SYNTAX_RULE,     /* what another rule says */
     MO_SYNTAX_SEQUENCE, /* its items one after the other */
     MO_SYNTAX_CHOICE,   /* one of its items */
-    MO_SYNTAX_REPEAT,   /* its item so many times */
+    MO_SYNTAX_REPEAT,   /* its item repeated */
 } mo_syntax_kind;
 
 typedef enum mo_token_choice {

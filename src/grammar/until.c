@@ -46,7 +46,7 @@ static int go(const automaton *a, int state, uint32_t c)
     }
 }
 
-/* One character more of every string that has so many. */
+/* One more character of every string that is long enough. */
 static void add_level(automaton *a, const uint32_t *const *strings, const size_t *lengths, int *at,
                       size_t count, size_t level)
 {

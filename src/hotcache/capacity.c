@@ -8,7 +8,7 @@
 #include "hotcache/exchange.h"
 
 enum {
-    SLOTS_A_MOVE = 32, /* so many slots for each exchange under way, within 1 and MO_HOT_MOVES */
+    SLOTS_A_MOVE = 32, /* this many slots for each pending exchange, within 1 and MO_HOT_MOVES */
 };
 
 static int64_t all_slot_bytes(const mo_vram_layer *layers, int count)

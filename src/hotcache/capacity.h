@@ -10,7 +10,7 @@ typedef struct mo_hot_capacity {
     uint64_t budget;     /* bytes of slots */
     uint64_t spare;      /* of these: slots from which exchanges take their places */
     int moves;           /* exchanges under way at once; 0: there will be none */
-    int64_t stage_bytes; /* beside the slots: for experts that RAM has in another layout */
+    int64_t stage_bytes; /* in addition to the slots: for experts with another layout in RAM */
 } mo_hot_capacity;
 
 /* The first layer whose experts are as large as this one's: it stands for all of that size. */

@@ -1,5 +1,5 @@
 /* Packing: which experts the upper tier holds at the start: greedily down a ranking. What does not fit is left out and
- * packing goes on with what does; bytes that are left are filled with experts nobody has seen, in an order that is always
+ * packing continues with the next; remaining bytes are filled with unseen experts, in an order that is always
  * the same. */
 #ifndef MO_HOTCACHE_PACKING_H
 #define MO_HOTCACHE_PACKING_H

@@ -142,11 +142,11 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     }
     if (plan->mode == MO_PLAN_STREAMED) {
         return mo_fail(err, MO_ENOMEM,
-                       "under this ceiling not even the layers' cores fit into RAM, so there "
+                       "under this ceiling the layers' cores do not fit into RAM, so there "
                        "is no memory for a hot cache; omit it or raise `ram_bytes` to %s",
                        mo_plan_size_text(plan->whole, size));
     }
-    const int64_t others = plan->used - plan->slots - plan->kv; /* without keys and values */
+    const int64_t others = plan->used - plan->slots - plan->kv; /* without KV cache */
     const int64_t left = plan->ceiling - others - spare_bytes(asked);
     const mo_status status = mo_hot_budget(r->max_mib, left > 0 ? (uint64_t)left : 0, (uint64_t)plan->kv,
                                            reserved ? 0 : (uint64_t)r->reserve_mib, bytes, err);

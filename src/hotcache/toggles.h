@@ -9,14 +9,14 @@ enum { MO_HOT_TOGGLE_LINES = 5 };
 typedef struct mo_hot_toggles {
     bool
         serial; /* LLAMA_MOE_HOT_CACHE_PARALLEL=off: lanes one after the other. auto and force: side by side, always,
-                     because the hot lane is queued before anybody could know better */
+                     because the hot lane is queued before that is known */
     bool no_fill; /* LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off: memory that the profile does not fill stays empty */
     char line[MO_HOT_TOGGLE_LINES][320]; /* what the user should hear once */
     int lines;
 } mo_hot_toggles;
 
 /* Reads a list of NAME=VALUE that ends with NULL, such as environ. Values that cannot be used, names that mean something
- * only inside ggml, and names that nobody knows give one line each kind, and change nothing. */
+ * only inside ggml, and unknown names log one line each, and have no effect. */
 void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Update: the hot cache learns while it serves. Which experts a tier holds is looked at now and then (after a request, and
- * in a tier that can copy beside the steps also every so many generated tokens), what was counted since the last look is
+ * in a tier that can copy during steps also after a number of generated tokens), the counts since the last update are
  * ranked, and what was used more takes the place of what was used less. The update owns the residents' list, the window of
  * counts, the plan and what of it has not begun; a tier only moves bytes. Two tiers exist: RAM (hotcache/ram.c) and a
  * device's slots (gpu/exchange.c).
@@ -59,7 +59,7 @@ mo_status mo_hot_update_open(const mo_hot_tier *tier, const mo_profile_shape *sh
                              mo_error *err);
 void mo_hot_update_close(mo_hot_update *u); /* NULL is allowed */
 
-/* Before a step that generates so many tokens (0: it reads a prompt): steps see what has landed, more exchanges begin,
+/* Before a step that generates this many tokens (0: a prompt): steps see what has arrived, more exchanges begin,
  * and now and then an update is planned. tally NULL: nothing is counted, so none is. Fails as the tier does; an update
  * that cannot be planned is one line in the log. */
 mo_status mo_hot_update_turn(mo_hot_update *u, const mo_tally *tally, int64_t tokens, mo_error *err);

@@ -134,7 +134,7 @@ static bool is_taken(const download *d, int64_t piece)
     return false;
 }
 
-/* Gives the lane the next piece that is missing and nobody's. */
+/* Gives the lane the next piece that is missing and unassigned. */
 static bool take_piece(download *d, lane *l)
 {
     const int64_t size = hub_partial_piece(d->partial);
@@ -212,7 +212,7 @@ static mo_status start_lanes(download *d)
 /* A request has failed: the next one comes after a pause, unless it has failed too often. */
 static mo_status failed(download *d, hub_verdict verdict, double wait_s, const mo_error *why)
 {
-    const bool first = d->not_before <= mo_clock_s(); /* of those that fail together: they count once */
+    const bool first = d->not_before <= mo_clock_s(); /* failures at the same time count once */
     if (first) {
         d->failures = d->got - d->got_at_failure >= GOOD_PROGRESS ? 1 : d->failures + 1;
         d->got_at_failure = d->got;

@@ -78,7 +78,7 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-/* What a run that was killed has left: nobody plans for an hour. */
+/* Files left by a killed run: no plan takes an hour. */
 static void remove_old(const char *directory)
 {
     DIR *d = opendir(directory);

@@ -142,7 +142,7 @@ static int parts_at(const hub_listing *l, int first)
     return count;
 }
 
-/* Models of one label are told apart by their names. */
+/* Models with the same label are distinguished by name. */
 static void name_apart(hub_listing *l)
 {
     for (int i = 0; i < l->count; i++) {
@@ -225,14 +225,14 @@ mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const
     }
     if (found == HUB_NONE) {
         name_all(l, "", "", names, sizeof names);
-        return mo_fail(err, MO_ENOENT, "%s/%s has no %s; available are %s", r->owner, r->repo,
+        return mo_fail(err, MO_ENOENT, "%s/%s has no %s, only %s", r->owner, r->repo,
                        r->file[0] ? r->file : r->quant, names);
     }
     name_all(l, r->file, r->quant, names, sizeof names);
-    return mo_fail(err, MO_ENOENT,
-                   "%s/%s%s%s has several models; choose one, as %s/%s:%.*s, or by its URL. Available are %s",
-                   r->owner, r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo,
-                   (int)strcspn(names, ","), names, names);
+    return mo_fail(
+        err, MO_ENOENT,
+        "%s/%s%s%s has several models; choose one, as %s/%s:%.*s, or by its URL. The models are %s", r->owner,
+        r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo, (int)strcspn(names, ","), names, names);
 }
 
 void hub_listing_free(hub_listing *l)

@@ -20,7 +20,7 @@ static bool put_aside(const char *path)
 {
     char aside[PATH_MAX + 8];
     struct stat st;
-    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) { /* nobody's old version */
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) { /* no old version */
         errno = EISDIR;
         return false;
     }
@@ -33,7 +33,7 @@ static bool put_back(const char *path)
     return rename(aside_of(path, aside), path) == 0 || errno == ENOENT;
 }
 
-/* What is there makes room and waits; the new one takes its name. One that is there already has it, or had it. */
+/* An existing file is moved aside; the new one takes its name. One that already has its name keeps it. */
 static bool take_name(const hub_named *f)
 {
     char aside[PATH_MAX + 8];

@@ -1,6 +1,6 @@
-/* Naming: the files of a model that has come get their names: all of them, or none. Of a split model the first part gets its name
+/* Naming: the files of a downloaded model get their names: all of them, or none. For a split model the first part gets its name
  * last and loses it first, so that there is no moment with a model of two versions: where it is, all are. What a new version takes the
- * place of waits beside it, with HUB_ASIDE behind its name, and gets its name back where a later file cannot have its own. */
+ * place of waits next to it, with HUB_ASIDE appended to its name, and gets its name back where a later file cannot have its own. */
 #ifndef HUB_NAMING_H
 #define HUB_NAMING_H
 

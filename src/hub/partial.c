@@ -44,7 +44,7 @@ static int64_t piece_bytes(const hub_partial *p, int64_t i)
     return i + 1 < p->count ? p->piece : p->bytes - i * p->piece;
 }
 
-/* ---- The state beside it ---- */
+/* ---- The state file ---- */
 
 static char *digits(const hub_partial *p)
 {
@@ -123,7 +123,7 @@ static bool restore(hub_partial *p)
 
 /* ---- Opening ---- */
 
-/* Opens and locks FILE.part. Whoever had it before may just have given it its name: then it is not what we opened any more. */
+/* Opens and locks FILE.part. Another process may just have renamed it: then it is no longer the file we opened. */
 static mo_status lock(hub_partial *p, mo_error *err)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -167,7 +167,7 @@ static mo_status begin(hub_partial *p, const hub_partial_spec *spec, bool *begun
     if (ftruncate(p->fd, 0) != 0) {
         return fail(p, "cannot be written", err);
     }
-    /* All of its room at once, where the file system can: a disk that is too small fails now. */
+    /* Reserves all its space at once, if the file system can: a full disk fails now. */
     if (fallocate(p->fd, 0, 0, p->bytes) != 0 &&
         ((errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) || ftruncate(p->fd, p->bytes) != 0)) {
         const mo_status failed = fail(p, "cannot be resized", err);

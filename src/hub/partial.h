@@ -13,12 +13,12 @@ typedef struct hub_partial_spec {
     int64_t bytes;    /* at least 1 */
     const char *
         identity; /* of its content, as far as the server tells: a checksum or an entity tag; "": what an earlier
-                             run left is not gone on with, as nobody knows what it is of */
+                             run left is not resumed, as its source is unknown */
     const char *sha256; /* in hexadecimal digits; "": not known */
     int64_t piece;      /* bytes of a piece; one that is gone on with keeps its own */
 } hub_partial_spec;
 
-/* *begun_anew: something was there and could not be gone on with. MO_ENOSPC: the disk has no room for it. MO_EINVAL: another process
+/* *begun_anew: something existed and could not be resumed. MO_ENOSPC: not enough disk space. MO_EINVAL: another process
  * has it. */
 mo_status hub_partial_open(const hub_partial_spec *spec, hub_partial **out, bool *begun_anew, mo_error *err);
 /* Keeps what is there, unless it was named or discarded. NULL is allowed. */
@@ -38,7 +38,7 @@ void hub_partial_mark(hub_partial *partial, int64_t from, int64_t to);
 /* Writes down what is there, after the bytes themselves. */
 mo_status hub_partial_save(hub_partial *partial, mo_error *err);
 
-/* Computes on at the checksum of what is there without a hole, at most so many bytes. How many are through, or -1: they cannot
+/* Continues the checksum over the bytes without a gap, at most this many. How many are through, or -1: they cannot
  * be read. */
 int64_t hub_partial_hash(hub_partial *partial, int64_t most);
 /* Of a complete file that has been hashed: is it what it should be? MO_EFORMAT: it is not. */
@@ -48,7 +48,7 @@ mo_status hub_partial_check(hub_partial *partial, mo_error *err);
 mo_status hub_partial_settle(hub_partial *partial, mo_error *err);
 const char *
 hub_partial_path(const hub_partial *partial); /* FILE.part, until it is given its name (naming.h) */
-/* It has its name: what was written down beside it is removed. */
+/* The file is renamed: removes its state file. */
 void hub_partial_named(hub_partial *partial);
 /* Removes what is there. */
 void hub_partial_discard(hub_partial *partial);

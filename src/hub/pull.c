@@ -329,7 +329,7 @@ void hub_pull_describe(const hub_pull *p, hub_pull_info *out)
         const int64_t bytes = p->choice->files[i].bytes;
         int64_t have = t->there ? bytes : 0;
         snprintf(unfinished, sizeof unfinished, "%s.part", t->path);
-        if (!t->there && stat(unfinished, &st) == 0) { /* its room is its own already */
+        if (!t->there && stat(unfinished, &st) == 0) { /* its space is already reserved */
             have = (int64_t)st.st_blocks * 512;
             have = have < bytes ? have : bytes;
         }

@@ -1,4 +1,4 @@
-/* Reference: how people name a model that is elsewhere: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo, or an address. Every part
+/* Reference: the name of a remote model: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo, or an address. Every part
  * of one is fit to be a file's name: nothing that is hidden, leads upwards or has odd characters. */
 #ifndef HUB_REFERENCE_H
 #define HUB_REFERENCE_H
@@ -10,12 +10,11 @@ enum { HUB_NAME = 128, HUB_PATH = 1024, HUB_URL = 4096 };
 #define HUB_ENDPOINT "https://huggingface.co"
 
 typedef struct hub_reference {
-    char owner[HUB_NAME],
-        repo[HUB_NAME];      /* of an address elsewhere: its machine, its file's name without .gguf */
-    char revision[HUB_NAME]; /* "main" unless an address names another */
-    char quant[HUB_NAME];    /* which of the repository's models; "": not said */
-    char file[HUB_PATH];     /* of the repository, where an address names one; otherwise "" */
-    char url[HUB_URL];       /* of a file that is in no repository; otherwise "" */
+    char owner[HUB_NAME], repo[HUB_NAME]; /* of another address: its machine, its file's name without .gguf */
+    char revision[HUB_NAME];              /* "main" unless an address names another */
+    char quant[HUB_NAME];                 /* which of the repository's models; "": not said */
+    char file[HUB_PATH];                  /* of the repository, where an address names one; otherwise "" */
+    char url[HUB_URL];                    /* of a file that is in no repository; otherwise "" */
 } hub_reference;
 
 /* endpoint: the hub's address, so that addresses of its pages are known; NULL: HUB_ENDPOINT. MO_EINVAL says what is needed. */

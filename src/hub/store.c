@@ -178,7 +178,7 @@ static bool describe(hub_model *m, found *f, int count, const char *directory)
     return true;
 }
 
-/* Models of one repository and label are told apart by their files' names. Those of a repository follow each other. */
+/* Models of one repository and label are distinguished by their files' names. Those of a repository follow each other. */
 static void name_apart(hub_models *models)
 {
     hub_model *m = models->items;

@@ -1,5 +1,5 @@
 /* Store: where pulled models are kept: DIRECTORY/OWNER/REPO/FILE.gguf. A file has that name only when it is whole and checked;
- * until then it is FILE.gguf.part, with FILE.gguf.part.json beside it (partial.h). So what is there is what the names say, and
+ * until then it is FILE.gguf.part, with FILE.gguf.part.json next to it (partial.h). So what is there is what the names say, and
  * there is no other record of it. */
 #ifndef HUB_STORE_H
 #define HUB_STORE_H

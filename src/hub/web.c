@@ -249,7 +249,7 @@ double hub_web_pause(int tries, double wait_s)
     return wait_s > pause ? wait_s : pause;
 }
 
-/* Waits, and looks whether somebody wants an end meanwhile: MO_ECANCELLED. */
+/* Waits, and checks for cancellation meanwhile: MO_ECANCELLED. */
 static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, const mo_error *why,
                                mo_error *err)
 {
@@ -270,7 +270,7 @@ static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, con
 
 /* ---- Whole answers ---- */
 
-/* curl_easy_perform() that looks more often whether somebody wants an end. */
+/* curl_easy_perform() that checks for cancellation more often. */
 static CURLcode perform(const hub_web *web, CURL *h)
 {
     CURLM *multi = curl_multi_init();
@@ -302,7 +302,7 @@ typedef struct buffer {
     char *bytes;
     size_t used, most;
     int64_t skip; /* what a server that knows no ranges sends before what was asked for */
-    bool range;   /* `bytes` has room for all of it, and what follows is not wanted */
+    bool range;   /* `bytes` has space for all of it, and the rest is not needed */
     bool enough, too_much;
 } buffer;
 

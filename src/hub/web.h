@@ -1,4 +1,4 @@
-/* Web: requests to hubs by libcurl: what every request is told, what answers say, and which failures are worth another try. The token
+/* Web: requests to hubs by libcurl: options of every request, their responses, and which failures are retried. The token
  * goes to the hub alone, not to where it redirects. One thread. */
 #ifndef HUB_WEB_H
 #define HUB_WEB_H
@@ -11,8 +11,8 @@ typedef struct hub_web {
     const char *endpoint;                        /* the hub's address, without a slash at its end */
     const char *token;                           /* "": none */
     long timeout_s;                              /* without a byte */
-    int tries;                                   /* after so many failures in a row it is given up */
-    bool (*goes_on)(void *user);                 /* false: somebody wants an end */
+    int tries;                                   /* gives up after this many failures in a row */
+    bool (*goes_on)(void *user);                 /* false: cancel */
     void (*waits)(void *user, const char *text); /* why the next try comes later */
     void *user;
     struct curl_slist *headers; /* with the token; hub_web_close() */

@@ -8,7 +8,7 @@
 #include "base/host.h"
 #include "base/status.h"
 
-/* A block. Those that nobody holds are in a list of their class. */
+/* A block. Free ones are in a list of their class. */
 typedef struct block {
     uint64_t address;
     int32_t holders, keepers; /* states; snapshots */
@@ -18,7 +18,7 @@ typedef struct block {
     bool at_home; /* of some state */
 } block;
 
-/* A list of blocks: others first, those that are at somebody's home last. */
+/* A list of blocks: others first, those in the home of a state last. */
 typedef struct size_class {
     int64_t bytes; /* of a block, with what aligns the next one */
     int32_t first, last;
@@ -41,7 +41,7 @@ typedef struct piece {
     uint64_t address[MO_BLOCK_KINDS]; /* 0: it has none of that kind */
     int64_t bytes[MO_BLOCK_KINDS];
     int32_t first, count; /* its numbers */
-    int32_t used;         /* blocks that somebody holds */
+    int32_t used;         /* blocks in use */
     int home, homes;      /* the first of them, how many */
     bool planned;
     int64_t *at, *length; /* [layers] of a home: number of the layer's first block, and how many */
@@ -540,7 +540,7 @@ void mo_block_pool_sweep(mo_block_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Blocks of a kind in a piece, and its chunks, have moved by so many bytes. */
+/* Blocks of a kind in a piece, and its chunks, have moved by this many bytes. */
 static void move_blocks(mo_block_pool *p, int index, int kind, uint64_t by)
 {
     const piece *e = &p->pieces[index];
@@ -665,7 +665,7 @@ void mo_block_hold(mo_block_pool *p, int32_t number, mo_block_holder who)
     count_block(p, b, 1);
 }
 
-/* Memory for one more state, which is nobody's home. */
+/* Memory for one more state, which is no home. */
 static bool add_more(mo_block_pool *p)
 {
     const mo_block_share more = {.needs = p->needs, .layers = p->layers};

@@ -3,9 +3,9 @@
  *
  * Capacity. The planned piece is made with the first state. It has, for as many states as fit, a *home* each: the state's
  * blocks layer after layer, in order. Then loose blocks of every class, and chunks for what snapshots keep, which serve any
- * class. A state beyond those that were planned brings a piece of its own. Whoever needs a block gets the one of his home
+ * class. A state beyond those that were planned brings its own piece. A state that needs a block gets the one of its home
  * if that is free, and otherwise any; so a state that shares nothing lies in one piece, and nothing that is free is out
- * of reach. Nothing is allocated while decoding, unless snapshots that nobody planned for hold what a state needs.
+ * of reach. Nothing is allocated while decoding, unless unplanned snapshots hold what a state needs.
  *
  * Locked by itself, shortly: any thread may hold and release blocks while others do. */
 #ifndef MO_KV_BLOCK_POOL_H
@@ -40,23 +40,23 @@ typedef enum mo_block_holder { MO_HOLDS, MO_KEEPS } mo_block_holder;
 mo_block_pool *mo_block_pool_open(const mo_block_need *needs, int layers, const mo_block_source *source,
                                   const mo_block_share *planned);
 /* Its owner has done with it; the source is asked for nothing any more. NULL is allowed. keep: memory stays as long as
- * somebody holds a block (the source can give it back at any time); otherwise it is given back now. */
+ * a block is in use (the source can give it back at any time); otherwise it is given back now. */
 void mo_block_pool_close(mo_block_pool *pool, bool keep);
-/* Somebody refers to the pool, beside its owner. */
+/* Adds a reference to the pool, in addition to its owner's. */
 void mo_block_pool_join(mo_block_pool *pool);
 void mo_block_pool_part(mo_block_pool *pool);
 
 /* A state enters, with tables of these lengths; *home is its number, for acquiring. MO_ENOMEM or what the source says. */
 mo_status mo_block_pool_enter(mo_block_pool *pool, const mo_block_need *needs, int *home, mo_error *err);
 void mo_block_pool_leave(mo_block_pool *pool, int home); /* it holds nothing any more */
-/* Gives back what states beyond the plan brought and nobody uses. */
+/* Frees unused memory that states beyond the plan brought. */
 void mo_block_pool_sweep(mo_block_pool *pool);
 /* Memory of this kind is lost: the source gives other memory for it, and blocks keep their numbers. What was in them is gone. Only
  * where kinds are apart. On failure some of it is as it was. */
 mo_status mo_block_pool_renew(mo_block_pool *pool, int kind, mo_error *err);
 
 typedef struct mo_block_counts {
-    int64_t total, free;    /* bytes of blocks; of those that nobody holds */
+    int64_t total, free;    /* bytes of blocks; of free ones */
     int64_t held, kept;     /* by states; by snapshots alone */
     int64_t states, pieces; /* that are open; of memory */
 } mo_block_counts;

@@ -17,17 +17,17 @@ typedef struct mo_block_share {
     int layers;
     int64_t states;       /* that may be open; 0: 1 */
     const int64_t *total; /* [layers] blocks that they may hold together; NULL: all that they need */
-    int64_t kept_bytes;   /* for snapshots, besides */
+    int64_t kept_bytes;   /* in addition, for snapshots */
     bool
         fixed; /* there is no more than this. Otherwise, when snapshots hold what states need, more is taken */
 } mo_block_share;
 
 /* Bytes of such a piece; blocks begin at multiples of 64. INT64_MAX: more than can be counted. */
 int64_t mo_block_share_bytes(const mo_block_share *share);
-/* Of a layer's blocks, without what snapshots keep. */
+/* For a layer's blocks, without those of snapshots. */
 int64_t mo_block_share_layer(const mo_block_share *share, int layer);
 
-/* Of the bytes for snapshots, those of layers that have `part` of the `all` bytes of a state's layers: whole blocks of `unit`. */
+/* The bytes for snapshots of layers that have `part` of the `all` bytes of a state's layers: whole blocks of `unit`. */
 int64_t mo_block_share_kept(int64_t kept_bytes, int64_t unit, int64_t part, int64_t all);
 
 /* Bytes from one block to the next. */

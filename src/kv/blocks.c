@@ -230,7 +230,7 @@ static bool next_change(const mo_blocks *b, int layer, int64_t *u, int64_t end, 
 }
 
 /* Puts another block into the entry, with what `change` says is wanted of the old one. Copies are made without the lock:
- * the old block is held until then, and the new one nobody knows. */
+ * the old block is held until then, and the new one is not visible. */
 static mo_status exchange(mo_blocks *b, mo_block_change *c, mo_block_change_fn change, void *ctx,
                           mo_error *err)
 {

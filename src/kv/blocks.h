@@ -1,5 +1,5 @@
 /* Blocks: which blocks of a pool a state or a snapshot holds, layer by layer, in tables as numeric/kv.h has them. Tables
- * share blocks; whoever writes into a shared one gets one of his own first. Entries are filled as positions are written. */
+ * share blocks; a writer of a shared block gets its own copy first. Entries are filled as positions are written. */
 #ifndef MO_KV_BLOCKS_H
 #define MO_KV_BLOCKS_H
 
@@ -10,7 +10,7 @@ typedef struct mo_blocks_layer {
     int32_t *numbers; /* [length] of blocks in the pool; -1: none yet */
     int64_t length;
     int64_t bytes;  /* of a block, as far as it is used */
-    bool recurrent; /* one block, which every step reads and writes; otherwise keys and values of positions */
+    bool recurrent; /* one block, which every step reads and writes; otherwise KV cache of positions */
     bool circular;  /* fewer positions than the sequence may have */
 } mo_blocks_layer;
 
@@ -22,14 +22,14 @@ typedef struct mo_blocks {
     mo_blocks_layer *layer; /* [layers] */
     int32_t *numbers;       /* of all layers */
     int64_t mine_from,
-        mine_to;      /* what is written here is nobody else's; recurrent blocks too, where it is not empty */
-    uint64_t changes; /* of the tables: whoever has a copy knows when it is old */
+        mine_to;      /* blocks written here are not shared; recurrent blocks too, where it is not empty */
+    uint64_t changes; /* version of the tables: a copy can tell when it is old */
 } mo_blocks;
 
 /* Tables as `shape` has them, whose numbers are not looked at; empty. A state (MO_HOLDS) enters the pool. */
 mo_status mo_blocks_init(mo_blocks *b, mo_block_pool *pool, mo_block_holder who, const mo_blocks_layer *shape,
                          int layers, mo_error *err);
-/* As long as those of `like`, in a pool in RAM that nobody else uses. */
+/* As long as those of `like`, in its own pool in RAM. */
 mo_status mo_blocks_init_alone(mo_blocks *b, const mo_blocks *like, mo_error *err);
 void mo_blocks_drop(mo_blocks *b); /* a zeroed one is allowed */
 
@@ -39,7 +39,7 @@ void mo_blocks_trim(mo_blocks *b, int64_t length);
 
 /* Makes `to` hold what `from`, of the same pool, holds of positions below `length`, instead of what it held. */
 void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length);
-/* The same for two pools: `to` gets blocks of its own for what `from` has, for somebody to copy. MO_ENOMEM: it is empty. */
+/* The same for two pools: `to` gets its own blocks for those of `from`, for the caller to copy. MO_ENOMEM: it is empty. */
 mo_status mo_blocks_match(mo_blocks *to, const mo_blocks *from, int64_t length, mo_error *err);
 
 /* Blocks first .. end - 1 of the sequence are those that `tail`, of the same pool, has of them, instead of what `to` held. */
@@ -54,14 +54,14 @@ typedef struct mo_block_change {
 } mo_block_change;
 typedef mo_status (*mo_block_change_fn)(void *ctx, const mo_block_change *change, mo_error *err);
 
-/* Makes all blocks where positions begin .. end - 1 will be written, and recurrent ones, nobody else's. only: [layers], of
+/* Makes all blocks where positions begin .. end - 1 will be written, and recurrent ones, unshared. only: [layers], of
  * these; NULL: of all. MO_ENOMEM when none is free, or what `change` says: then the tables are valid as far as they got. */
 mo_status mo_blocks_own(mo_blocks *b, int64_t begin, int64_t end, const bool *only, mo_block_change_fn change,
                         void *ctx, mo_error *err);
 /* Bytes of blocks that this would take. */
 int64_t mo_blocks_need(const mo_blocks *b, int64_t begin, int64_t end);
 
-/* Bytes of all its blocks, and of those that nobody else holds. */
+/* Bytes of all its blocks, and of unshared ones. */
 void mo_blocks_count(const mo_blocks *b, int64_t *all, int64_t *alone);
 
 /* Which blocks of a sequence of `length` positions both of a layer's tables have. */

@@ -43,7 +43,7 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
                             .circular = length * MO_KV_BLOCK < context};
 }
 
-/* Are some of the model's layers elsewhere? */
+/* Are some of the model's layers remote? */
 static bool has_remote_layers(const mo_model_spec *spec)
 {
     return spec->all_count > spec->layer_count;
@@ -318,7 +318,7 @@ static bool layer_goes_back(const mo_state_layer *l, const mo_state_mark *mark, 
            !(length < mark->restored && oldest < first_seen(l, mark->restored));
 }
 
-/* Does any layer of the model lack it, also of those that are elsewhere? */
+/* Does any layer of the model lack it, also a remote one? */
 static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t length)
 {
     if (length >= mark->length) {
@@ -450,7 +450,7 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
 
 /* ---- Saving -----------------------------------------------------------------------------------
  * A windowed layer saves the positions its window can still see at the saved length; what a longer table
- * holds besides is left out. */
+ * also holds is left out. */
 
 /* Bytes of a position's key and value; a latent row is both, unless it has codes: then its value and its tail are saved. */
 static int64_t saved_vectors(const mo_kv_shape *s)

@@ -1,4 +1,4 @@
-/* State: what a conversation leaves in a model's layers: keys and values (all positions, or a window's) in blocks of
+/* State: what a conversation leaves in a model's layers: the KV cache (all positions, or a window's) in blocks of
  * 128 positions behind a table (numeric/kv.h), and the recurrent state of other layers, which is one block. Blocks are
  * taken from a pool as positions are written, and states and snapshots of a pool share them: a shared block is copied
  * before it is written. */
@@ -43,7 +43,7 @@ typedef struct mo_state {
     int64_t
         written; /* one past the last position ever written since the last reset: what circular tables have lost */
     int64_t restored; /* the length it was restored with: a window has nothing older than it saw there */
-    bool recurrent;   /* some layer cannot be trimmed, here or elsewhere */
+    bool recurrent;   /* some layer, local or remote, cannot be trimmed */
     bool anew;        /* what it held was forgotten or replaced since the last step */
     mo_blocks here;   /* in RAM; with a device of those layers alone that the CPU computes */
     mo_blocks there;  /* on the device; its pool is NULL where the state is in RAM */
@@ -59,21 +59,20 @@ typedef struct mo_state {
 typedef struct mo_state_size {
     mo_kv_type kv;
     int64_t context, batch;
-    int64_t sessions;  /* open at once; 0: 1 */
-    int64_t positions; /* that they hold together at most; 0: what they all can */
-    int64_t
-        kept_bytes; /* for snapshots, besides; neither this nor positions: what they take away is taken anew */
+    int64_t sessions;   /* open at once; 0: 1 */
+    int64_t positions;  /* that they hold together at most; 0: what they all can */
+    int64_t kept_bytes; /* for snapshots; without this and positions, more is allocated for them */
 } mo_state_size;
 
 /* Bytes of all blocks; INT64_MAX: more than can be counted. The entries of the tables of one state together. */
 int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size);
 int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t batch);
-/* Of those bytes, of the layer's, without what snapshots keep. */
+/* Those bytes of a layer, without the share of snapshots. */
 int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *size, int layer);
 /* The same, of the layer's that may lie apart from the others: 0 unless it attends to all positions, and 0 for the first
  * layer, so that something is left. */
 int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer);
-/* Bytes of keys and values that a token at the end of the context reads in the layer; 0: it does not attend. */
+/* Bytes of the KV cache that a token at the end of the context reads in the layer; 0: it does not attend. */
 int64_t mo_state_read_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int layer);
 /* Bytes of the blocks of one state. */
 int64_t mo_state_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch);
@@ -125,10 +124,10 @@ int64_t mo_state_least(const mo_state *s, mo_state_mark mark);
 
 /* Makes the state hold, in RAM, what these blocks of its pool have. */
 void mo_state_adopt(mo_state *s, mo_blocks *from, mo_state_mark mark);
-/* The same where something else has put it into mo_state_place(). same: whoever had it had tables of the same length. */
+/* The same where something else has put it into mo_state_place(). same: the source had tables of the same length. */
 void mo_state_take_mark(mo_state *s, mo_state_mark mark, bool same);
 
-/* In RAM, before positions begin .. end - 1 are written: all blocks there are nobody else's, a recurrent part that begins
+/* In RAM, before positions begin .. end - 1 are written: makes all blocks there unshared, a recurrent part that begins
  * is zero. only: [layers], of these; NULL: of all. MO_ENOMEM: no block is free, and the state as it was. */
 mo_status mo_state_own(mo_state *s, int64_t begin, int64_t end, const bool *only, mo_error *err);
 
@@ -138,7 +137,7 @@ void mo_state_see_there(mo_state *s, int layer);
 /* One KV head of an attention layer, for the kernels. */
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
 
-/* Bytes of a position's keys and values in an attention layer, as they are saved; and those of positions begin .. end - 1 between
+/* Bytes of a position of the KV cache in an attention layer, as they are saved; and those of positions begin .. end - 1 between
  * blocks in RAM and `rows`, to which out: they go. Head by head; returns the bytes. */
 int64_t mo_state_row_bytes(const mo_kv_shape *kv);
 int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
@@ -147,12 +146,12 @@ int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_
 /* The bytes that stand for the state at its length, for saving: only what is filled. The layout depends on spec, kv and
  * length, not on context or batch. Saving and restoring work in RAM. */
 size_t mo_state_saved_bytes(const mo_state *s);
-/* Of these bytes at `length`, those of layers first .. end - 1 of the whole model, of which some are elsewhere: what each part of it
+/* Of these bytes at `length`, those of layers first .. end - 1 of the whole model, of which some are remote: what each part of it
  * saves follows what the one before it does. */
 int64_t mo_state_saved_part(const mo_state *s, int first, int end, int64_t length);
 void mo_state_save(const mo_state *s, uint8_t *out);
 /* Of what was saved at `all` positions the first `length`: fewer than all only where every layer has kept all of them, otherwise all are
- * taken. MO_EINVAL when bytes does not fit so many positions of this state, which then is as it was; MO_ENOMEM: it is empty. */
+ * taken. MO_EINVAL if bytes does not match this many positions of the state, which is then unchanged; MO_ENOMEM: it is empty. */
 mo_status mo_state_restore(mo_state *s, const uint8_t *saved, size_t bytes, int64_t all, int64_t length,
                            mo_error *err);
 

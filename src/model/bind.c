@@ -228,7 +228,7 @@ typedef struct request {
     int64_t cols, row, rows, total;
     const int32_t *order;
     bool scaled;
-    int64_t parts; /* the tensor is a stack of so many; 0: it is none */
+    int64_t parts; /* the tensor is a stack of this many; 0: not a stack */
 } request;
 
 static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char *name)

@@ -80,7 +80,7 @@ static const mo_family *family_of(mo_binder *b)
 
 /* ---- What the engine may trust ---- */
 
-/* Values of a position's keys and values in a layer: places in a block of 128 are ints (numeric/kv.h). Models have some thousands. */
+/* Values of a position of the KV cache in a layer: offsets in a block of 128 are ints (numeric/kv.h). Models have some thousands. */
 enum { KV_VALUES_MAX = 1 << 20 };
 
 static void check_attention(mo_binder *b, int n, const mo_attention *a)

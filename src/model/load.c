@@ -143,7 +143,7 @@ static int64_t place_matrices(loader *l, uint8_t *region)
 }
 
 /* What a description says of what would be loaded: which rows would be interleaved, and which vectors there are. The
- * vectors' values are not there, and nobody may read them. */
+ * vectors' values are not loaded, and must not be read. */
 static void foretell(loader *l)
 {
     static const float absent;

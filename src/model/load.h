@@ -42,7 +42,7 @@ mo_status mo_checkpoint_load(const char *path, const mo_load_options *options, m
                              mo_error *err);
 void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
 
-/* Is its file mapped? Then whoever has computed with the weights asks whether they were whole: MO_EIO when the file has
+/* Is its file mapped? Then check after computing with the weights whether they were complete: MO_EIO when the file has
  * become shorter, was written to or could not be read (base/mapped.h). Of other models MO_OK. */
 bool mo_checkpoint_mapped(const mo_checkpoint *checkpoint);
 mo_status mo_checkpoint_check(const mo_checkpoint *checkpoint, mo_error *err);
@@ -76,7 +76,7 @@ mo_checkpoint_bytes mo_checkpoint_resident(const mo_checkpoint *checkpoint);
  * if everything were left on disk that can be. */
 uint8_t *mo_checkpoint_region(const mo_checkpoint *checkpoint, size_t *bytes);
 
-/* What a matrix of so many bytes takes of that memory. */
+/* Memory of a matrix of this many bytes. */
 int64_t mo_load_bytes(int64_t bytes);
 
 /* Bytes of weights that one token reads when nothing is shared between tokens. */

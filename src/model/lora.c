@@ -223,7 +223,7 @@ static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uin
     return MO_OK;
 }
 
-/* Of a tensor's experts those that are here: so many, from the first on. */
+/* The local experts of a tensor: this many, from the first on. */
 typedef struct part {
     int64_t first, count;
 } part;

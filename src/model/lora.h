@@ -1,5 +1,5 @@
 /* Lora: an adapter in a GGUF file. It has pairs of small matrices, A of rank rows and B of rank columns, each for a matrix of a model, whose
- * product becomes W x + f B (A x). Loaded beside the model, whose weights stay as they are; owns its bytes. */
+ * product becomes W x + f B (A x). Loaded in addition to the model, whose weights are not changed; owns its bytes. */
 #ifndef MO_MODEL_LORA_H
 #define MO_MODEL_LORA_H
 

@@ -195,7 +195,7 @@ typedef struct mo_model_spec {
     mo_linear output;
     bool tied; /* output.w views the embedding */
     mo_layer *layers;
-    /* Of a model whose other layers are elsewhere (mo_load_options.range): `layers` are those from first_layer on of all_layers,
+    /* For a model whose other layers are remote (mo_load_options.range): `layers` are those from first_layer on of all_layers,
      * of which the others are descriptions without weights. Otherwise 0 and the same. What is before and after the layers is
      * where the first is. */
     int first_layer, all_count;

@@ -142,9 +142,8 @@ static void begin(mo_transport *t, mo_net_message *m)
     end *e = (end *)t;
     m->state = MO_NET_FAILED;
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
-        mo_fail(&m->error, MO_EINVAL,
-                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
-                m->peer);
+        mo_fail(&m->error, MO_EINVAL, "rank %d: invalid message of %zu bytes to or from rank %d", t->rank,
+                m->bytes, m->peer);
         return;
     }
     pthread_mutex_lock(&e->loopback->lock);
@@ -217,8 +216,8 @@ mo_status mo_loopback_open(const mo_loopback_options *options, mo_loopback **out
     const size_t ranks = (size_t)options->ranks, wires = ranks * ranks, depth = (size_t)options->depth;
     *out = NULL;
     if (options->ranks < 1 || options->depth < 1) {
-        return mo_fail(err, MO_EINVAL, "%d ranks with queues of %d messages are not possible", options->ranks,
-                       options->depth);
+        return mo_fail(err, MO_EINVAL, "%d ranks with queues of %d messages are not supported",
+                       options->ranks, options->depth);
     }
     mo_loopback *l = calloc(1, sizeof *l);
     if (l) {

@@ -9,7 +9,7 @@
 typedef struct mo_loopback_fault {
     bool lost;
     int64_t late_ns;
-    size_t bytes; /* so many arrive */
+    size_t bytes; /* this many arrive */
 } mo_loopback_fault;
 
 typedef struct mo_loopback_options {

@@ -32,7 +32,7 @@ static void load(const char *path)
     }
 }
 
-/* Beside the program, where a build has it; below the directory above it; where it is installed. */
+/* Next to the program, as in a build; below the directory above it; where it is installed. */
 static void look(void)
 {
     char program[1024], path[sizeof program + 64];

@@ -1,4 +1,4 @@
-/* MPI: ranks that mpirun started, on one machine or several. What talks to MPI is a module that is looked for and loaded when somebody asks
+/* MPI: ranks that mpirun started, on one machine or several. The MPI code is a module that is found and loaded on demand
  * (net/mpi_module.c); where there is none, opening says so. */
 #ifndef MO_NET_MPI_H
 #define MO_NET_MPI_H

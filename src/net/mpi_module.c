@@ -12,7 +12,7 @@
 /* What MPI reads or writes is never the caller's memory: a message that is given up may have been begun by the other side, and MPI goes
  * on with it when it likes. Its parcel is left to it then; others are used again. */
 typedef struct parcel {
-    struct parcel *next; /* of those that nobody uses */
+    struct parcel *next; /* of unused ones */
     MPI_Request request;
     size_t limit;
     uint8_t bytes[];
@@ -41,7 +41,7 @@ struct mo_mpi {
 /* No call into the library waits, so one at a time is enough, whatever it was built for. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-/* Every MPI has so many tags. A message of so many bytes ends within the time-out on slow networks too, and with all that may be under
+/* Every MPI has this many tags. A message of this many bytes ends within the time-out on slow networks too, and with all that may be under
  * way at once parcels have a place in MO_REQUIRED_RANK_BYTES. */
 enum { TAGS = 32767, LIMIT = 1 << 18 };
 
@@ -114,9 +114,8 @@ static void begin(mo_transport *t, mo_net_message *m)
     talk *k = (talk *)t;
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
         m->state = MO_NET_FAILED;
-        mo_fail(&m->error, MO_EINVAL,
-                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
-                m->peer);
+        mo_fail(&m->error, MO_EINVAL, "rank %d: invalid message of %zu bytes to or from rank %d", t->rank,
+                m->bytes, m->peer);
         return;
     }
     m->number = m->sends ? k->sent[m->peer]++ : k->received[m->peer]++;
@@ -192,7 +191,7 @@ static void look(mo_transport *t, mo_net_message *m, bool wait)
     }
 }
 
-/* A receive is taken back where nothing of it has come yet. Nobody waits for what cannot be taken back: it keeps its parcel. */
+/* A receive is cancelled if nothing of it has arrived. Others are not waited for: they keep their parcel. */
 static void abandon(mo_transport *t, mo_net_message *m)
 {
     parcel *p = parcel_of(m);

@@ -27,7 +27,7 @@ typedef enum mo_net_state {
 typedef struct mo_net_message {
     int peer;
     void *data;          /* sent from here, or received here */
-    size_t bytes;        /* at most the transport's limit; of a receive: so many must come */
+    size_t bytes;        /* at most the transport's limit; for a receive: exactly this many must arrive */
     int64_t deadline_ns; /* by mo_clock_ns(); 0: none */
 
     mo_net_state state;
@@ -36,7 +36,7 @@ typedef struct mo_net_message {
     /* The transport's own. */
     struct mo_net_message *next;
     uint64_t number;  /* among those between the two ranks */
-    uint64_t request; /* of whoever carries it */
+    uint64_t request; /* of the transport */
     bool sends;
 } mo_net_message;
 

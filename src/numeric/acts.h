@@ -23,7 +23,7 @@ mo_acts mo_acts_lay(void *memory, int64_t rows, int64_t cols);
 /* The rows from `first` on. Codes are there only when cols is a multiple of 32. */
 mo_acts mo_acts_from(const mo_acts *a, int64_t first);
 
-/* Makes s, sum and half_sum of a row whose q and d are there: codes that came from elsewhere have the bits of mo_kernels.quantize. */
+/* Makes s, sum and half_sum of a row whose q and d are there: other codes must have the bits of mo_kernels.quantize. */
 void mo_acts_sums(const mo_acts *a, int64_t row);
 
 #endif

@@ -46,7 +46,7 @@ MO_ANYWHERE float mo_turn_root(int block)
 /* ---- Planes ------------------------------------------------------------------------------------ */
 
 /* How a turned row becomes codes of one or two planes, by its largest magnitude, which is not tiny: rint(x * inverse), and their scale. A
- * plane alone is the high one of codes whose low one is zeros, which nobody keeps: its scale is that of such codes. */
+ * plane alone is the high one of codes whose low one is zeros, which is not stored: its scale is that of such codes. */
 MO_ANYWHERE float mo_code_inverse(float amax, int planes)
 {
     return (planes == 2 ? MO_CODE_MOST : MO_CODE_MOST_8) / amax;

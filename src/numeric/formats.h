@@ -1,4 +1,4 @@
-/* Formats: the one table of the formats of weights. Whoever needs a list of them, a size or a name, takes it from
+/* Formats: the one table of the formats of weights. Every list of them, size and name comes from
  * here; what a format's bytes mean is numeric/block.c. docs/adding-a-format.md says what a new line asks for. Plain
  * C, for the GPU's kernels as well. */
 #ifndef MO_NUMERIC_FORMATS_H

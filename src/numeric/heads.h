@@ -1,4 +1,4 @@
-/* Heads: what attention does with one KV head of one token beside the scores: norms, rotation, the cache; and how a
+/* Heads: what attention does with one KV head of one token apart from the scores: norms, rotation, the cache; and how a
  * head that all chunks have been merged into ends. */
 #ifndef MO_NUMERIC_HEADS_H
 #define MO_NUMERIC_HEADS_H

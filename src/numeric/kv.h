@@ -1,5 +1,5 @@
-/* KV: the cache of keys and values, as memory. It comes in blocks of 128 positions behind a table of addresses; what
- * is where inside a block is known here alone, and everybody else asks: the CPU's kernels, the states of sessions,
+/* KV: the layout of the KV cache. It has blocks of 128 positions, found through a table of addresses; the
+ * layout of a block is defined only here, for all users: the CPU's kernels, the states of sessions,
  * and the kernels of a GPU, which is why this header is plain C that CUDA understands.
  *
  * A block holds the keys of its positions, one KV head after the other, then their values likewise:
@@ -14,7 +14,7 @@
  * channel of 16 positions, lengths are padded to whole units:
  *   keys[k_len / 16][128][16], values[128 / 16][v_len][16]
  * Inside a value's unit positions are in the order of mo_kv_slot(). What is in the padding, and in the codes and scales of positions
- * that nobody has written, may be anything.
+ * that were not written, is undefined.
  *
  * Latent rows: a key has a tail of values, and those before it are the value as well, which is therefore not kept again. Such a block
  * holds keys[heads][128] alone. Codes: value and tail are vectors with codes and scales of their own (a tail may be far larger than the

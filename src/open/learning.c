@@ -19,11 +19,11 @@ struct mo_learning {
     mo_profile_shape shape;
     mo_tally *tally;
     mo_profile_mode mode;
-    mo_profile *base;       /* what is told begins here; NULL: when the model was opened */
+    mo_profile *base;       /* reports start here; NULL: when the model was opened */
     char profile[PATH_MAX]; /* "": nothing is read or written */
     bool writes;            /* the profile is written at the end */
     char *warm_file, *perf_out;
-    bool perf_failed;           /* and whoever asked was told */
+    bool perf_failed;           /* and the caller was notified */
     mo_hot_ram *ram;            /* RAM as a tier of the hot cache, */
     mo_hot_update *hot;         /* and its exchanges */
     mo_store_request *requests; /* what the profile knew when the model was opened; NULL: there was none */
@@ -139,7 +139,7 @@ static mo_status check_options(const mo_opened *opened, const mo_learning_option
     }
     if (o->warm_file && opened->hot.requests) {
         return mo_fail(err, MO_EINVAL,
-                       "a warm-start file and a hot cache both define what is "
+                       "a warm-start file and a hot cache both choose the experts "
                        "in RAM; give `warm_file` or `hot_cache.file`, not both");
     }
     return MO_OK;

@@ -12,10 +12,10 @@
 
 /* ---- Planning ---- */
 
-/* Sessions of fewer positions are better than no plan, and than a plan without the device; but these have at least so many. */
+/* Shorter sessions are better than no plan, and than a plan without the device; this is the minimum. */
 enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 
-/* Devices that nobody named share a model where a token is so much faster than with the best of them alone. */
+/* Automatically chosen devices share a model if a token is this much faster than with the best of them alone. */
 #define WORTH_SHARING 1.02
 
 static mo_status need(const char *path, const mo_requirements_options *requirements, mo_placed *out,
@@ -107,8 +107,8 @@ static void keep_lowest(const mo_resources *resources, const mo_placed *p, const
     }
 }
 
-/* A context that nobody gave is halved until the model fits. Where a device is too small for all of them, the longest may need least:
- * keys and values that are most of what is needed can be in RAM. *asked: the one before. */
+/* A default context is halved until the model fits. If a device is too small for all of them, the longest may need least:
+ * a KV cache that is most of the memory can be in RAM. *asked: the one before. */
 static mo_status place(const char *path, const mo_requirements_options *requirements,
                        const mo_resources *resources, int64_t *asked, mo_placed *out, mo_error *err)
 {
@@ -153,8 +153,8 @@ static int fastest_device(const char *path, const mo_requirements_options *requi
     return best;
 }
 
-/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. Who named several
- * hears of it. Plans are large: both are made beside the stack. */
+/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. If several
+ * were named, this is logged. Plans are large: both are on the heap. */
 static mo_status settle_devices(const char *path, const mo_requirements_options *requirements,
                                 mo_resources *resources, mo_error *err)
 {
@@ -342,7 +342,7 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
-/* So many bytes of RAM are held from here on, and on the device what the plan counts, also what sessions will need; a hot
+/* From here on these bytes of RAM are reserved, and on the device what the plan counts, also for sessions; a hot
  * cache has all that its device's ceiling leaves. */
 static void hold(const mo_open_options *o, int64_t bytes, mo_opened *out)
 {

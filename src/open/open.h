@@ -16,7 +16,7 @@ typedef struct mo_placed {
     mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
 } mo_placed;
 
-/* Plans. A device that nobody asked for and that is too small is left out of the means; of several the one that is used alone, where
+/* Plans. An automatically chosen device that is too small is removed from the resources; of several the one that is used alone, where
  * that is better, is all that is left there. On failure *out holds nothing. Any thread. */
 mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
                          mo_resources *resources, mo_placed *out, mo_error *err);
@@ -42,7 +42,7 @@ typedef struct mo_opened {
     int64_t held, device_held;                    /* what other models find taken, in RAM and on the device */
     mo_location_id run_location[MO_PLAN_DEVICES]; /* of several devices: each one's memory, */
     int64_t run_held[MO_PLAN_DEVICES];            /* and what is taken there */
-    /* As probed; 0: nobody has measured. RAM: as products read it. */
+    /* As probed; 0: not measured. RAM: as products read it. */
     double probed_disk_bytes_s, probed_ram_bytes_s;
     double disk_bytes_s; /* with what it was planned, as probed or found before; 0: a guess */
     mo_hot_set hot; /* to be brought in, into a store that stands still; none: the store follows its policy */

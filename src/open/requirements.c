@@ -11,7 +11,7 @@
 #include "gpu/requirements.h"
 #include "plan/share.h"
 
-/* What the program takes besides weights, caches and working memory: code and libraries, readers, buffers of the C library
+/* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
  * (2 to 10 MiB were seen); of each thread that computes its stack and the C library's memory (190 KiB); and the vocabulary,
  * whose tables take some multiples of its text: 82 to 96 bytes a token where there are no merges, 183 to 230 with them, on
  * vocabularies of 32,000 to 151,669 tokens. Rounded up. */
@@ -131,7 +131,7 @@ int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width)
     return mo_plan_times(8 * batch, width + 1); /* what is sent, twice */
 }
 
-/* Of a rank among several: streams, or what is asked of experts. */
+/* For a rank among several: streams, or requests for experts. */
 static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
 {
     if (o->experts.divided) {
@@ -243,7 +243,7 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     count_device(f, o, interleaved, out->layers, m);
 }
 
-/* What steps with adapters of so many ranks work in, here and on a device, which holds their `bytes` too; not where it has experts alone: what
+/* Working memory of steps with adapters of these ranks, in RAM and on a device, which also holds their `bytes`; not if it has only experts: what
  * adapters change of these the CPU computes. */
 static void add_adapters(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                          int64_t bytes, int64_t ranks, int64_t *work, int64_t *device)
@@ -253,7 +253,7 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
     *device = o->experts.alone ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
 }
 
-/* Adapters stay in RAM beside the model, and steps with them have lists of their own. */
+/* Adapters stay in RAM in addition to the model, and their steps have their own lists. */
 static mo_status count_adapters(const mo_checkpoint *model, const mo_requirements_options *o,
                                 mo_requirements *out, mo_error *err)
 {

@@ -12,7 +12,7 @@
  * of every token are kept. */
 enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
 
-/* Of a rank among several: MPI, with what it maps for messages (11 MiB were seen with Open MPI). */
+/* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
 #define MO_REQUIRED_RANK_BYTES ((int64_t)16 << 20)
 
 typedef struct mo_requirements_options {

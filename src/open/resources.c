@@ -39,7 +39,7 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
 
 /* ---- The device ---- */
 
-/* The ceiling that was given for device number `card`; 0: none was. */
+/* The ceiling given for device number `card`; 0: none. */
 static int64_t ceiling_of(const mo_resources_ask *ask, int number)
 {
     const int64_t own = ask->vram_each ? ask->vram_each[number] : 0;
@@ -101,7 +101,7 @@ static bool same_device(mo_device *a, mo_device *b)
     return strcmp(one.kind, other.kind) == 0 && one.index == other.index;
 }
 
-/* What is free for device number `card` of the list: one that is named several times has the ceilings that were given, and those
+/* Free memory for device number `card` of the list: one that is named several times has the given ceilings, and those
  * without one share the rest; where they are too much together all share alike. */
 static int64_t free_for(const mo_resources_ask *ask, mo_device *const *devices, int count, int number,
                         int64_t free_bytes)
@@ -186,7 +186,7 @@ static mo_status find_device(const mo_resources_ask *ask, mo_resources *m, mo_er
 {
     mo_device_info info;
     int count = 0;
-    /* Who asked for a ceiling of its memory is told in the error. */
+    /* If a ceiling of its memory was requested, the error reports it. */
     const bool told = ask->to_open && ceiling_of(ask, 0) == 0;
     mo_status status = mo_devices_choose(ask->device, told, m->devices, &count, m->why, sizeof m->why, err);
     if (status == MO_OK && ask->without && m->any_device) {

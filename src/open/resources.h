@@ -21,7 +21,7 @@ typedef struct mo_resources_ask {
     mo_precision precision;
     const mo_hot_cache_options *hot_cache;
     bool to_open;     /* not just a plan: what the user should hear about the environment is logged */
-    unsigned without; /* of the GPUs that nobody named, those with these numbers are left out: a bit each */
+    unsigned without; /* automatically chosen GPUs to leave out, one bit each */
     bool mapped;      /* RAM has no ceiling: the system decides what of the file stays */
     mo_location_holding instead; /* of a model of this process, which counts as free */
 } mo_resources_ask;
@@ -42,16 +42,16 @@ typedef struct mo_resources {
     mo_plan_device_limits
         *alone; /* [card_count] each without the others: one that is named twice has all of its memory then */
     bool each_measured[MO_DEVICES];
-    bool each_bf16[MO_DEVICES]; /* it has products in bfloat16 */
-    bool ram_given;             /* the ceiling of RAM was asked for, not found */
-    bool vram_given;            /* likewise */
-    bool other_machine;         /* another machine, where the models of this process hold nothing */
-    bool any_device;            /* nobody asked for this one: where it is too small, the model runs without */
-    bool device_measured;       /* its rates */
-    int64_t device_bytes;       /* that it has */
-    char why[MO_DEVICE_WHY];    /* there is no device */
-    double probed_disk_bytes_s; /* of the rates, as probed; 0: nobody has */
-    bool disk_learned;          /* the disk's is what models ran with */
+    bool each_bf16[MO_DEVICES];  /* it has products in bfloat16 */
+    bool ram_given;              /* the ceiling of RAM was asked for, not found */
+    bool vram_given;             /* likewise */
+    bool other_machine;          /* another machine, where the models of this process hold nothing */
+    bool any_device;             /* chosen automatically: if it is too small, the model runs without it */
+    bool device_measured;        /* its rates */
+    int64_t device_bytes;        /* that it has */
+    char why[MO_DEVICE_WHY];     /* there is no device */
+    double probed_disk_bytes_s;  /* of the rates, as probed; 0: not probed */
+    bool disk_learned;           /* the disk's is what models ran with */
     mo_location_holding instead; /* as in mo_resources_ask */
 } mo_resources;
 
@@ -67,7 +67,7 @@ void mo_resources_count_held(mo_resources *resources);
 
 /* The device is left out, or all of several, with the hot cache; `why` says what for. */
 void mo_resources_drop_device(mo_resources *resources, const char *why);
-/* Of several devices this one is used alone: the others are closed. */
+/* Only this one of several devices is used: the others are closed. */
 void mo_resources_use_device(mo_resources *resources, int number);
 /* Closes the devices. */
 void mo_resources_close(mo_resources *resources);

@@ -11,11 +11,11 @@ typedef struct mo_warming {
     const mo_hot_set *hot; /* with requests: these, and nothing else here, fill the store */
     const char *file;      /* a warm-start file that may be there; NULL: none */
     uint64_t fingerprint;  /* of the model */
-    /* What the profile knows, hottest first, which also tells the policy what is there already. NULL: there is none. Some
+    /* The experts of the profile, hottest first; the policy is also informed of those already present. NULL: there is none. Some
      * of those that every prompt needs lose their mark `keep`. */
     mo_store_request *requests;
     int32_t request_count;
-    bool later; /* a device fills its own slots and these beside the first steps, by the same list */
+    bool later; /* a device fills its own slots and these during the first steps, by the same list */
     mo_progress_fn progress; /* in bytes; may be NULL */
     void *user;
 } mo_warming;

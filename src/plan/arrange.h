@@ -14,11 +14,11 @@ typedef struct mo_wanted {
     bool beside; /* a device, which has the rest: experts here are in slots, even all of them */
 } mo_wanted;
 
-/* device: there is one beside. first: what is on it already, so that RAM gets the rest; NULL: RAM keeps everything. The model is
+/* device: there is one. first: what is on it already, so that RAM gets the rest; NULL: RAM keeps everything. The model is
  * the caller's as long as the result. */
 mo_wanted mo_plan_want(const mo_plan_model *model, bool device, const mo_plan_device *first);
 
-/* How RAM can be arranged beside a device. */
+/* How RAM can be arranged with a device. */
 typedef enum mo_arrangement {
     MO_ARRANGE_AS_FITS, /* the first that does, from everything to the least */
     MO_ARRANGE_SLOTS, /* experts in slots, even where all would fit: fewer bytes of VRAM for what is on its way */

@@ -5,7 +5,7 @@
 #include "plan/kv_in_ram.h"
 #include "plan/prompt_cost.h"
 
-/* Bytes of all layers, and of those whose keys and values are in RAM although a device computes them: the last that can be. */
+/* Bytes of all layers, and of those whose KV cache is in RAM although a device computes them: the last that can be. */
 static double read_bytes(const mo_plan_model *m, int kv_in_ram_layers, double *kv_in_ram)
 {
     double all = 0;
@@ -62,7 +62,7 @@ mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const 
     if (p->tokens_per_second <= 0) {
         return (mo_plan_depth){0};
     }
-    /* The plan's own speed counts half of what crosses the link for keys and values in RAM. */
+    /* The plan's own speed counts half of the link traffic for a KV cache in RAM. */
     const double half =
         device ? mo_plan_kv_in_ram_token(m, d->kv_in_ram_layers, d->kv_in_ram_bytes) / mo_rates_link(r, 0, 0)
                : 0;

@@ -138,7 +138,7 @@ static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, co
     return d;
 }
 
-/* What sending the core needs beside it, before sessions, stages and slots are there. */
+/* Memory for sending the core, before sessions, stages and slots are there. */
 static int64_t upload_peak(const mo_plan_device *d, int64_t group_bytes)
 {
     return mo_plan_sum(mo_plan_sum(d->core, d->vectors),
@@ -214,7 +214,7 @@ static void count_experts(const mo_plan_model *m, mo_plan_device *d)
     }
 }
 
-/* How large a buffer the core is sent through: half of what is free then is enough for anybody. */
+/* How large a buffer the core is sent through: half of the free memory is always enough. */
 static int64_t choose_upload(const mo_plan_device *d, int64_t ceiling, int64_t group_bytes)
 {
     const int64_t half = (ceiling - upload_peak(d, 0)) / 2,
@@ -227,7 +227,7 @@ int64_t mo_plan_vram_held(const mo_plan_limits *l)
     return l->vram_held > l->vram_lacking ? l->vram_held - l->vram_lacking : 0;
 }
 
-/* The smaller of what a ceiling leaves beside other models and what is free, which already lacks what these hold. */
+/* The smaller of the ceiling less other models and the free memory, which already lacks what these hold. */
 static int64_t ceiling_of(const mo_plan_limits *l)
 {
     const int64_t held = mo_plan_vram_held(l);
@@ -285,7 +285,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
     return out->least <= ceiling;
 }
 
-/* ---- Keys and values in RAM ---- */
+/* ---- KV cache in RAM ---- */
 
 int mo_plan_device_kv_movable(const mo_plan_model *m, const mo_plan_device *hot)
 {
@@ -324,7 +324,7 @@ mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *
 /* Bytes per second. */
 typedef struct wires {
     double cpu, link, vram, disk;
-    double host; /* memory, whoever reads it */
+    double host; /* memory, for any reader */
     double both; /* the CPU computes some of the missing experts while others cross the link */
 } wires;
 

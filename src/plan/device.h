@@ -11,7 +11,7 @@
     30e-6 /* hidden rows to the CPU for a layer, and back: a round trip and two launches, not measured */
 #define MO_PLAN_TRIP_SECONDS 10e-6 /* a layer asks the host for experts; rates may know better */
 #define MO_PLAN_FETCH_SECONDS                                                                                \
-    20e-6 /* what a layer's fetches cost beside their copies: submitting and joining */
+    20e-6 /* cost of a layer's fetches without their copies: submitting and joining */
 
 /* How many of `count` streamed layers the CPU computes, of `candidates` that are in RAM: copies run while it does, so
  * the slower of the two counts. Seconds of one layer by each; *seconds of all. */
@@ -21,16 +21,16 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
 int64_t mo_plan_vram_held(const mo_plan_limits *limits);
 
 /* Places the core, the sessions and as many experts as fit under limits->vram_bytes. First what has no other place
- * (vectors, output matrix, keys and values, working memory, staging for experts on their way), then the core of layers,
+ * (vectors, output matrix, KV cache, working memory, staging for experts in transit), then the core of layers,
  * which every token reads, then experts. ram: the plan of RAM, which keeps everything; NULL: RAM will have the rest. False:
  * it does not fit, and *out holds the smallest arrangement. */
 bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *ram,
                           mo_plan_device *out);
 
-/* Of how many layers keys and values can be in RAM instead, which `hot`, placed without that, has them in VRAM: none unless they are
+/* Number of layers whose KV cache can be in RAM instead, which `hot`, placed without that, has them in VRAM: none unless they are
  * half of the least that it needs, since little would be gained. */
 int mo_plan_device_kv_movable(const mo_plan_model *model, const mo_plan_device *hot);
-/* The model of which the last `count` of these have theirs elsewhere; returns their bytes. */
+/* The model with the KV cache of the last `count` of these in RAM; returns their bytes. */
 int64_t mo_plan_device_kv_to_ram(const mo_plan_model *model, int count, mo_plan_model *out);
 
 /* What is left for RAM: the core of streamed layers, experts' classes as they were, no sessions. */

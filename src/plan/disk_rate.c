@@ -20,7 +20,7 @@
 
 enum {
     DISKS_MOST = 64,      /* file systems that are remembered */
-    BYTES_MOST = 1 << 14, /* of the file: three times what so many take */
+    BYTES_MOST = 1 << 14, /* of the file: three times the bytes of this many */
     LEVELS_MOST = 4,
 };
 

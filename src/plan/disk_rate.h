@@ -12,7 +12,7 @@
  * none. Any thread. */
 double mo_disk_rate_known(const char *path);
 
-/* A run has read so many bytes of the file, past the page cache, in so much time in which at least one read was under way.
+/* A run has read this many bytes of the file, bypassing the page cache, in the time with at least one read in flight.
  * `before` is what was believed when it began (0: nothing): it weighs as 4 GiB, so that a short run changes less. Too few
  * bytes, and rates that no disk has, are passed over. */
 mo_status mo_disk_rate_note(const char *path, uint64_t bytes, uint64_t busy_ns, double before, mo_error *err);

@@ -51,7 +51,7 @@ static void scale_classes(const mo_plan_model *m, const layer_sums *all, const l
     }
 }
 
-/* Of keys and values, beside those of layers: tables on every device, and each layer's share of what snapshots keep. */
+/* KV cache memory apart from that of layers: tables on every device, and each layer's share for snapshots. */
 static int64_t state_bytes(const mo_plan_model *m, const layer_sums *all, const layer_sums *s)
 {
     const int64_t rest = m->device_kv_bytes > all->state ? m->device_kv_bytes - all->state : 0;
@@ -307,7 +307,7 @@ static void add_device(const mo_plan_device *d, int classes, mo_plan_device *sum
 
 /* ---- Prompts ---- */
 
-/* What a batch of so many tokens takes on all cards together, and on the one that takes longest. */
+/* Time of a batch of this many tokens on all devices, and on the slowest one. */
 static void time_batch(dividing *d, double tokens, double *all, double *longest)
 {
     *all = *longest = 0;
@@ -321,7 +321,7 @@ static void time_batch(dividing *d, double tokens, double *all, double *longest)
     }
 }
 
-/* A card works for two of the list where they are the same one: nothing runs beside another piece there. */
+/* A device may be in the list twice: pieces do not run in parallel there. */
 static bool are_apart(const dividing *d)
 {
     for (int i = 0; i < d->count; i++) {
@@ -336,7 +336,7 @@ static bool are_apart(const dividing *d)
     return true;
 }
 
-/* In how many pieces a batch goes: small ones fill the cards sooner, but read all weights again, and let experts that are not
+/* In how many pieces a batch goes: small ones fill the devices sooner, but read all weights again, and let experts that are not
  * there cross again. Fewer are taken where more save less than 2 %. *seconds: of a batch so divided. */
 static int64_t choose_piece(dividing *d, int64_t batch, double *seconds)
 {
@@ -357,7 +357,7 @@ static int64_t choose_piece(dividing *d, int64_t batch, double *seconds)
     return count > 1 ? (batch + count - 1) / count : 0;
 }
 
-/* Experts on disk come one after the other for all cards, so such a model's batches go as a whole. */
+/* Experts on disk are read one after the other for all devices, so batches of such a model are not split. */
 static void plan_prompts(dividing *d, mo_plan *plan, mo_plan_division *out)
 {
     const int64_t batch = d->model->batch;

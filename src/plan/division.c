@@ -56,7 +56,7 @@ void mo_division_seconds(const mo_division_rank *r, const mo_division_held *h, d
     *disk = read * on_disk / r->disk_bytes_s;
 }
 
-/* Seconds of a token in a rank with so much of the model. */
+/* Seconds of a token in a rank with this share of the model. */
 static double time_of(const mo_division_rank *r, const mo_division_held *held, double token_bytes)
 {
     double products, disk;

@@ -16,8 +16,8 @@
 enum { MO_DIVISION_RANKS = 256 }; /* most of them */
 
 typedef struct mo_division_layer {
-    int64_t bytes;       /* in memory, with its keys and values */
-    int64_t stay_bytes;  /* of them: in RAM even where a device has the layer, as its keys and values are */
+    int64_t bytes;       /* in memory, with its KV cache */
+    int64_t stay_bytes;  /* of those: in RAM even if a device has the layer, like its KV cache */
     int64_t token_bytes; /* that a token reads of them */
     /* Of both the experts' part; 0: the layer has none. */
     int64_t expert_bytes, expert_token_bytes;
@@ -27,7 +27,7 @@ typedef struct mo_division_layer {
 
 typedef struct mo_division_rank {
     int64_t ram_bytes;                /* its ceiling, */
-    int64_t other_bytes;              /* and what it holds besides layers */
+    int64_t other_bytes;              /* and its memory apart from layers */
     double ram_bytes_s, disk_bytes_s; /* as products read; as it reads files */
     int64_t vram_bytes;               /* for layers, which it uses before RAM; 0: none */
     double vram_bytes_s;
@@ -50,7 +50,7 @@ typedef struct mo_division_held {
 typedef struct mo_division_model {
     const mo_division_layer *layers;
     int count;
-    int64_t end_bytes;    /* that rank 0 has and every token reads besides layers: the output matrix */
+    int64_t end_bytes;    /* that rank 0 has and every token reads apart from layers: the output matrix */
     int64_t stream_bytes; /* of a token between two layers */
     int64_t input_bytes;  /* of a token on its way to experts */
     int64_t output_bytes; /* of one expert for a token, on its way back */
@@ -90,12 +90,12 @@ typedef struct mo_division_choice {
 mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_division_rank *ranks,
                            int rank_count, int *first, mo_error *err);
 
-/* upto[rank_count]: so much of every layer's experts, 0 to 1, is in ranks up to that one, the last of which has 1. Ranks end together, as
+/* upto[rank_count]: the share of every layer's experts, 0 to 1, in ranks up to that one, the last of which has 1. Ranks end together, as
  * far as their memory goes; but every rank other than 0 has an expert of each layer at least, however slow the network: it was started to
  * help. MO_EINVAL: the model has none, or fewer than such ranks. Any thread. */
 mo_status mo_division_make_experts(const mo_division_model *model, const mo_division_rank *ranks,
                                    int rank_count, double *upto, mo_error *err);
-/* Of a layer with so many experts, the first of a rank; of the rank behind the last it is `experts`. */
+/* The first expert of a rank in a layer of `experts`; for the rank after the last it is `experts`. */
 int mo_division_first_expert(const double *upto, int rank, int experts);
 
 /* What a division costs, with evenly spread routing. */
@@ -111,17 +111,17 @@ mo_status mo_division_choose(const mo_division_model *model, const mo_division_r
                              mo_division_way asked, int *first, double *upto, mo_division_choice *out,
                              mo_error *err);
 
-/* Into how many groups ranks that share layers take a step of so many tokens, one of each sequence, so that all of them work at once: the
+/* Into how many groups ranks that share layers take a step of this many tokens, one of each sequence, so that all of them work at once: the
  * fastest by the bytes that every group reads for itself, at most one for each rank. 1: as a whole. */
 int mo_division_groups(const mo_division_model *model, int rank_count, int64_t tokens);
 
-/* What a layer adds to it without its experts, and what so many of these do. */
+/* What a layer adds without its experts, and what this many experts add. */
 void mo_division_hold_core(const mo_division_layer *layer, mo_division_held *held);
 void mo_division_hold_experts(const mo_division_layer *layer, int experts, mo_division_held *held);
 /* Bytes of it that a rank's memory has no place for. RAM has all of it, or else: VRAM has cores first, then experts, and RAM slots for other
  * experts, and cores as well, so that a device can be lost: all of them, or, where VRAM does, buffers for reading them. */
 double mo_division_beyond(const mo_division_rank *rank, const mo_division_held *held);
-/* Seconds of products, and of reads from disk, of a rank that holds this and reads so many bytes of it. */
+/* Seconds of products, and of reads from disk, of a rank that holds this and reads this many bytes of it. */
 void mo_division_seconds(const mo_division_rank *rank, const mo_division_held *held, double read,
                          double *products, double *disk);
 /* What is left in a rank for experts: rank 0 has the cores first. */

@@ -12,10 +12,10 @@
 enum {
     STEP_MESSAGES = 4,   /* of a step from a rank to the next: head, slices, tokens, stream */
     ANSWER_MESSAGES = 2, /* from the last: result, rows */
-    STEP_BYTES = 128,    /* of a step besides the stream, and 4 for every token */
+    STEP_BYTES = 128,    /* of a step apart from the stream, and 4 for every token */
     ANSWER_BYTES = 544,
     ASK_MESSAGES = 2, /* to experts, and back: a head, rows */
-    ASK_BYTES = 48,   /* of them besides rows */
+    ASK_BYTES = 48,   /* of those, apart from rows */
     PICK_BYTES = 12,  /* to experts, for each of them */
 };
 
@@ -43,7 +43,7 @@ static part part_of(const mo_division_model *m, int begin, int end, double piece
     return p;
 }
 
-/* Seconds of a piece of a prompt in a rank that holds this, uses some bytes of it, and multiplies so many for every token. */
+/* Seconds of a piece of a prompt in a rank that holds this, uses some bytes of it, and multiplies this many for every token. */
 static double piece_seconds(const mo_division_rank *rank, const mo_division_held *held, double used,
                             double token, double piece)
 {
@@ -70,7 +70,7 @@ static double hop_seconds(const mo_division_model *m, const mo_network_wire *wir
 }
 
 /* Pieces pass the ranks like a pipeline: the first takes as long as all ranks and messages, and each further one as the slowest of them, or
- * longer, where only so many are under way. */
+ * longer, if only this many are in flight. */
 static void prompt_by_layers(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
                              const int *first, mo_division_cost *c)
 {
@@ -165,7 +165,7 @@ static mo_division_held part_of_experts(const fan *f, double share)
     return (mo_division_held){.bytes = f->experts.bytes * share, .slots = f->experts.slots * share};
 }
 
-/* Seconds of so many bytes of experts in a rank that holds its share of them all. */
+/* Seconds of this many bytes of experts in a rank that holds its share of them all. */
 static double expert_seconds(const fan *f, int r, double bytes, double *disk)
 {
     const double share = f->upto[r] - (r > 0 ? f->upto[r - 1] : 0);
@@ -199,7 +199,7 @@ static double layer_seconds(const fan *f, const mo_division_layer *l, weight cou
     return mo_spread_longest(ranks, f->rank_count, l->used);
 }
 
-/* What so many tokens send and receive in a layer. */
+/* What this many tokens send and receive in a layer. */
 typedef struct traffic {
     double asked;     /* ranks, of the others */
     double out, back; /* bytes */
@@ -419,7 +419,7 @@ mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank 
 
 /* ---- Several sequences by layers ---- */
 
-/* Bytes that a step of so many tokens reads: of experts those that any of them picks, which are spread evenly. */
+/* Bytes that a step of this many tokens reads: experts that any of them picks, spread evenly. */
 static double step_bytes(const mo_division_model *m, int64_t tokens)
 {
     double bytes = 0;

@@ -133,7 +133,7 @@ static mo_status read_word(const place *p, const char *word, mo_host *host, mo_e
         }
     }
     return mo_fail(err, MO_EFORMAT,
-                   "%s: line %d: unknown word \"%.40s\"; known are ram=, cpu=, disk=, "
+                   "%s: line %d: unknown word \"%.40s\"; use ram=, cpu=, disk=, "
                    "vram=, gpu=, link=, latency=, message=, next-link= and next-latency=",
                    p->name, p->line, word);
 }

@@ -11,7 +11,7 @@ static mo_plan_model smallest(const mo_plan_model *m)
                                  : *m;
 }
 
-/* Layers whose keys and values may be in RAM beside such a plan of it. */
+/* Layers whose KV cache may be in RAM with such a plan of it. */
 static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram)
 {
     mo_plan_device hot;
@@ -19,7 +19,7 @@ static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_
     return mo_plan_device_kv_movable(m, &hot);
 }
 
-/* The lowest ceiling of VRAM beside such a plan of RAM, when so many layers' keys and values are in RAM. */
+/* The lowest VRAM ceiling with such a plan of RAM, with the KV cache of this many layers in RAM. */
 static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int kv_in_ram,
                              const mo_plan *ram)
 {
@@ -30,7 +30,7 @@ static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, in
     return d.least;
 }
 
-/* So many more layers' keys and values RAM gets. */
+/* Moves the KV cache of this many more layers to RAM. */
 static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
 {
     mo_wanted more = *w;
@@ -40,7 +40,7 @@ static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
     return more;
 }
 
-/* The fewest layers whose keys and values have to be in RAM; -1: even all of them are too few. VRAM needs less with each. */
+/* The fewest layers whose KV cache must be in RAM; -1: even all of them are too few. VRAM needs less with each. */
 static int fewest_kv_in_ram(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram, const mo_plan *ram)
 {
     int low = 0, high = kv_movable(m, l, ram);

@@ -1,4 +1,4 @@
-/* Least: the lowest ceilings with which a model runs. What one tier has to hold depends on what the other takes: keys and values
+/* Least: the lowest ceilings with which a model runs. What one tier has to hold depends on the other: the KV cache
  * may be in either, and experts on their way take less VRAM in some arrangements of RAM. */
 #ifndef MO_PLAN_LEAST_H
 #define MO_PLAN_LEAST_H

@@ -19,7 +19,7 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
 
 enum { MO_PLAN_VRAM_RESERVE_MIB = 256 };
 
-/* Fills vram_bytes, vram_lacking, vram_margin and vram_why for a device with so much free memory, its own context already taken off. asked > 0 is
+/* Fills vram_bytes, vram_lacking, vram_margin and vram_why for a device with this much free memory, its own context already taken off. asked > 0 is
  * a ceiling that was given: kept without a reserve, but never more than is free. Otherwise what is free, less the reserve
  * (for the driver's own growth, and other programs: MO_PLAN_VRAM_RESERVE_MIB unless the user wants less), at most a
  * quarter of it. Any thread. */

@@ -22,7 +22,7 @@ static inline mo_location_id mo_location_here(mo_tier tier, int device)
     return (mo_location_id){.device = tier == MO_TIER_VRAM ? device : -1, .tier = tier};
 }
 
-/* A model holds so many bytes there from now on; negative: no longer. Any thread. */
+/* A model holds this many bytes there from now on; negative: no longer. Any thread. */
 void mo_location_hold(mo_location_id location, int64_t bytes);
 /* What all of them hold there. Any thread. */
 int64_t mo_location_held(mo_location_id location);

@@ -20,7 +20,7 @@
 #define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
 #define USED_LEAST 1e-6               /* of experts per token, unless it is 0 */
 #define USED_MOST  1e9
-/* Another arrangement of RAM than the first that fits must be so much faster: prompts and reports like the first. */
+/* Another arrangement of RAM than the first that fits must be this much faster: prompts and reports like the first. */
 #define WORTH 1.02
 
 /* ---- Checks ---- */
@@ -58,7 +58,7 @@ static mo_status check_model(const mo_plan_model *m, mo_error *err)
                  {"other memory", m->other_bytes},
                  {"staging", m->staging_bytes},
                  {"core on a device", m->device_core_bytes},
-                 {"rows in another order on a device", m->device_group_bytes},
+                 {"reordered rows on a device", m->device_group_bytes},
                  {"KV cache on a device", m->device_kv_bytes},
                  {"working memory on a device", m->device_work_bytes},
                  {"idle memory on a device", m->device_idle_bytes},
@@ -105,8 +105,7 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
 {
     if (l->ram_bytes < 1) {
         return mo_fail(err, MO_EINVAL,
-                       "a RAM ceiling of %" PRId64 " bytes is not possible; `ram_bytes` must be above 0",
-                       l->ram_bytes);
+                       "invalid RAM ceiling of %" PRId64 " bytes; `ram_bytes` must be above 0", l->ram_bytes);
     }
     if (l->ram_held < 0 || l->vram_held < 0) {
         return mo_fail(err, MO_EINVAL, "other models cannot hold %" PRId64 " bytes",
@@ -114,7 +113,7 @@ static mo_status check_limits(const mo_plan_limits *l, const mo_rates *r, mo_err
     }
     if (l->vram_bytes < 0 || l->vram_expert_bytes < 0) {
         return mo_fail(err, MO_EINVAL,
-                       "%" PRId64 " bytes of device memory is not possible; `vram_bytes` must be above 0",
+                       "invalid VRAM ceiling of %" PRId64 " bytes; `vram_bytes` must be above 0",
                        l->vram_bytes < 0 ? l->vram_bytes : l->vram_expert_bytes);
     }
     const double compute = r->ram_bytes_s * r->compute_share;
@@ -194,13 +193,13 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
     }
 }
 
-/* What crosses the link beside experts, where keys and values of some layers are in RAM and others are streamed. */
+/* Link traffic apart from experts, if the KV cache of some layers is in RAM and others are streamed. */
 typedef struct crossing {
-    double token;   /* bytes: streamed layers, and half of the keys and values, as in half a context */
+    double token;   /* bytes: streamed layers, and half of the KV cache, as in half a context */
     double request; /* the same for plan/request.h's */
 } crossing;
 
-/* A place for everything with so many layers' keys and values in RAM. */
+/* A placement with the KV cache of this many layers in RAM. */
 typedef struct kv_moved {
     mo_plan ram;
     mo_plan_device device;
@@ -223,7 +222,7 @@ static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int
     return c;
 }
 
-/* False: RAM has no space for so many, nor for more. */
+/* False: RAM has no space for this many, or for more. */
 static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                       int count, kv_moved *out)
 {
@@ -240,7 +239,7 @@ static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangemen
     return true;
 }
 
-/* Takes places that were found for a model with `count` cold layers, whose keys and values RAM has. */
+/* Adopts a placement found for a model with `count` cold layers, whose KV cache is in RAM. */
 static void take_kv_in_ram(const kv_moved *c, int count, mo_plan *p, mo_plan_device *d)
 {
     const mo_plan was = *p;
@@ -254,7 +253,7 @@ static void take_kv_in_ram(const kv_moved *c, int count, mo_plan *p, mo_plan_dev
     d->kv_in_ram_bytes = c->bytes;
 }
 
-/* So many cold layers that least crosses for a request, of at most `most`, with which a token moves at most so much. 0: none, `hot`. */
+/* The number of cold layers, at most `most`, with the least link traffic for a request, within a limit per token. 0: none, `hot`. */
 static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                             int most, double token, const crossing *hot)
 {
@@ -270,7 +269,7 @@ static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arra
     return chosen;
 }
 
-/* The device beside RAM, which is placed already. Where it does not fit, or layers have to be streamed, keys and values of some
+/* The device, with RAM already placed. If it does not fit, or layers have to be streamed, the KV cache of some
  * layers may be in RAM instead, which then is placed again: as many as let least cross the link for a request, of those with which
  * a token of the answer moves nearly the least. False: it does not fit either, and *d is the smallest arrangement. */
 static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
@@ -308,7 +307,7 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
     return any;
 }
 
-/* The same with another arrangement of RAM, if that fits there; where the device has a place beside it, or lacks less, it becomes *p. */
+/* The same with another arrangement of RAM, if that fits there; if the device fits with it, or lacks less, it becomes *p. */
 static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                             mo_plan *p, mo_plan_device *d)
 {
@@ -330,7 +329,7 @@ static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arra
     return fits;
 }
 
-/* Where the device has no space beside all experts, they are in slots; where it has none beside some layers that RAM keeps (it then has to
+/* If RAM for the device leaves no space for all experts, they are in slots; if none for some layers that RAM keeps (it then has to
  * pass the largest itself), RAM keeps none of them: RAM that rises must not take a plan away. */
 static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
                               mo_plan_device *d)

@@ -142,7 +142,7 @@ int mo_placement_fill_ram(const mo_plan_model *m, mo_placement_counts counts, in
     return -1;
 }
 
-/* How many have to be streamed through so many buffers; preferably a multiple of those that copies go to, so that the
+/* How many have to be streamed through this many buffers; preferably a multiple of those that copies go to, so that the
  * first layer of a step need not wait for the last one of the step before. -1: it does not fit however many are. */
 static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, int buffers, int slots,
                           int64_t bytes, int64_t *least)
@@ -160,8 +160,8 @@ static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, in
     return multiple >= 0 ? multiple : fits;
 }
 
-/* What it costs that so many layers are streamed through so many buffers, in layers: without one to spare the link waits
- * while a layer is put in order. That is computed (a layer's bytes twice through VRAM beside once over the link), not
+/* Cost of streaming this many layers through this many buffers, in layers: without one to spare the link waits
+ * while a layer is put in order. That is computed (a layer's bytes twice through VRAM and once over the link), not
  * measured. */
 static double cost_of(int streamed, int buffers)
 {

@@ -1,5 +1,5 @@
 /* Placement: which layers are where. A plan says how many layers RAM leaves on disk, how many are streamed to the device
- * and how many of those the CPU computes; which ones these are follows from the numbers alone, so whoever loads, streams
+ * and how many of those the CPU computes; which ones these are follows from the numbers alone, so the code that loads, streams
  * or shows them asks here. Pure arithmetic; nothing is kept. */
 #ifndef MO_PLAN_PLACEMENT_H
 #define MO_PLAN_PLACEMENT_H

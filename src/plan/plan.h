@@ -10,7 +10,7 @@
 enum {
     MO_PLAN_CLASSES = 16,
     MO_PLAN_BATCHES = 8,
-    MO_PLAN_IN_FLIGHT = 4, /* experts on their way beside those in use: enough to keep a disk busy */
+    MO_PLAN_IN_FLIGHT = 4, /* experts in transit in addition to those in use: enough to keep a disk busy */
     MO_PLAN_LAYER_BUFFERS_LEAST = 2,
     MO_PLAN_LAYER_BUFFERS = 3, /* one layer computes, one has arrived, one is being read */
     /* In VRAM: one layer computes, one arrives, and one place for what is in another order in RAM. One less works, but
@@ -36,12 +36,12 @@ typedef struct mo_plan_layer {
     int64_t device_bytes; /* in VRAM: of its place there, and of a layer buffer */
     int64_t link_bytes;   /* that cross the link for it */
     int64_t
-        group_bytes;  /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
-    int size_class;   /* of its experts; -1: it has none */
-    int64_t kv_bytes; /* of device_kv_bytes: its keys and values, where they can be in RAM instead; 0: not */
-    int64_t core_bytes;  /* of device_core_bytes: its matrices and vectors */
+        group_bytes;    /* of the largest group of rows that RAM interleaves; 0: it keeps the file's layout */
+    int size_class;     /* of its experts; -1: it has none */
+    int64_t kv_bytes;   /* of device_kv_bytes: its KV cache, if it can be in RAM instead; 0: no */
+    int64_t core_bytes; /* of device_core_bytes: its matrices and vectors */
     int64_t state_bytes; /* of device_kv_bytes: its part of the sessions' states */
-    int64_t read_bytes;  /* keys and values that a token at the end of a full context reads */
+    int64_t read_bytes;  /* KV cache that a token at the end of a full context reads */
     int queries;         /* heads of a token that read the same of them; 0: 1 */
 } mo_plan_layer;
 
@@ -73,7 +73,7 @@ typedef struct mo_plan_model {
     int64_t kept_bytes;         /* for snapshots; part of kv_bytes, only shown */
     int64_t work_bytes;         /* activations of the largest step */
     int64_t other_bytes;        /* vocabulary, file table, program */
-    int64_t staging_bytes;      /* what reads need beside the slots they go to, such as embedding rows */
+    int64_t staging_bytes;      /* memory of reads apart from slots, such as embedding rows */
     int in_flight;              /* experts on their way at once; 0: MO_PLAN_IN_FLIGHT */
     int64_t context, batch;     /* as they came out of what was asked for */
     mo_plan_batch batches[MO_PLAN_BATCHES]; /* of which mo_plan_choose() takes one; growing */
@@ -93,7 +93,7 @@ typedef struct mo_plan_model {
     int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_bytes */
     int64_t device_map_bytes;   /* of the table of experts */
     int64_t device_host_bytes;  /* in RAM, for the device's sake: pinned memory */
-    int64_t device_piece_bytes; /* the same besides, for each of several devices: for prompts in pieces */
+    int64_t device_piece_bytes; /* in addition, for each of several devices: for prompts in pieces */
 } mo_plan_model;
 
 typedef struct mo_plan_limits {
@@ -102,13 +102,13 @@ typedef struct mo_plan_limits {
     int64_t vram_bytes;           /* the ceiling of the device tier; 0: there is no device */
     int64_t ram_held;             /* of the ceiling, by other models of the process */
     int64_t vram_held;            /* likewise */
-    int64_t vram_lacking;         /* so much more than vram_bytes was given, but is not free */
+    int64_t vram_lacking;         /* this much more than vram_bytes was given, but is not free */
     int64_t vram_there;           /* free on the device, whatever the ceiling; 0: not known */
     mo_location_id vram_location; /* whose memory vram_bytes is */
     int64_t available_bytes;      /* what could be had, the reserve included; 0: not known */
     char why[192];                /* what decided the ceiling; may be empty */
     char vram_why[192];           /* the same for vram_bytes */
-    int64_t vram_margin;          /* free on the device above a ceiling that nobody gave */
+    int64_t vram_margin;          /* free on the device above a default ceiling */
     bool cpu_moe;                 /* no expert stays in VRAM, but for vram_expert_bytes */
     int64_t vram_expert_bytes;    /* most for experts that stay in VRAM; 0: what is left, none with cpu_moe */
     int64_t staging_bytes;        /* for experts on their way to the device, as given; 0: as many as help */
@@ -143,7 +143,7 @@ typedef struct mo_plan_device {
     int by_cpu;                           /* of the streamed ones: in prompts only, the CPU computes tokens */
     int64_t stage_bytes;                  /* of an expert on its way */
     bool staged;        /* RAM has experts in another layout: they are put in order on their way */
-    int64_t margin;     /* free on the device above the ceiling, which nobody gave */
+    int64_t margin;     /* free on the device above the default ceiling */
     int64_t upload;     /* bytes of a buffer for sending the core, gone when that is done */
     bool interleaved;   /* RAM has some of the core in another layout: one of the buffers is for the file's */
     double hit_rate;    /* of experts, here; 1 where there are none */
@@ -156,7 +156,7 @@ typedef struct mo_plan_device {
     double overhead_seconds; /* launches and round trips */
     char why[192];           /* what decided the ceiling */
     char lane[256];          /* one sentence: why the fetch lane is used or not */
-    int kv_in_ram_layers; /* whose keys and values are in RAM and read over the link: the last that can be */
+    int kv_in_ram_layers;    /* whose KV cache is in RAM and read over the link: the last that can be */
     int64_t kv_in_ram_bytes; /* of them, part of the plan's kv */
 } mo_plan_device;
 

@@ -14,8 +14,8 @@ typedef struct mo_postfetch {
     int64_t
         scratch_mb; /* _SCRATCHPAD_MB (0): MiB of device memory they go to, in every mode; 0: as many as help */
     bool dedicated_streams; /* _USE_DEDICATED_STREAMS (1): copies have a stream of their own */
-    int cpu_limit; /* _CPU_LIMIT (6): gate and up of at most so many experts of a layer run on the CPU */
-    bool debug;    /* _DEBUG (0): every transfer is told in the log */
+    int cpu_limit; /* _CPU_LIMIT (6): gate and up of at most this many experts of a layer run on the CPU */
+    bool debug;    /* _DEBUG (0): every transfer is logged */
 } mo_postfetch;
 
 enum { MO_POSTFETCH_NOTES = 8 };

@@ -18,7 +18,7 @@ typedef struct mo_precision_rule {
  * text NULL: what the environment says. On failure *out is untouched. */
 mo_status mo_precision_find(mo_precision option, const char *text, mo_precision_rule *out, mo_error *err);
 
-/* May they, in steps of so many tokens? */
+/* Are they allowed in steps of this many tokens? */
 bool mo_precision_products(const mo_precision_rule *rule, int64_t tokens);
 bool mo_precision_experts(const mo_precision_rule *rule, int64_t tokens, int used, int experts);
 

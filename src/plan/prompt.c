@@ -10,7 +10,7 @@
 #include "plan/share.h"
 #include "plan/text.h"
 
-/* A smaller batch is taken when its request takes at most so much longer: memory has other uses. */
+/* A smaller batch is taken if its request takes at most this much longer: memory has other uses. */
 #define NEARLY 1.01
 
 /* What keeps a batch from being larger. */
@@ -49,7 +49,7 @@ static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *t
         snprintf(text, size, "%s leaves no memory for more",
                  p->device.ceiling ? "`vram_bytes`" : "`ram_bytes`");
     } else if (why == LIMIT_STAGING) {
-        snprintf(text, size, "a larger one would take memory requested for experts in transit");
+        snprintf(text, size, "a larger one would use the memory for experts in transit");
     } else if (why == LIMIT_TOKENS) {
         snprintf(text, size, "a larger one would slow generation down by more than a tenth");
     } else if (b.disk > 0 || b.link > 0) {

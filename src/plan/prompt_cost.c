@@ -59,7 +59,7 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_plan
     return b;
 }
 
-/* Products run beside copies and reads, but for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
+/* Products overlap with copies and reads, except for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
  * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
 double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
 {

@@ -8,15 +8,15 @@
  * with AVX2 to 12 with AMX (Qwen3-30B on 16 cores). */
 #define MO_PLAN_CPU_REUSE 6.0
 
-/* Which share of a layer's experts is chosen by at least one of so many tokens. */
+/* The share of a layer's experts chosen by at least one of this many tokens. */
 double mo_plan_share_used(double used, double experts, double tokens);
 
-/* Seconds of a prompt of so many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
- * evenly spread. It falls when more is in RAM or VRAM. Of keys and values it counts what crosses the link (plan/kv_in_ram.h). */
+/* Seconds of a prompt of this many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
+ * evenly spread. It falls when more is in RAM or VRAM. For the KV cache it counts link traffic (plan/kv_in_ram.h). */
 double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                               int64_t tokens);
 
-/* The same of a single batch of so many tokens, without keys and values. */
+/* The same for a single batch of this many tokens, without the KV cache. */
 double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
                              double tokens);
 
@@ -25,7 +25,7 @@ double mo_plan_request_seconds(const mo_plan_model *model, const mo_rates *rates
 
 /* Bytes of a batch, by where they are found. */
 typedef struct mo_plan_batch_bytes {
-    double used;   /* read by products, each once: the core and the experts that somebody chose */
+    double used;   /* read by products, each once: the core and the chosen experts */
     double token;  /* multiplied, for one token */
     double link;   /* that cross to the device, */
     double copies; /* and in how many copies */

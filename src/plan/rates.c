@@ -86,7 +86,8 @@ static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
     for (size_t i = 0, used = 0; i < FIELDS; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", fields[i].name);
     }
-    return mo_fail(err, MO_EFORMAT, "%s: unknown field \"%.100s\"; known are %smeasured", path, key, names);
+    return mo_fail(err, MO_EFORMAT, "%s: unknown field \"%.100s\"; the fields are %smeasured", path, key,
+                   names);
 }
 
 static mo_status read_text(const char *path, const struct field *f, const json_t *value, char *to,

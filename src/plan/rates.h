@@ -19,12 +19,12 @@ typedef struct mo_rates {
     double vram_bytes_s;          /* products reading the device's memory */
     double host_bytes_s;          /* of memory, threads and copies reading it at once; 0: as ram_bytes_s */
     double round_trip_s;          /* the device asks and the host answers; 0: not known */
-    double link_copy_s;           /* of each copy to the device, beside its bytes; 0: none that shows */
+    double link_copy_s;           /* fixed cost of each copy to the device; 0: negligible */
     char device[128];             /* the name of the device that was measured; "": none */
     bool measured;                /* false: modest defaults, and the plan says so */
 } mo_rates;
 
-/* What plans take for a device that nobody has measured: a small GPU in a slot of eight old lanes. */
+/* Defaults of plans for a device that was not measured: a small GPU in a slot of eight old lanes. */
 #define MO_RATES_LINK_GUESS 6e9
 #define MO_RATES_VRAM_GUESS 200e9
 /* Copies in which an expert crosses: gate, up, down. */
@@ -42,14 +42,14 @@ static inline double mo_rates_slots(const mo_rates *r)
     return r->ram_bytes_s * share;
 }
 
-/* How many threads compute where nobody says: one per core that can be used, or fewer where those were found faster with just so
+/* Default number of threads: one per usable core, or fewer if those were measured faster with exactly this
  * many cores. */
 static inline int mo_rates_threads(const mo_rates *r, int cores)
 {
     return r->cores == cores && r->threads > 0 && r->threads < cores ? r->threads : cores;
 }
 
-/* Bytes a second over the link, of something that crosses in so many copies. Small ones keep it less busy. */
+/* Bytes a second over the link, of a transfer in this many copies. Small ones use it less. */
 static inline double mo_rates_link(const mo_rates *r, double bytes, double copies)
 {
     const double rate = r->link_bytes_s > 0 ? r->link_bytes_s : MO_RATES_LINK_GUESS;
@@ -63,7 +63,7 @@ static inline double mo_rates_layer(double computing, double reading)
     return computing > reading ? computing + reading / 4 : reading + computing / 4;
 }
 
-/* Modest defaults for a machine nobody has measured. */
+/* Conservative defaults for a machine that was not measured. */
 mo_rates mo_rates_default(void);
 /* Reads {"ram_bytes": ..., "disk_bytes_s": ..., ...}; every field may be left out and is then the default's,
  * unknown ones are refused by name. They count as measured when the file gives the rates of memory and disk.

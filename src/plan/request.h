@@ -1,5 +1,5 @@
-/* Request: what choices of a plan are compared by, where nobody says how long prompts will be: a prompt as long as the context, but for
- * at most so many tokens, and an answer of a sixteenth of that. */
+/* Request: used to compare choices of a plan if the length of prompts is unknown: a prompt as long as the context, but for
+ * at most this many tokens, and an answer of a sixteenth of that. */
 #ifndef MO_PLAN_REQUEST_H
 #define MO_PLAN_REQUEST_H
 
@@ -19,7 +19,7 @@ static inline int64_t mo_plan_request_from(int64_t context, int64_t prompt)
     return context > prompt ? (context - prompt) / 2 : 0;
 }
 
-/* For prompts' sake a token of the answer takes at most so much longer than with the batch that is best for it: working memory is
+/* For faster prompts, a token of the answer may take at most this much longer than with its best batch: working memory is
  * lost to experts that could stay. So no ceiling that rises costs more than that of a token's speed, and where prompts become
  * slower tokens become faster. */
 #define MO_PLAN_TOKEN_WORTH 1.10

@@ -10,7 +10,7 @@ typedef struct mo_plan_share {
     int64_t slot_bytes;  /* of one slot */
     double weight;       /* bytes that a token reads of all its experts */
     int64_t least, most; /* slots: what it works with; as many as there are experts */
-    int64_t held;        /* experts that have a place elsewhere and count as if they had one here */
+    int64_t held;        /* experts that are stored in another tier and count as if stored here */
 } mo_plan_share;
 
 int64_t mo_plan_sum(int64_t a, int64_t b);
@@ -21,7 +21,7 @@ int64_t mo_plan_share_least(const mo_plan_share *shares, int count);
 int64_t mo_plan_share_most(const mo_plan_share *shares, int count);
 
 /* Shares the budget, which is at least the bytes of the fewest; returns the bytes of the slots. A larger budget, or
- * more experts held elsewhere, leaves no size with fewer places than it had. */
+ * more experts in another tier, leaves no size with fewer places than it had. */
 int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget, int32_t *slots);
 
 /* Bytes of stages, places for experts on their way to the device, each of `stage` bytes: `spare` are left under the ceiling,

@@ -11,7 +11,7 @@ typedef struct mo_spread_rank {
     int experts;
 } mo_spread_rank;
 
-/* The mean of what the rank that takes longest takes, for a token that picks so many of all ranks' experts. Of more than 64 picks it is the
+/* The mean of what the rank that takes longest takes, for a token that picks this many of all ranks' experts. Of more than 64 picks it is the
  * longest mean. */
 double mo_spread_longest(const mo_spread_rank *ranks, int count, int used);
 

@@ -32,7 +32,7 @@ const char *mo_plan_mode_text(mo_plan_mode mode)
     return "unknown";
 }
 
-/* What would help beside more memory: the context and the batch, where they alone or together make up for
+/* What would help apart from more memory: the context and the batch, where they alone or together make up for
  * what is missing. */
 static const char *remedy(const mo_plan *p)
 {

@@ -140,7 +140,7 @@ static double per_call_us(const sums *s, mo_layer_time time)
     return ratio((double)s->time_ns[time] / 1e3, (double)s->timed);
 }
 
-/* Times that not every way of computing has; the others are told even where they are 0. */
+/* Times that exist only in some modes; the others are reported even if 0. */
 static bool is_rare(int time)
 {
     return time == MO_TIME_WORKLIST || time == MO_TIME_PRODUCTS || time == MO_TIME_MERGE ||
@@ -260,7 +260,7 @@ static json_t *summary_json(const mo_profile *p, mo_profile_mode mode)
 
 static json_t *own_layer_json(const mo_profile_layer *l, mo_profile_mode mode)
 {
-    (void)mode; /* told whole, so that nothing is lost on the way */
+    (void)mode; /* written completely, so that nothing is lost */
     writer times = begin();
     for (int t = 0; t < MO_TIMES; t++) {
         put_count(&times, mo_profile_key_own_time[t], l->time_ns[t]);

@@ -14,7 +14,7 @@
 #define MO_PROFILE_SCHEMA     "llama.cpp.moe_layer_opt_perf.v1"
 #define MO_PROFILE_SCHEMA_OLD "llama.cpp.moe_layer_perf.v1"
 
-/* How much is told. */
+/* Level of detail. */
 typedef enum mo_profile_mode {
     MO_PROFILE_OFF,    /* only that nothing is counted */
     MO_PROFILE_UPDATE, /* picks and what an update of the hot set needs */

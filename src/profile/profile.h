@@ -19,7 +19,7 @@ enum {
     MO_PROFILE_TOKENS_MAX = 1 << 18,
     MO_PROFILE_PROMPTS_MAX = 512,
     MO_PROFILE_PROMPTS_MIN = 4, /* below it, no expert counts as universal */
-    MO_PROFILE_ANSWER = 8,      /* so many picks of prompts weigh as one of generation */
+    MO_PROFILE_ANSWER = 8,      /* this many picks of prompts count as one of generation */
     /* What a file may ask for: ids and numbers below the first, layers times experts up to the second. */
     MO_PROFILE_ID_MAX = 1 << 16,
     MO_PROFILE_CELLS_MAX = 1 << 20,

@@ -11,7 +11,7 @@ typedef struct mo_replay_setup {
     const mo_policy *policy; /* NULL: the offline optimum, which knows the future */
     int64_t budget_bytes;    /* for slots; split among sizes in proportion to the bytes of their experts */
     int step;                /* most tokens of a pass: longer ones are cut; 0: as recorded */
-    /* Warm start: how often [layers][experts] were picked before; the policy is told, and the slots are filled
+    /* Warm start: how often [layers][experts] were picked before; the policy is informed, and the slots are filled
      * with the most picked. NULL: empty slots and a policy that knows nothing. */
     const uint64_t *seeds;
     mo_rates rates;

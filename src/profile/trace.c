@@ -78,12 +78,11 @@ static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error
     int64_t all = 0;
     if (s->layers < 1 || s->layers > LAYER_LIMIT || s->experts < 1 || s->experts > EXPERT_LIMIT ||
         s->used < 1 || s->used > s->experts) {
-        return mo_fail(err, MO_EFORMAT, "%s: %d of %d experts in %d layers is not possible", path, s->used,
+        return mo_fail(err, MO_EFORMAT, "%s: invalid shape: %d of %d experts in %d layers", path, s->used,
                        s->experts, s->layers);
     }
     if (s->core_bytes < 0 || s->core_bytes > BYTES_LIMIT) {
-        return mo_fail(err, MO_EFORMAT, "%s: a core of %" PRId64 " bytes is not possible", path,
-                       s->core_bytes);
+        return mo_fail(err, MO_EFORMAT, "%s: invalid core size of %" PRId64 " bytes", path, s->core_bytes);
     }
     for (int i = 0; i < s->layers; i++) {
         const int64_t bytes = s->expert_bytes[i];
@@ -91,8 +90,8 @@ static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error
             return mo_fail(err, MO_EFORMAT, "%s: layer numbers are not in ascending order", path);
         }
         if (bytes < 1 || bytes > BYTES_LIMIT || bytes * s->experts > INT64_MAX - all) {
-            return mo_fail(err, MO_EFORMAT, "%s: an expert of %" PRId64 " bytes in layer %d is not possible",
-                           path, bytes, s->layer[i]);
+            return mo_fail(err, MO_EFORMAT, "%s: invalid expert size of %" PRId64 " bytes in layer %d", path,
+                           bytes, s->layer[i]);
         }
         all += bytes * s->experts;
     }

@@ -11,7 +11,7 @@ typedef struct mo_trace_shape {
     int layers, experts, used;
     int32_t *layer;        /* [layers] number of each in the model, ascending */
     int64_t *expert_bytes; /* [layers] */
-    int64_t core_bytes;    /* what every token reads besides */
+    int64_t core_bytes;    /* what every token reads in addition */
 } mo_trace_shape;
 
 /* One pass through the model. */

@@ -24,7 +24,7 @@ typedef struct mo_pick {
 /* Draws from a row of vocab logits. */
 void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab);
 
-/* Is the likeliest token what it draws, and nothing else wanted? Whoever knows that one need not hand over the row. */
+/* Is the likeliest token what it draws, and nothing else requested? Then the row is not needed. */
 bool mo_pick_plain(const mo_pick *pick);
 
 /* Does a sampler without a mask take the likeliest token as it is? */

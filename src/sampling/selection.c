@@ -9,7 +9,7 @@
 enum {
     LANES = 16,       /* that a compiler makes vectors of */
     CHUNK = 256,      /* a multiple of them */
-    HEAP_MOST = 4096, /* so many are kept in a heap while the others pass; more are had by sorting all */
+    HEAP_MOST = 4096, /* up to this many are kept in a heap; for more, all are sorted */
 };
 
 /* ---- The largest of many ---------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static bool before(const float *logits, int32_t a, int32_t b)
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* Of a heap with the least likely on top. */
+/* For a heap with the least likely on top. */
 static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
 {
     const int32_t moving = heap[i];

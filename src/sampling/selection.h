@@ -30,7 +30,7 @@ typedef struct mo_shares {
 /* best: the largest logit. */
 void mo_shares_add(mo_shares *shares, const float *logits, int64_t vocab, float best);
 
-/* Writes the likeliest: at least so many that their exp(logit - best), added one after the other, come to `sum`, or else all;
+/* Writes the likeliest: at least enough that their exp(logit - best), added one after the other, reach `sum`, or else all;
  * none below `least`. Returns how many. ranked: [2 * vocab], for its own use. */
 int64_t mo_select_share(const mo_shares *shares, const float *logits, int64_t vocab, double sum, float least,
                         int32_t *tokens, mo_ranked *ranked);

@@ -244,7 +244,7 @@ void srv_serving_close(srv_serving *s)
 
 /* ---- Run ---- */
 
-/* Loads the first models beside the thread that hears signals. */
+/* Loads the first models in parallel with the signal thread. */
 typedef struct beginning {
     srv_serving *serving;
     mo_error err;
@@ -329,7 +329,7 @@ static void wind_down(srv_serving *s, int number)
         all = srv_http_drain(s->status.http, LOOK_MS / 1000.0);
         again = next_signal(s, 0);
     }
-    if (!all) { /* the others are told that there is no more, and may read that */
+    if (!all) { /* sends the end of the stream to the others */
         srv_models_stop(s->models, 0);
         srv_running_end(s->running);
         srv_http_drain(s->status.http, LAST_WORDS_S);

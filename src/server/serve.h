@@ -16,7 +16,7 @@ typedef struct srv_server_options {
     int connections;
     int heartbeat_ms;
     int silent_s;   /* a client that takes nothing of its answer for so long is cut off; 0: 120 */
-    double grace_s; /* answers may end for so long when the server is told to stop */
+    double grace_s; /* how long answers may continue after a stop signal */
     bool log_requests;
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
     bool no_slots, no_metrics;  /* those endpoints are switched off */
@@ -32,7 +32,7 @@ typedef struct srv_serving srv_serving;
 /* Listens at once; the models are loaded by srv_serving_run(). Texts and tables outlive it. */
 mo_status srv_serving_open(const srv_server_options *options, srv_serving **out, mo_error *err);
 /* Serves until SIGINT or SIGTERM, which it catches meanwhile, as SIGHUP, at which keys are read again. A second signal ends
- * the answers that still run. MO_OK: it was told to stop. MO_ECANCELLED: it was, and a request did not end: nothing can be
+ * the answers that still run. MO_OK: it was stopped. MO_ECANCELLED: it was, and a request did not end: nothing can be
  * freed, and the process should exit without cleaning up. Otherwise no model could be loaded. */
 mo_status srv_serving_run(srv_serving *serving, mo_error *err);
 void srv_serving_close(srv_serving *serving);

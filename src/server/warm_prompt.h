@@ -1,4 +1,4 @@
-/* Warm: a prompt is computed before anybody asks, so that the first client who begins alike does not wait for it. */
+/* Warm: computes a prompt before the first request, so that a client with the same prefix does not wait for it. */
 #ifndef SRV_WARM_PROMPT_H
 #define SRV_WARM_PROMPT_H
 

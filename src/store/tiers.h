@@ -10,11 +10,11 @@
 /* Does reading ahead pay, and how far? */
 typedef struct mo_prefetch_state {
     bool on;            /* by routers: until too many guesses were wrong */
-    bool layers;        /* whole layers, which is no guess of a router, and not judged by those */
+    bool layers;        /* whole layers, which are not predicted by a router, and not checked with those */
     int distance, most; /* layers ahead that are guessed for, and that may be */
     mo_prefetch_counters
-        last_checked[MO_PREFETCH_DISTANCE_MAX + 1]; /* guesses of each reach when it was judged last */
-    int64_t last_checked_ns; /* since when the next judgement of the furthest looks at the disk; 0: not yet */
+        last_checked[MO_PREFETCH_DISTANCE_MAX + 1]; /* predictions of each distance at its last check */
+    int64_t last_checked_ns; /* start of the disk usage for the next check of the farthest; 0: not yet */
     uint64_t busy_ns;        /* how long that had been busy then */
 } mo_prefetch_state;
 

@@ -132,7 +132,8 @@ static mo_status choose_formats(requantize *r, const mo_quantize_options *o, mo_
                                  [MO_CLASS_EMBEDDING] = o->embedding ? o->embedding : o->rest};
     bool any = false;
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d threads is not possible; choose 0 for one per core", o->threads);
+        return mo_fail(err, MO_EINVAL, "%d is not a valid number of threads; use 0 for one per core",
+                       o->threads);
     }
     for (int c = 0; c < MO_CLASS_KEPT; c++) {
         const mo_status status = format_named(names[c], &r->formats[c], err);
@@ -438,7 +439,7 @@ static mo_status write_all(requantize *r, const char *path, mo_progress_fn progr
     r->written = (int64_t)file->header_bytes;
     for (next_wave(r); status == MO_OK && r->piece_count; next_wave(r)) {
         if (progress && !progress(user, r->written, file->file_bytes)) {
-            return mo_fail(err, MO_ECANCELLED, "%s: converting was cancelled; nothing was left behind", path);
+            return mo_fail(err, MO_ECANCELLED, "%s: conversion was cancelled; no file was left", path);
         }
         mo_pool_run(r->pool, r->piece_count, 1, make_pieces, r);
         status = append_wave(r, err);

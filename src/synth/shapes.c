@@ -200,7 +200,7 @@ typedef enum dim {
     NONE,
     WIDTH,
     QUERIES,       /* heads x head */
-    GATED_QUERIES, /* a gate beside each query */
+    GATED_QUERIES, /* a gate for each query */
     KEYS,          /* kv heads x head */
     HEAD,
     HEADS,

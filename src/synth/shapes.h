@@ -47,7 +47,7 @@ typedef struct mo_shape {
     int32_t latent, query_rank, plain, head_out;
     float yarn_log; /* how much YaRN stretches scores, where a file says it */
 
-    int32_t full_interval; /* every so many layers one with full attention; 0: all */
+    int32_t full_interval; /* period of layers with full attention; 0: all */
     uint64_t attends;      /* or a bit for each layer that attends, where others have no KV heads */
 
     int32_t short_taps; /* of a short convolution, in layers that do not attend */
@@ -112,7 +112,7 @@ const mo_shape *mo_shape_named(const char *name);
  * be NULL when that is 0). Returns how many there are. */
 int64_t mo_shape_tensors(const mo_shape *s, int layers, mo_shape_tensor *out, int64_t capacity);
 
-/* Puts the metadata of a model with so many layers into w: all but the tokenizer. */
+/* Puts the metadata of a model with this many layers into w: all but the tokenizer. */
 void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w);
 
 /* The published format of a tensor, with the fallback of below. */

@@ -70,15 +70,15 @@ static mo_status check_options(synth *s, mo_error *err)
 {
     const mo_synth_options *o = &s->options;
     if (o->layers < 0 || o->layers > s->shape->layers) {
-        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file with %d is not possible; choose 1 to %d",
+        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file cannot have %d; choose 1 to %d",
                        s->shape->name, s->shape->layers, o->layers, s->shape->layers);
     }
     if (!(o->skew >= 0.0f && o->skew <= 8.0f)) {
-        return mo_fail(err, MO_EINVAL, "a router skew of %g is not possible; choose 0 (none) to 8",
-                       (double)o->skew);
+        return mo_fail(err, MO_EINVAL, "invalid router skew %g; choose 0 (none) to 8", (double)o->skew);
     }
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d threads is not possible; choose 0 for one per core", o->threads);
+        return mo_fail(err, MO_EINVAL, "%d is not a valid number of threads; use 0 for one per core",
+                       o->threads);
     }
     s->layers = o->layers ? o->layers : s->shape->layers;
     if (o->experts && s->shape->experts == 0) {
@@ -416,8 +416,7 @@ static mo_status report(mo_progress_fn progress, void *user, int64_t done, int64
                         mo_error *err)
 {
     if (progress && !progress(user, done, total)) {
-        return mo_fail(err, MO_ECANCELLED, "%s: creating the file was cancelled; nothing was left behind",
-                       path);
+        return mo_fail(err, MO_ECANCELLED, "%s: creating the file was cancelled; no file was left", path);
     }
     return MO_OK;
 }

@@ -86,7 +86,7 @@ mo_status mo_synth_vocabulary(mo_gguf_writer *w, mo_arena *arena, int64_t count,
     static const char end[] = "<|end|>";
     if (count < MO_SYNTH_TOKENS_LEAST || count > MO_SYNTH_TOKENS_MOST) {
         return mo_fail(err, MO_EINVAL,
-                       "a vocabulary of %lld tokens is not possible, only of %d to %d; omit `vocabulary`",
+                       "a vocabulary of %lld tokens is not supported, only %d to %d; omit `vocabulary`",
                        (long long)count, MO_SYNTH_TOKENS_LEAST, MO_SYNTH_TOKENS_MOST);
     }
     const int64_t words = count - BYTES - 1;

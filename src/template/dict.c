@@ -49,7 +49,7 @@ static uint64_t hash_of(mo_work *w, mo_jv key)
     case MO_J_UNDEFINED: mo_jv_fail_undefined(w, key);
     case MO_J_DICT:
     case MO_J_NAMESPACE: break;
-    default: return (uint64_t)key.kind; /* none, and what nobody uses */
+    default: return (uint64_t)key.kind; /* none, and unused ones */
     }
     mo_work_fail(w, MO_EINVAL, "unhashable type: '%s'", mo_jv_type(key));
 }

@@ -97,7 +97,7 @@ static mo_jv g_strftime_now(PARAMETERS)
     }
     const size_t length = strftime_l(text, sizeof text, format, r->clock, c_locale);
     if (length == 0) {
-        mo_work_fail(r->w, MO_EINVAL, "strftime_now: the format gives nothing, or more than %zu bytes",
+        mo_work_fail(r->w, MO_EINVAL, "strftime_now: the result is empty or longer than %zu bytes",
                      sizeof text);
     }
     return mo_jv_string(mo_jstring_new(r->w, text, length, false));

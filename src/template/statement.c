@@ -108,7 +108,7 @@ static void rounds(mo_jrun *r, const mo_jnode *n, mo_jv over, int depth)
         assign(r, n->b, items->items[loop->at]);
         mo_run_body(r, &n->list);
     }
-    loop->at = items->count - 1; /* whoever kept it sees its last round */
+    loop->at = items->count - 1; /* a kept reference sees its last round */
     r->leave = MO_LEAVE_NOT;
     r->frame = outer;
 }

@@ -18,7 +18,7 @@ static const mo_template_options defaults = {.size = sizeof(mo_template_options)
 
 enum {
     STEPS = 100 * 1000 * 1000, /* a few seconds */
-    BYTES = 256 << 20,         /* and so many times the context: */
+    BYTES = 256 << 20,         /* and this many times the context: */
     BYTES_PER_BYTE = 32,
     TEMPLATE_MOST = 16 << 20, /* bytes of a template's text */
 };

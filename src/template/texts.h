@@ -16,7 +16,7 @@ typedef enum mo_jcase {
 mo_jstring mo_text_case(mo_work *w, mo_jstring s, mo_jcase to);
 /* At most `count` times; below 0: everywhere. */
 mo_jstring mo_text_replace(mo_work *w, mo_jstring s, mo_jstring old, mo_jstring new, int64_t count);
-/* Blanks (or another character) on the sides until it has so many characters. */
+/* Blanks (or another character) on the sides until it has this many characters. */
 mo_jstring mo_text_pad(mo_work *w, mo_jstring s, int64_t width, mo_jstring fill, bool left, bool right);
 /* Lines without their ends, or with them. */
 mo_jlist *mo_text_lines(mo_work *w, mo_jstring s, bool keep_ends);

@@ -170,7 +170,7 @@ static mo_status read_merges(mo_bpe *b, const mo_gguf *g, mo_error *err)
     }
     mo_gguf_entry_info(merges, &info);
     if (info.count > INT32_MAX / 8) {
-        return mo_fail(err, MO_EFORMAT, "%llu merges are not possible; download the file again",
+        return mo_fail(err, MO_EFORMAT, "%llu merges is an invalid number; download the file again",
                        (unsigned long long)info.count);
     }
     size_t cells = 16, longest = 0;

@@ -11,7 +11,7 @@
 /* What errors name. */
 typedef struct place {
     const char *format;
-    size_t number;    /* of the message, from 1; 0: beside the messages */
+    size_t number;    /* of the message, from 1; 0: outside the messages */
     const char *role; /* as it was written; NULL: none yet */
 } place;
 
@@ -207,7 +207,8 @@ static mo_status read_messages(place *at, const json_t *list, mo_conversation *o
     }
     for (size_t i = 1; i < count && status == MO_OK; i++) {
         if (strcmp(out->messages[i].role, "system") == 0) {
-            status = mo_fail(err, MO_EINVAL, "message %zu is a system message; only the first can be", i + 1);
+            status = mo_fail(err, MO_EINVAL,
+                             "message %zu is a system message; only the first message can be one", i + 1);
         }
     }
     return status;

@@ -1,4 +1,4 @@
-/* Ids: a growing list of token ids. Private to the room. */
+/* Ids: a growing list of token ids. Private to the module. */
 #ifndef MO_TEXT_IDS_H
 #define MO_TEXT_IDS_H
 

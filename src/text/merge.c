@@ -279,7 +279,7 @@ static mo_status merge_in_windows(mo_merge_windows *w, const mo_merge_rules *r, 
     }
     *met = count > 0;
     if (!good) {
-        return mo_fail(err, MO_ENOMEM, "no memory to tokenize %zu bytes", length);
+        return mo_fail(err, MO_ENOMEM, "out of memory while tokenizing %zu bytes", length);
     }
     return status == MO_OK && *met ? fn(user, text, w->now.symbols, w->now.count, err) : status;
 }

@@ -6,7 +6,7 @@
  * merging a text gives if and only if every two neighbours are what merging their own text gives. (Until the first merge
  * across a boundary, merging the whole does within two neighbours what merging the two alone does, in the same order; so if
  * no pair alone merges across its boundary, the whole never does.) Within a window neighbours are so by construction; the two
- * where windows meet are merged alone to see, and if they do not fit the windows meet elsewhere, or larger ones are tried
+ * where windows meet are merged alone to see, and if they do not fit other boundaries or larger windows are tried
  * from the beginning. */
 #ifndef MO_TEXT_MERGE_H
 #define MO_TEXT_MERGE_H

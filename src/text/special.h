@@ -1,6 +1,6 @@
 /* Special: finding special tokens in a text. Longer ones win everywhere, whatever comes first in the text;
  * of equally long ones the leftmost. User-defined tokens are always looked for, control and unknown ones
- * only when asked. Constant once made: any thread may search. Private to the room. */
+ * only when asked. Constant once made: any thread may search. Private to the module. */
 #ifndef MO_TEXT_SPECIAL_H
 #define MO_TEXT_SPECIAL_H
 

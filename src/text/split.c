@@ -182,7 +182,7 @@ static mo_status unknown(const char *name, mo_error *err)
     }
     return mo_fail(err, MO_EUNSUPPORTED,
                    "unknown pre-tokenizer \"%.100s\" (tokenizer.ggml.pre); "
-                   "known are %s. Use token ids instead of text",
+                   "this version knows %s. Use token ids instead of text",
                    name, known);
 }
 

@@ -2,7 +2,7 @@
  * text into matches and the gaps between them, the next is applied inside every piece, and so on. The
  * patterns are those the models were published with (llama.cpp approximates some of them).
  *
- * A split is constant: any thread may use it, each with its own mo_split_scratch. Private to the room. */
+ * A split is constant: any thread may use it, each with its own mo_split_scratch. Private to the module. */
 #ifndef MO_TEXT_SPLIT_H
 #define MO_TEXT_SPLIT_H
 

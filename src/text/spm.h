@@ -1,5 +1,5 @@
 /* Spm: SentencePiece-style tokenizing: characters merge into the token with the highest score. Constant
- * once made: any thread may encode. Private to the room. */
+ * once made: any thread may encode. Private to the module. */
 #ifndef MO_TEXT_SPM_H
 #define MO_TEXT_SPM_H
 

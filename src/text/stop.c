@@ -80,7 +80,7 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
     return MO_OK;
 }
 
-/* Space for so many bytes and a terminator. */
+/* Space for this many bytes and a terminator. */
 static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 {
     if (length >= stop->space) {

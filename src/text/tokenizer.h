@@ -38,7 +38,7 @@ mo_status mo_tokenizer_encode(const mo_tokenizer *t, const char *text, size_t le
 
 /* The same for a text of which some bytes are a stranger's: input has a mark for each byte, and no control token begins or ends
  * with a byte that is marked (as it can be in the middle: a template writes "<|" and "|>" around a role). input may be NULL.
- * most: only so many of the first tokens are made; 0: all. */
+ * most: maximum number of tokens; 0: all. */
 mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, size_t length, unsigned flags,
                                      const uint8_t *input, size_t most, int32_t **ids, size_t *count,
                                      mo_error *err);

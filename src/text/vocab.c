@@ -64,9 +64,8 @@ static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
     }
     mo_gguf_entry_info(tokens, &info);
     if (info.count == 0 || info.count > INT32_MAX / 8) {
-        return mo_fail(err, MO_EFORMAT,
-                       "%s: a vocabulary of %llu tokens is not possible; download the file again", file_of(g),
-                       (unsigned long long)info.count);
+        return mo_fail(err, MO_EFORMAT, "%s: invalid vocabulary size of %llu tokens; download the file again",
+                       file_of(g), (unsigned long long)info.count);
     }
     v->count = (int32_t)info.count;
     uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-/* Vocab: the tokens of a model and what its file says about them. Private to the room; others use
+/* Vocab: the tokens of a model and what its file says about them. Private to the module; others use
  * tokenizer.h. Everything is copied out of the file. Constant after loading: any thread may read. */
 #ifndef MO_TEXT_VOCAB_H
 #define MO_TEXT_VOCAB_H

@@ -103,9 +103,8 @@ static void begin(mo_transport *t, mo_net_message *m)
     }
     if (m->peer < 0 || m->peer >= t->ranks || m->peer == t->rank || m->bytes > t->limit) {
         m->state = MO_NET_FAILED;
-        mo_fail(&m->error, MO_EINVAL,
-                "rank %d: a message of %zu bytes between it and rank %d is not possible", t->rank, m->bytes,
-                m->peer);
+        mo_fail(&m->error, MO_EINVAL, "rank %d: invalid message of %zu bytes to or from rank %d", t->rank,
+                m->bytes, m->peer);
         return;
     }
     lane *l = &k->lanes[m->peer][m->sends];

@@ -1,4 +1,4 @@
-/* The disk: what the model's file is on, how it may be read, and whether anybody has measured it. */
+/* The disk: where the model file is, how it can be read, and whether it was measured. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static void look_at_file_system(mo_visit *v, dev_t device)
         snprintf(mend, sizeof mend, "mv '%.150s' ~/   (to a disk)", v->model);
         mo_visit_wrong(
             v, "file_system", mend,
-            "The model file is on a file system in memory (%s) and takes as much memory again as the model",
+            "The model file is on a file system in memory (%s), so the model takes its size in memory twice",
             type);
     } else {
         mo_visit_well(v, "file_system", "%s", type);

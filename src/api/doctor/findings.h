@@ -22,7 +22,7 @@ typedef struct mo_visit {
     bool no_memory; /* something was not noted */
 } mo_visit;
 
-/* Note what is well, and what is not, with how to fix it ("": nobody can). */
+/* Note a passed check, and a problem with its fix ("": none). */
 void mo_visit_well(mo_visit *visit, const char *name, const char *fmt, ...) MO_PRINTF(3, 4);
 void mo_visit_wrong(mo_visit *visit, const char *name, const char *mend, const char *fmt, ...)
     MO_PRINTF(4, 5);

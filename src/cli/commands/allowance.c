@@ -4,7 +4,7 @@
 
 #include "cli/print/terminal.h"
 
-/* Of all layers. */
+/* For all layers. */
 static double mean_expert_bytes(mo_model *model)
 {
     mo_model_info info;

@@ -12,10 +12,10 @@ typedef struct cli_allowance {
     mo_device_report before;         /* when the steps began that count */
     uint64_t steps, chosen, missing; /* experts, distinct in their step and layer; of them not in VRAM */
     double expert_bytes;             /* of one, on average */
-    double cpu_bytes_s, link_bytes_s, host_bytes_s; /* as probed; 0: nobody has */
+    double cpu_bytes_s, link_bytes_s, host_bytes_s; /* as probed; 0: not probed */
 } cli_allowance;
 
-/* Around steps that decode. Of several rounds the sum counts. */
+/* Around decoding steps. Several rounds are added up. */
 void cli_allowance_begin(cli_allowance *a, mo_model *model);
 void cli_allowance_end(cli_allowance *a, mo_model *model);
 

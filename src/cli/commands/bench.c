@@ -1,4 +1,4 @@
-/* moraine bench: prompt and answer speed of a model on this machine, beside what its memory could give. */
+/* moraine bench: prompt and answer speed of a model on this machine, compared with what its memory allows. */
 #include <moraine_tools.h>
 
 #include <inttypes.h>
@@ -266,7 +266,7 @@ static void print_table(const speeds *s)
     cli_traffic_print(&s->traffic);
 }
 
-/* The speeds as a picture, that of answers beside what memory allows, and where the prompt's time went. */
+/* A chart of the speeds, with the memory limit of generation, and the prompt time by part. */
 static bool draw(const speeds *s, const char *svg)
 {
     const double limit = s->read_gbps > 0.0 ? s->read_gbps * 1e9 / (double)s->info.bytes_per_token : 0.0;
@@ -412,7 +412,7 @@ static bool on_synth(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Makes the named model beside the working directory's files, unless it is there from last time. An exit code. */
+/* Creates the named model in the working directory, unless it exists already. An exit code. */
 static int make_model(const char *name, int64_t layers, char *path, size_t size)
 {
     mo_error err;

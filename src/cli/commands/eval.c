@@ -189,7 +189,7 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     return ids;
 }
 
-/* As many rows as there are tokens. Of a pipe or a device that shows at the end. */
+/* As many rows as there are tokens. For a pipe or device this is only known at the end. */
 static bool check_rows(const evaluation *e)
 {
     struct stat st;
@@ -287,7 +287,7 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Of one that has been scored. */
+/* For a scored one. */
 static double perplexity_of(const passage *p)
 {
     return exp(p->loss / (double)p->predicted);

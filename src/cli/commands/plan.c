@@ -220,7 +220,7 @@ static void print_hot_cache(const mo_plan_report *r)
     printf("  %-18s%10.2f  tokens/s, for texts that match the profile\n", "expected", h->tokens_per_second);
 }
 
-/* Of several devices, what each has and takes. */
+/* The share and use of each of several devices. */
 static void print_devices(const mo_plan_report *r)
 {
     for (int i = 0; i < r->card_count; i++) {
@@ -253,7 +253,7 @@ static void print_device_reasons(const mo_plan_report *r)
            cli_bytes_text((uint64_t)d->least_bytes, a), cli_bytes_text((uint64_t)d->whole_bytes, b));
     printf("  %-18s", "fetch lane");
     cli_terminal_wrap(d->lane, 20);
-    printf("  %-18sVRAM %.0f GB/s, link %.1f GB/s, RAM under both %.1f GB/s\n", "GPU rates",
+    printf("  %-18sVRAM %.0f GB/s, link %.1f GB/s, RAM while both are busy %.1f GB/s\n", "GPU rates",
            d->memory_bytes_s / 1e9, d->link_bytes_s / 1e9, d->host_bytes_s / 1e9);
     if (!d->measured) {
         printf("  %-18sat least in part estimated; moraine probe measures them\n", "");

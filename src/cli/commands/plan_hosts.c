@@ -66,7 +66,7 @@ static void print_ways(const mo_plan_hosts_report *r)
         print_pair("experts", "%.2f", 1e3 * a->expert_seconds, has_a, 1e3 * b->expert_seconds, has_b);
     }
     if (a->disk_seconds + b->disk_seconds > 0) {
-        print_pair("  of both, disk reads", "%.2f", 1e3 * a->disk_seconds, has_a, 1e3 * b->disk_seconds,
+        print_pair("  disk reads in both", "%.2f", 1e3 * a->disk_seconds, has_a, 1e3 * b->disk_seconds,
                    has_b);
     }
     print_pair("message latency", "%.2f", 1e3 * a->latency_seconds, has_a, 1e3 * b->latency_seconds, has_b);

@@ -138,7 +138,7 @@ static double hit_rate(const mo_replay_report *r, int phase)
     return share(r->phase[0].hits + r->phase[1].hits, r->phase[0].needed + r->phase[1].needed);
 }
 
-/* The phase whose numbers are told per token: answers where there are any. */
+/* The phase reported per token: answers, if there are any. */
 static const mo_replay_phase *main_phase(const mo_replay_report *r)
 {
     return &r->phase[r->phase[MO_TRACE_GENERATION].tokens ? MO_TRACE_GENERATION : MO_TRACE_PROMPT];

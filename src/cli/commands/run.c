@@ -185,7 +185,7 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     if (!cli_loading_kv("run", l, &kv)) {
         return CLI_USAGE;
     }
-    int code = cli_loading_check("run", r->model, &settings); /* nobody types a prompt for nothing */
+    int code = cli_loading_check("run", r->model, &settings); /* check before the user types a prompt */
     char *text = code == CLI_OK ? cli_prompt_read(r->prompt, r->file, &length) : NULL;
     if (!text) {
         return code == CLI_OK ? CLI_FAILED : code;

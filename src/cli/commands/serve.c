@@ -1,4 +1,4 @@
-/* moraine serve: options, and what the server room makes of them. */
+/* moraine serve: options of the server. */
 #include <moraine.h>
 
 #include <jansson.h>
@@ -142,8 +142,8 @@ static int model_table(model_settings *m, cli_option *out)
          "load the adapters of --lora disabled, until a request or POST /lora-adapters enables them",
          &m->adapters_idle, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: route the first N tokens of a text "
-         "without a cached prefix without computing them, to prefetch "
+         "with experts on disk: route the first N tokens of a text that "
+         "has no cached prefix, without computing them, to prefetch "
          "the experts it will probably need; 10 is typical (default: 0)",
          &m->discover, 0, 4096},
         {"pin", 0, CLI_FLAG, NULL, "load the model at startup and never unload it", &m->pin, 0, 0},
@@ -155,7 +155,7 @@ static int model_table(model_settings *m, cli_option *out)
          "thinking, if requests do not set it (default: auto, as the template decides)",
          &m->defaults.reasoning, 0, 0},
         {"reasoning-format", 0, CLI_TEXT, "auto|deepseek|none",
-         "where reasoning goes: a field of its own, or with none the text (default: auto)",
+         "where to put reasoning: in a separate field, or with none in the text (default: auto)",
          &m->defaults.reasoning_format, 0, 0},
         {"reasoning-budget", 0, CLI_INTEGER, "N", "maximum reasoning tokens; -1: no limit (default: -1)",
          &m->defaults.reasoning_budget, -1, INT64_MAX},
@@ -371,7 +371,7 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
     return true;
 }
 
-/* Those that were pulled, where nobody named any; false after saying what is wrong. */
+/* The pulled models, if none was named; false after printing the error. */
 static bool add_pulled(const model_settings *common, srv_model_spec *specs, int *count)
 {
     static cli_pulled list[MODELS_MAX];

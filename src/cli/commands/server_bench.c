@@ -80,7 +80,7 @@ static char *make_body(run *r)
     return text;
 }
 
-/* The base URL of OpenAI's clients will do as well: /completion is beside /v1, not below it. */
+/* The base URL of OpenAI's clients is accepted as well: /completion is next to /v1, not below it. */
 static void forget_version(cli_url *url)
 {
     const size_t length = strlen(url->prefix);

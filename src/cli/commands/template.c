@@ -21,7 +21,7 @@ static size_t skip_blanks(const char *text, size_t at, size_t length)
     return at;
 }
 
-/* The end of the value that begins at `at`; whether it is one is for whoever reads it. */
+/* The end of the value that begins at `at`; whether it is valid is checked by the reader. */
 static size_t skip_value(const char *text, size_t at, size_t length)
 {
     int depth = 0;
@@ -47,7 +47,7 @@ static size_t skip_value(const char *text, size_t at, size_t length)
     return length;
 }
 
-/* A member's value as it is written: numbers of any size, in any form. Of one that comes twice the last counts. Empty: none. */
+/* A member's value as it is written: numbers of any size, in any form. If a member is repeated, the last one counts. Empty: none. */
 static mo_text member(const char *line, size_t length, const char *name)
 {
     mo_text found = {"", 0};
@@ -125,7 +125,7 @@ static bool answer(const char *line, size_t length)
     json_dumpf(out, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(out);
-    return cli_stdout_flush(); /* whoever asks line by line waits for it */
+    return cli_stdout_flush(); /* a client that sends line by line waits for it */
 }
 
 int cli_template(int argc, char **argv)

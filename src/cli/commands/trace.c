@@ -183,7 +183,7 @@ static int save(const recording *c)
         return CLI_FAILED;
     }
     if (stat(c->r->output, &st) == 0 && !S_ISREG(st.st_mode)) {
-        cli_signals_hurry(); /* a pipe that nobody reads would not end */
+        cli_signals_hurry(); /* a pipe without a reader would not end */
     }
     if (mo_tracer_save(c->tracer, c->r->output, &err) != MO_OK) {
         say(&err);
@@ -207,7 +207,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         return CLI_USAGE;
     }
     if (r->prompts.count == 0) {
-        sampling.temperature = 0.0; /* nothing is sampled, so no seed is chosen and told */
+        sampling.temperature = 0.0; /* nothing is sampled, so no seed is chosen and printed */
     }
     cli_loading settings = *l;
     settings.vocabulary = true;
@@ -268,7 +268,7 @@ int cli_trace(int argc, char **argv)
         .description =
             "Records the experts chosen in each layer by the tokens of texts, "
             "prompts and answers, for moraine replay. Texts longer than the "
-            "context are split into windows. Ctrl-C keeps what was recorded so far." CLI_DEFAULT_MODEL_HELP,
+            "context are split into windows. Ctrl-C keeps the recording so far." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine trace -p 'Tell me a story about a fox.' -o story.trace\n"
                     "  moraine trace model.gguf --text novel.txt --text program.c -o mixed.trace\n"
                     "  moraine trace model.gguf --chat -p 'Why is the sky blue?' -n 500 -o sky.trace\n",

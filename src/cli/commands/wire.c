@@ -246,8 +246,7 @@ bool cli_wire_go(cli_wire *w)
             (!w->status && !read_header(w)) || (w->status && !read_body(w))) {
             return false;
         }
-        if (w->over ||
-            (size_t)n < sizeof bytes) { /* nothing more has come yet: whoever waits for it is told */
+        if (w->over || (size_t)n < sizeof bytes) { /* no more data yet: the waiting callback is called */
             return true;
         }
     }

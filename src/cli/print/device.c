@@ -93,7 +93,7 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
            cli_bytes_text((uint64_t)(r->work_bytes + r->stage_bytes), d));
     print_passage(r, tokens);
     if (r->slots ||
-        r->asked) { /* what was sent ahead and nobody chose is among the fetched, not the asked for */
+        r->asked) { /* prefetched experts that were not chosen count as fetched, not as requested */
         const uint64_t there = r->hits + r->by_cpu, crossed = r->asked > there ? r->asked - there : 0;
         printf("  experts        %d of %d slots filled (%s); of %" PRIu64
                " requested, %.1f %% in VRAM, %.1f %% "

@@ -17,7 +17,7 @@ typedef struct cli_device_lanes {
 void cli_device_lanes_begin(cli_device_lanes *l);
 void cli_device_lanes_end(cli_device_lanes *l); /* adds what was since the beginning */
 
-/* seconds of generation of so many tokens, for the figures per token. Prints nothing without a device. */
+/* seconds: time to generate the tokens, for the figures per token. Prints nothing without a device. */
 void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
                       const cli_device_lanes *generating, uint64_t tokens, double seconds);
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Does somebody see what is written there, as it is written? */
+/* Is it a terminal? */
 bool cli_terminal_is(FILE *stream);
 
 /* Columns of the stream's terminal; 80 when it is none or does not say. */

@@ -9,7 +9,7 @@
 void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);
 
 /* A few lines on stdout; nothing when the whole model is in RAM. Bytes are given per generated token, of which a pass
- * computed so many together; seconds is how long generating them took. */
+ * computed this many together; seconds is the time to generate them. */
 void cli_tiers_print(const mo_tier_report *report, uint64_t generated, int together, double seconds);
 
 /* What RAM and a device's memory hold together. */

@@ -1,4 +1,4 @@
-/* What adapters add to a row of a product, value by value: for adapt.cu and for kernels that do it beside their own work. */
+/* What adapters add to a row of a product, value by value: for adapt.cu and for kernels that do it in addition to their own work. */
 #ifndef MO_DEVICE_CUDA_ADAPT_CUH
 #define MO_DEVICE_CUDA_ADAPT_CUH
 
@@ -117,7 +117,7 @@ static __device__ __forceinline__ mo_low_left mo_low_left_of(const mo_cuda_parts
         if (!left.t[0]) {
             left.t[0] = t;
             left.factor[0] = factor;
-        } else { /* nobody names one twice */
+        } else { /* none is named twice */
             left.t[1] = t;
             left.factor[1] = factor;
         }

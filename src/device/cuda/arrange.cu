@@ -3,7 +3,7 @@
 #include "device/cuda/arrange.h"
 #include "device/cuda/row.cuh"
 
-/* Lanes whose expert is the same as this one's, of so many. */
+/* Lanes with the same expert as this one, among the given number. */
 static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, int experts, uint32_t here)
 {
     uint32_t same = here;

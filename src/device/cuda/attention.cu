@@ -1,6 +1,6 @@
-/* Attention: queries, keys and values get their norms and rotation and go into the cache; then scores and values,
+/* Attention: queries, keys and values get their norms and rotation and are stored in the cache; then scores and values,
  * chunk by chunk, over a cache of floats (over codes: planes.cu). Few tokens: chunks side by side, and a kernel that merges them. Many: some
- * query heads after the others; nobody waits for such a cache but who compares with it. */
+ * query heads after the others; such a cache is only used for comparisons. */
 #include "device/cuda/adapt.cuh"
 #include "device/cuda/codes.cuh"
 #include "device/cuda/view.cuh"
@@ -270,7 +270,7 @@ MO_KERNEL(mo_heads, mo_op_heads)
     prepare_heads(op, space, NULL);
 }
 
-/* Of one token, whose values are not made of keys. */
+/* For one token, whose values are not derived from keys. */
 MO_KERNEL(mo_heads_adapted, mo_cuda_raised)
 {
     MO_DYNAMIC_SHARED(space);
@@ -327,7 +327,7 @@ static __device__ __forceinline__ float *partial_of(const mo_op_attend &op, int6
     return mo_at<float>(op.partial) + ((t * op.chunks + chunk) * op.heads + head) * (int64_t)(op.v_len + 2);
 }
 
-/* How many queries of a group one block takes: all where there is work enough for everybody (the cache is read once),
+/* How many queries of a group one block takes: all if there is enough work for every thread (the cache is read once),
  * fewer where the GPU would be idle. The grid has a block for every head; those that are not needed leave. */
 static __device__ __forceinline__ int queries_at_once(const mo_op_attend &op, int group, int chunks)
 {
@@ -514,7 +514,7 @@ MO_KERNEL(mo_attend_rows, mo_op_attend)
         const int q = x / op.v_len;
         const float value = mo_finish_value(op, t, begin + q, x % op.v_len, M[q], L[q], O[x]);
         if (op.tail &&
-            op.v_len % 32 == 0) { /* rows of other heads are elsewhere: nobody makes their codes later */
+            op.v_len % 32 == 0) { /* rows of other heads are not here: their codes are not made later */
             mo_quantize_block(op.mixed, mo_mixed_row(op, t, begin + q), x % op.v_len / 32, value);
         }
     }

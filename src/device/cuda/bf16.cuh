@@ -1,7 +1,7 @@
 /* Wide: the product in bfloat16 of one thread block (wide.h). Rows of the matrix and of the tokens come to shared memory by asynchronous copies,
  * 16-byte chunks changing places by row so that reading eight of them meets no bank twice.
  *
- * A step: wait for its copies, a barrier (everybody is done with the step before), start the copies that go where that one was, multiply. */
+ * A step: wait for its copies, a barrier (all threads are done with the previous step), start the copies into its buffer, multiply. */
 #ifndef MO_DEVICE_CUDA_BF16_CUH
 #define MO_DEVICE_CUDA_BF16_CUH
 
@@ -32,7 +32,7 @@ static_assert(sizeof(mo_bf16_job) <= MO_BF16_SOURCE && MO_BF16_SOURCE + 4 * MO_B
 
 /* ---- Jobs ---- */
 
-/* The group that has token tile *tile of all, and which of its own that is; -1: there are not so many. The first warp looks together. */
+/* The group that has token tile *tile of all, and which of its own that is; -1: there are fewer. The first warp searches together. */
 static __device__ __forceinline__ int mo_bf16_group_of(const mo_op_bf16 &op, int *tile)
 {
     const mo_dgroup *groups = mo_at<const mo_dgroup>(op.groups);
@@ -142,7 +142,7 @@ static __device__ __forceinline__ uint8_t *mo_bf16_stage(uint8_t *shared, int st
 }
 
 /* Starts all copies of a step, as one group; an empty one after the last step. Of a last step that is half as long chunks behind the row's end
- * stay as they are: nobody multiplies them. */
+ * stay unchanged: they are not multiplied. */
 static __device__ __forceinline__ void mo_bf16_fetch(const mo_bf16_from &from, int cols, int step,
                                                      uint8_t *shared)
 {

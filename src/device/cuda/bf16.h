@@ -5,8 +5,8 @@
 
 #include "numeric/format.h"
 
-/* Products: a thread block has so many rows of a matrix times so many tokens, and goes along them in steps of MO_BF16_K values, 128 bytes of
- * a row. 96 KiB of shared memory leave room for two blocks on a large GPU's multiprocessor, and for one on a small one's. */
+/* Products: a thread block has this many rows of a matrix times this many tokens, and goes along them in steps of MO_BF16_K values, 128 bytes of
+ * a row. 96 KiB of shared memory leave space for two blocks on a large GPU's multiprocessor, and for one on a small one's. */
 enum {
     MO_BF16_ROWS = 128,
     MO_BF16_TOKENS = 128,
@@ -25,7 +25,7 @@ enum {
     MO_TO_BF16_VALUES = 1024,
     MO_TO_BF16_WARPS = 8,
     MO_TO_BF16_RAW =
-        1152, /* most bytes of so many values of a quantized format, and what may be read after them */
+        1152, /* maximum bytes of this many values of a quantized format, and what may be read after them */
     MO_TO_BF16_PITCH =
         80, /* bytes from one block of 32 to the next, so that eight of them meet different banks */
     MO_TO_BF16_SHARED = MO_TO_BF16_WARPS * (MO_TO_BF16_RAW + 32 * MO_TO_BF16_PITCH),

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void mo_bf16_send_128(float (*d)[4], uint64_t 
                  : "l"(a), "l"(b));
 }
 
-/* PARTS times 16 values. Nobody looks at the sums before they have ended. N: pieces of 16 tokens. */
+/* PARTS times 16 values. The sums are not read before they have ended. N: pieces of 16 tokens. */
 template <int N, int PARTS>
 static __device__ __forceinline__ void mo_bf16_send(float (*acc)[4], uint64_t a, uint64_t b)
 {

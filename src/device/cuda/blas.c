@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-/* Of its interface: a cublasStatus_t is an int (0: success), a handle a void *. */
+/* Its interface: a cublasStatus_t is an int (0: success), a handle a void *. */
 enum {
     OP_N = 0,
     OP_T = 1,

@@ -5,7 +5,7 @@
 
 #include "device/cuda/parts.h"
 
-/* Multiplies where it can; false: nothing was done. Opens the library at the first call; that it is absent, or refuses, is told once and costs speed
+/* Multiplies where it can; false: nothing was done. Opens the library at the first call; a missing library or a refusal is logged once and costs speed
  * alone. The device's context is current. */
 bool mo_cuda_blas_multiply(mo_cuda_device *device, void *stream, const mo_op_bf16 *op);
 

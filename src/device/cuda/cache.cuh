@@ -1,4 +1,4 @@
-/* Cache: keys and values of one layer and session, as kernels see them. */
+/* Cache: the KV cache of one layer and session, as kernels see it. */
 #ifndef MO_DEVICE_CUDA_CACHE_CUH
 #define MO_DEVICE_CUDA_CACHE_CUH
 
@@ -22,7 +22,7 @@ typedef struct mo_cache_span {
         jump; /* for positions of the second block: bytes to add to where they were if it followed the first */
 } mo_cache_span;
 
-/* Of the chunk that begins at `begin`, of which `count` positions are there. */
+/* For the chunk that begins at `begin` and has `count` positions. */
 static __device__ __forceinline__ mo_cache_span mo_cache_chunk(const mo_op_attend &op, const mo_dstate &state,
                                                                int kv_head, int64_t begin, int64_t count)
 {

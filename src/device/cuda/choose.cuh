@@ -205,7 +205,7 @@ static __device__ __forceinline__ void mo_choose_put_head(const mo_op_choose &op
     head->unused[0] = head->unused[1] = 0;
 }
 
-/* Of a single token, by one warp. */
+/* For a single token, by one warp. */
 static __device__ __forceinline__ void mo_choose_list_one(const mo_op_choose &op, const mo_choose_desk &d)
 {
     const int lane = threadIdx.x;

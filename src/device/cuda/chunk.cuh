@@ -254,7 +254,7 @@ static __device__ __forceinline__ void mo_chunk_values(const mo_chunk &c)
     }
 }
 
-/* Of the first c.piece positions, those before `end`: their values, and their keys as near as memory lets them come.
+/* The values of the first c.piece positions before `end`, and a prefetch of their keys.
  * Gives how many were asked for. */
 static __device__ __forceinline__ int mo_chunk_expect(const mo_chunk &c, int end)
 {

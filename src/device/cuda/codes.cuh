@@ -1,5 +1,5 @@
 /* Codes: rows of 16-bit codes in two planes of bytes (numerics: attention by integer sums), turned, coded, and multiplied by
- * the tensor cores; and the cache of keys and values that holds them. A cache of Q8_0 has no low planes: where they would be in shared
+ * the tensor cores; and the KV cache that holds them. A cache of Q8_0 has no low planes: where they would be in shared
  * memory or registers there are zeros, so that the same kernels serve it, with half the bytes on their way.
  *
  * Keys, values, queries and weights all come as units: 16 bytes along the sum for one row, row after row. Lane (g, q) = (lane / 4,

@@ -21,7 +21,7 @@
 
 #ifdef MO_CUDA_EMULATED
 
-/* Besides, the kernel is entered in a list, in which launches find it by its name. */
+/* Also enters the kernel in a list, where launches find it by name. */
 #define MO_KERNEL(name, args) MO_KERNEL_NAMED(name, args)
 #define MO_KERNEL_NAMED(name, args)                                                                          \
     extern "C" void name(const args op);                                                                     \
@@ -200,7 +200,7 @@ static __device__ __forceinline__ void mo_prefetch(const void *global)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
-/* Past this multiprocessor's own cache: what is beside it may not be written yet, and must not be found there later. */
+/* Bypasses this multiprocessor's own cache: neighbouring data may not be written yet, and must not be cached. */
 static __device__ __forceinline__ uint32_t mo_read_word(const uint8_t *p)
 {
     uint32_t v;
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void mo_grid_wait(void)
 }
 
 /* The kernel after this one may come to the device as soon as all blocks have been here or have ended. After
- * mo_grid_wait(), so that never more than one kernel waits beside the one that runs. */
+ * mo_grid_wait(), so that at most one kernel waits while another runs. */
 static __device__ __forceinline__ void mo_grid_release(void)
 {
 #if __CUDA_ARCH__ >= 900

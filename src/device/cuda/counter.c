@@ -47,9 +47,9 @@ mo_daddr mo_cuda_counter_acquire(mo_cuda_device *d)
         }
     }
     mo_log(MO_LOG_WARN, "cuda",
-           "%d programs have routers fused with expert selection; "
-           "another one does not, nor are its adapters fused "
-           "with products, which costs about 1 us each per layer",
+           "the limit of %d programs with fused routers is reached; "
+           "the next one uses separate kernels for its routers and "
+           "adapters, which costs about 1 us each per layer",
            MO_CUDA_COUNTERS);
     return 0;
 }

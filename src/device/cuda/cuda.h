@@ -15,16 +15,16 @@ int mo_cuda_count(mo_error *err);
  * when there is no such device or it is too old, with what to do. */
 mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err);
 
-/* Whether programs made from now on let one token's choice join the router's kernel before it (they do unless told
+/* Whether programs made from now on let one token's choice join the router's kernel before it (they do unless set
  * otherwise), or give every op kernels of its own. For measurements: the bits are the same. By the thread that makes
  * programs; the device is one of mo_cuda_open(). */
 void mo_cuda_fuse(mo_device *device, bool fuse);
 
 /* The same for kernels that come to the device while the one before still runs, bring their weights and wait (where GPU and
- * driver can, they do unless told otherwise). */
+ * driver can, they do unless set otherwise). */
 void mo_cuda_prelaunch(mo_device *device, bool prelaunch);
 
-/* Whether products in bfloat16 may go by cuBLAS, where it is installed (they do unless told otherwise). For measurements. */
+/* Whether products in bfloat16 may go by cuBLAS, where it is installed (they do unless set otherwise). For measurements. */
 void mo_cuda_vendor(mo_device *device, bool vendor);
 
 #endif

@@ -21,7 +21,7 @@ MO_KERNEL(mo_convolve, mo_op_convolve)
     float *after = mo_at<float>(op.after) + t * channels + (int64_t)h * n;
     float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + (int64_t)h * n;
     mo_grid_begin();
-    const bool alone = op.tokens == op.slice_count; /* one token per slice: nobody else reads these inputs */
+    const bool alone = op.tokens == op.slice_count; /* one token per slice: no other reader of these inputs */
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         float acc = 0.0f;
         MO_UNROLL(4)
@@ -189,7 +189,7 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
     float S[HEAD];
     MO_UNROLL()
     for (int i = 0; i < HEAD; i++) {
-        S[i] = state[i * HEAD]; /* nobody else has it: it is as the step before left it */
+        S[i] = state[i * HEAD]; /* no other thread uses it: it is as the previous step left it */
     }
     mo_grid_begin();
     float a = 0.0f, o = 0.0f;

@@ -3,7 +3,7 @@
  * state and five warps, four of which have a scheduler each: two for the chain, which ends in a token's d; two that follow
  * a group of tokens behind, with d from shared memory and a state of their own, and make the outputs; one that brings the
  * inputs. A column is in two lanes, the upper half of its rows in lanes 0 to 15 and the lower half in lanes 16 to 31: the
- * steps outside the chain are halved, and k of the next token has room in registers while the chain runs. Every lane
+ * steps outside the chain are halved, and k of the next token fits in registers while the chain runs. Every lane
  * goes through its rows twice; the first time the upper half's sums are right, from which the lower half starts. */
 #ifndef MO_DEVICE_CUDA_DELTA_CHAIN_CUH
 #define MO_DEVICE_CUDA_DELTA_CHAIN_CUH
@@ -202,7 +202,7 @@ static __device__ __forceinline__ void mo_chain_outputs(float *S, mo_chain_follo
 
 /* ---- The block: its warps meet after every group ---- */
 
-/* Whole groups: what comes of tokens after the last is nobody's. */
+/* Whole groups: results of tokens after the last are not used. */
 static __device__ __forceinline__ void mo_chain_lead(float *S, mo_chain_ring &ring, int groups)
 {
     float k[CHAIN_HALF], next[CHAIN_HALF];
@@ -239,7 +239,7 @@ static __device__ __forceinline__ void mo_chain_run(const mo_op_recur &op, mo_ch
     if (part < 2) {
         MO_UNROLL()
         for (int i = 0; i < CHAIN_HALF; i++) {
-            S[i] = state[i * CHAIN_HEAD]; /* nobody else has it: it is as the step before left it */
+            S[i] = state[i * CHAIN_HEAD]; /* no other thread uses it: it is as the previous step left it */
         }
     }
     mo_grid_begin();

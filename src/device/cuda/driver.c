@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-static const mo_cuda_driver *replaced; /* written only while nobody else is in here */
+static const mo_cuda_driver *replaced; /* written only while no other thread is in here */
 
 static pthread_once_t opened = PTHREAD_ONCE_INIT; /* guards the three below: constant afterwards */
 static mo_cuda_driver system_driver;

@@ -157,7 +157,7 @@ static __device__ __forceinline__ void mo_float_panel_store(const mo_tile_job &j
     }
 }
 
-/* The job is everybody's. */
+/* All threads read the job. */
 template <class P>
 static __device__ __forceinline__ void mo_float_panel_run(const mo_tile_job &job, const mo_dacts &in,
                                                           uint8_t *shared)
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void mo_float_panel_run(const mo_tile_job &job
         }
         mo_float_panel_add(acc, sum, later, pass);
     }
-    __syncthreads(); /* everybody is done with the rows */
+    __syncthreads(); /* all threads are done with the rows */
     float *const sums = (float *)(shared + P::AT.rows);
 #pragma unroll
     for (int t = 0; t < EACH; t++) {

@@ -343,7 +343,7 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
 
 /* ---- Terms ---- */
 
-/* What a block and the activations' codes give to the fold, besides the activations' own scales. sums: the sums of the
+/* What a block and the activations' codes give to the fold, apart from the activations' own scales. sums: the sums of the
  * codes' halves, as two int16. RAW as in mo_decode(), with codes from mo_arrange(). */
 template <int TYPE, bool RAW>
 static __device__ __forceinline__ void mo_terms_of(const mo_terms32 &w, const uint32_t q[8], uint32_t sums,

@@ -1,6 +1,6 @@
 /* Joined: what adapters add to products of one token, in the kernels around it. Some thread blocks more of the product's kernel make A x of its
- * input, tell each other, and make B (A x) of it; whoever takes the product's rows next adds that. A kernel of its own for each costs a
- * decoding step more than the work does, and what waits for memory waits beside the product's weights. Plain C: included by C and by CUDA C++. */
+ * input, exchange it, and compute B (A x); the next kernel that reads the product's rows adds that. A kernel of its own for each costs a
+ * decoding step more than the work does, and loads overlap with those of the product's weights. Plain C: included by C and by CUDA C++. */
 #ifndef MO_DEVICE_CUDA_JOINED_H
 #define MO_DEVICE_CUDA_JOINED_H
 
@@ -26,7 +26,7 @@ typedef struct mo_cuda_part {
 typedef struct mo_cuda_parts {
     mo_daddr in;   /* float[cols], of all */
     mo_daddr uses; /* the token's */
-    /* uint32[words]: A x from block to block. A word is the value's bits turned over, 0 as long as it is not there: whoever adds B (A x) makes
+    /* uint32[words]: A x from block to block. A word is the value's bits inverted, 0 until it is written: the kernel that adds B (A x) makes
      * zeros of them again. 0: only u is made. */
     mo_daddr mail;
     int32_t cols, count;
@@ -42,7 +42,7 @@ typedef struct mo_cuda_rows {
 } mo_cuda_rows;
 
 /* A product and what LOWER makes of its input: the first `blocks` thread blocks are for that. Each has space for x and for `slots` rows of A
- * of `space` bytes at a time, a warp each. All of these blocks are on the device together, since no other block waits for anybody. */
+ * of `space` bytes at a time, a warp each. All of these blocks are on the device together, since no other block waits. */
 typedef struct mo_cuda_lowered {
     mo_op_product product;
     mo_cuda_rows rows;

@@ -12,7 +12,7 @@
 /* ---- Loading ---- */
 
 /* Loads a module's code now: left to a kernel's first launch, the driver may wait for everything that runs, and a
- * kernel that itself waits for the host would never end. Drivers before 12.4 cannot be told to. */
+ * kernel that itself waits for the host would never end. Drivers before 12.4 cannot do that. */
 static mo_status load_functions(mo_cuda_device *d, void *module, mo_error *err)
 {
     const mo_cuda_driver *driver = d->driver;
@@ -54,7 +54,7 @@ static mo_status explain_load(mo_cuda_device *d, int result, mo_status status, m
     case MO_CUDA_UNSUPPORTED_PTX_VERSION:
         return mo_fail(
             err, MO_EDEVICE,
-            "the NVIDIA driver (%d.%d) is older than the compiler that made the kernels of this build; "
+            "the NVIDIA driver (%d.%d) is older than the nvcc that compiled the kernels of this build; "
             "update the driver, or build with an older nvcc",
             version / 1000, version % 1000 / 10);
     case MO_CUDA_JIT_COMPILER_NOT_FOUND:

@@ -1,4 +1,4 @@
-/* Launch: which kernel runs an op, and how large. Each file of kernels has a function here, written beside it: one
+/* Launch: which kernel runs an op, and how large. Each file of kernels has a function here: one
  * table chooses kernels by format, shape and number of tokens. */
 #ifndef MO_DEVICE_CUDA_LAUNCH_H
 #define MO_DEVICE_CUDA_LAUNCH_H
@@ -24,7 +24,7 @@ typedef struct mo_cuda_launch {
  * (err says what). compute: the device's capability, 75 and up. sms: its multiprocessors. */
 int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_product_wide(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
-                                mo_error *err); /* beside grouped: any matrices, best from 9 tokens */
+                                mo_error *err); /* besides grouped: any matrices, best from 9 tokens */
 int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_bf16(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                         mo_error *err); /* and round, widen */
@@ -35,14 +35,14 @@ int mo_cuda_launch_choose(const mo_op *op, int compute, int sms, mo_cuda_launch 
 int mo_cuda_launch_arrange(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_attention(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                              mo_error *err); /* heads and attend */
-/* Of attend, where keys and values are codes of 16 bits. *codes_missing: whether the mixed rows are without theirs. */
+/* For attend, if the KV cache has 16-bit codes. *codes_missing: whether the mixed rows are without theirs. */
 int mo_cuda_launch_planes(const mo_op_attend *o, int compute, int sms, bool by_chunks, mo_cuda_launch *out,
                           bool *codes_missing);
 int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                           mo_error *err); /* and collect */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
-/* A causal convolution of so many channels: its kernel, and where slices have several tokens the one that keeps what the next
+/* A causal convolution of this many channels: its kernel, and where slices have several tokens the one that keeps what the next
  * step looks back to. */
 int mo_cuda_launch_taps(const char *kernel, const char *keep, int64_t channels, int64_t tokens,
                         int64_t slices, mo_cuda_launch *out);

@@ -7,7 +7,7 @@ enum {
     LOWER_BLOCKS = 4,
     ADAPT_THREADS = 128,
     ROWS_MOST = 16384,
-    LOWERED_MOST = 32,          /* thread blocks beside a product */
+    LOWERED_MOST = 32,          /* thread blocks added to a product */
     LOWERED_SHARED = 48 * 1024, /* bytes of shared memory that a block of such a product has at most */
 };
 
@@ -37,7 +37,7 @@ int mo_cuda_launch_adapt(const mo_op *op, int compute, int sms, mo_cuda_launch *
     return 1;
 }
 
-/* ---- Beside the product ---- */
+/* ---- With the product ---- */
 
 /* One token and one matrix that is not an expert's, with as many adapters as a part holds. */
 static bool fits(const mo_op_adapt *o)
@@ -57,7 +57,7 @@ static bool overlap(const mo_op_adapt *a, const mo_op_adapt *b)
     return a->u < b->u + bytes && b->u < a->u + bytes;
 }
 
-/* The LOWERs among ops[0 .. count) that can go beside a product of `in` with one token; they follow each other. */
+/* The LOWERs among ops[0 .. count) that can run with a product of `in` with one token; they follow each other. */
 static int lowers(const mo_op *ops, int count, mo_daddr in, int cols)
 {
     int n = 0;
@@ -179,7 +179,7 @@ int mo_cuda_launch_lowered(const mo_op *ops, int count, int compute, int sms, mo
     return taken;
 }
 
-/* ---- And by whoever takes the rows ---- */
+/* ---- And in the next kernel ---- */
 
 /* Which part of the heads an op adds to; -1: to none. */
 static int part_in(const mo_op_heads *h, const mo_cuda_part *part)

@@ -36,7 +36,7 @@ static const char *stream_kernel(const mo_op_attend *o, int compute)
     }
 }
 
-/* So many of its blocks share a multiprocessor: heads of 128 values with more than 8 queries take more space than half of one. */
+/* The number of its blocks per multiprocessor: heads of 128 values with more than 8 queries take more space than half of one. */
 static uint32_t stream_blocks(const mo_op_attend *o, int rows)
 {
     const int shared = 228 * 1024, reserved = 1024;

@@ -18,7 +18,7 @@ void mo_cuda_launch_strip_grouped(const mo_op_grouped *op, mo_cuda_launch *out)
                             .shared = (uint32_t)mo_strip_lay(op->matrix.type, MO_STRIP_ROWS).bytes};
 }
 
-/* Rows of all quantized matrices, in tiles of so many. */
+/* Rows of all quantized matrices, in tiles of this many. */
 static int64_t row_tiles(const mo_op_product *op, int rows)
 {
     int64_t tiles = 0;

@@ -1,4 +1,4 @@
-/* Lowered: what adapters make of the input of a product with one token, by thread blocks beside those of the product (joined.h). Weights are asked
+/* Lowered: what adapters make of the input of a product with one token, by thread blocks added to those of the product (joined.h). Weights are asked
  * for before the kernel waits: rows of A come to shared memory, columns of B near enough. */
 #ifndef MO_DEVICE_CUDA_LOWERED_CUH
 #define MO_DEVICE_CUDA_LOWERED_CUH
@@ -6,7 +6,7 @@
 #include "device/cuda/adapt.cuh"
 #include "device/cuda/near.cuh"
 
-/* Before a kernel some blocks of which wait for each other. A word that they hand to each other, and nothing beside it. */
+/* Before a kernel some blocks of which wait for each other. A word that they exchange, and nothing else. */
 #ifdef MO_CUDA_EMULATED
 #include "meeting.h"
 #define MO_MEETING(name) static const mo_emulated_meeting name##_meets(#name)
@@ -85,7 +85,7 @@ static __device__ __forceinline__ float *mo_lowered_u(const mo_cuda_lowered &op,
 static __device__ __forceinline__ float mo_lowered_product(int type, const uint8_t *a, const float *x,
                                                            int cols)
 {
-    constexpr int LINKS = 8; /* beside slabs a thread has few registers */
+    constexpr int LINKS = 8; /* with slabs a thread has few registers */
     return type == MO_F32   ? mo_near_product<MO_F32, LINKS>(a, x, cols)
            : type == MO_F16 ? mo_near_product<MO_F16, LINKS>(a, x, cols)
                             : mo_near_product<MO_BF16, LINKS>(a, x, cols);
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void mo_lowered_expect(const mo_cuda_parts &pa
     }
 }
 
-/* Of a thread's first value, for the first adapter; false: there is none. */
+/* For a thread's first value and the first adapter; false: there is none. */
 static __device__ __forceinline__ bool mo_lowered_hold_first(const mo_cuda_parts &parts, uint32_t used,
                                                              int number, float *b)
 {
@@ -166,7 +166,7 @@ static __device__ __forceinline__ bool mo_lowered_hold_first(const mo_cuda_parts
     return l != NULL;
 }
 
-/* A thread's values, of which `b` are the first columns of B where `held`. u: A x of everybody. */
+/* A thread's values, of which `b` are the first columns of B where `held`. u: A x of all blocks. */
 static __device__ __forceinline__ void mo_lowered_raise(const mo_cuda_parts &parts, uint32_t used, int number,
                                                         int step, const float *u, bool held, float *b)
 {
@@ -232,7 +232,7 @@ static __device__ __forceinline__ float mo_lowered_rows(const mo_cuda_lowered &o
     return first;
 }
 
-/* Shared memory: x, rows of A, A x of everybody. */
+/* Shared memory: x, rows of A, A x of all blocks. */
 static __device__ __forceinline__ void mo_lowered(const mo_cuda_lowered &op, uint8_t *memory)
 {
     const mo_cuda_parts &parts = op.parts;

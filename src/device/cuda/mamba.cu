@@ -27,7 +27,7 @@ MO_KERNEL(mo_ssm_convolve, mo_op_ssm_convolve)
         }
         v = mo_silu(v + mo_at<const float>(op.bias)[i]);
         mo_at<float>(op.after.x)[t * channels + i] = v;
-        if (op.tokens == op.slice_count) { /* one token per slice: nobody else reads what it looks back to */
+        if (op.tokens == op.slice_count) { /* one token per slice: no other thread reads its past */
             mo_taps_push(conv, op.taps, channels, before[0]);
         }
     }
@@ -108,7 +108,7 @@ template <int STATES> static __device__ __forceinline__ void scan_channels(const
     float S[STATES ? STATES : 1], A[STATES ? STATES : 1];
     MO_UNROLL()
     for (int j = 0; j < STATES; j++) {
-        S[j] = state[j * inner]; /* nobody else has it: it is as the step before left it */
+        S[j] = state[j * inner]; /* no other thread uses it: it is as the previous step left it */
         A[j] = a[j * inner];
     }
     mo_grid_begin();

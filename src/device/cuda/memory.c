@@ -93,7 +93,7 @@ void mo_cuda_unpin(mo_device *device, void *memory)
  * same memory, the first pins it and the last lets it go. Protected by the lock. */
 enum {
     ADOPTED_AT_ONCE = 4096
-}; /* pieces of a GiB, and rows of sessions; more count once each, as if nobody else had them */
+}; /* pieces of a GiB, and rows of sessions; more count once each, as if not shared */
 static struct {
     void *memory;
     size_t bytes;

@@ -1,4 +1,4 @@
-/* Once: copies of what a step reads a single time, weights and keys and values above all. They are the first to leave the second-level cache again,
+/* Once: copies of what a step reads a single time, mostly weights and the KV cache. They are evicted first from the second-level cache again,
  * so that what every layer comes back to stays there: the code of the kernels, which would otherwise come from memory, 128 bytes
  * at a time, whenever a kernel begins. */
 #ifndef MO_DEVICE_CUDA_ONCE_CUH

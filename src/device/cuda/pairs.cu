@@ -4,8 +4,8 @@
 #include "device/cuda/slab.cuh"
 
 /* What a block works on: item number `index` of the worklist, if an even number of those before it have the same expert, and the next
- * that has. By the first warp, for everybody after the barrier, past this multiprocessor's own cache: the list may have been
- * made a moment ago, and nobody has told it. There is space for `most` items, so that none waits for the count. */
+ * that has. By the first warp, for all threads after the barrier, bypassing this multiprocessor's own cache: the list may have been
+ * made a moment ago, and may be stale there. There is space for `most` items, so that none waits for the count. */
 static __device__ __forceinline__ bool pair_now(mo_slab_head *head, const mo_op_experts &op, int index)
 {
     if (threadIdx.x < 32) {

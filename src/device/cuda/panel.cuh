@@ -2,7 +2,7 @@
  * weights come to the tensor cores. A warp has 16-row pieces of the matrix, whose codes its lanes take out of the file's bytes as they
  * multiply them, and 16-token pieces, which it reads as matrices.
  *
- * A step of MO_TILE_K values: wait for its copies, a barrier (everybody is done with the step before), start the copies that go where
+ * A step of MO_TILE_K values: wait for its copies, a barrier (all threads are done with the previous step), start the copies that go where
  * that one was, multiply. */
 #ifndef MO_DEVICE_CUDA_PANEL_CUH
 #define MO_DEVICE_CUDA_PANEL_CUH
@@ -171,7 +171,7 @@ static __device__ __forceinline__ void mo_panel_steps(const mo_tile_job &job, co
     }
 }
 
-/* With code for so many pieces that all tokens have one: N, or more. Groups have any number of rows, so FINE has code for nearly every
+/* With code for enough pieces for all tokens: N, or more. Groups have any number of rows, so FINE has code for nearly every
  * number; the tokens of a prompt fill most of their tiles. */
 template <class P, bool FINE, int N>
 static __device__ __forceinline__ void mo_panel_choose(const mo_tile_job &job, const mo_dacts &in,
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void mo_panel_choose(const mo_tile_job &job, c
     }
 }
 
-/* The job is everybody's. */
+/* All threads read the job. */
 template <class P, bool FINE>
 static __device__ __forceinline__ void mo_panel_run(const mo_tile_job &job, const mo_dacts &in,
                                                     uint8_t *shared)

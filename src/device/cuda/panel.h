@@ -1,5 +1,5 @@
-/* Panel: matrix-matrix products of formats whose codes are decoded where they are multiplied. A thread block has so many rows of a
- * matrix and so many tokens, as a tile (tile.h), but the file's bytes go from shared memory straight into the registers of the warp that
+/* Panel: matrix-matrix products of formats whose codes are decoded where they are multiplied. A thread block has a number of rows of a
+ * matrix and of tokens, as a tile (tile.h), but the file's bytes go from shared memory straight into the registers of the warp that
  * multiplies them: nothing is stored again, and a step has one barrier. For kernels and for those who launch them.
  * Plain C: included by C and by CUDA C++. */
 #ifndef MO_DEVICE_CUDA_PANEL_H
@@ -27,7 +27,7 @@ MO_CONSTANT int32_t mo_panel_stride(int32_t type)
 }
 
 /* Steps whose copies are under way: two where a wide panel then has shared memory on every GPU since 8.0, which is also what leaves
- * room for two blocks on a multiprocessor of the larger ones. */
+ * space for two blocks on a multiprocessor of the larger ones. */
 MO_CONSTANT int32_t mo_panel_ahead(int32_t type)
 {
     const int32_t spans = mo_span_of(type).values > MO_TILE_K ? 2 : 3;

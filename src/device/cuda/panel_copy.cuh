@@ -14,7 +14,7 @@ template <class P> struct mo_panel_copies {
     const uint8_t *row;     /* the next span of the first of its rows */
     int32_t rows;           /* from that one on */
     int32_t pass;           /* bytes from one of its rows to the next */
-    int32_t left;           /* blocks of 32 that nobody asked for yet */
+    int32_t left;           /* blocks of 32 that were not requested yet */
     int32_t count;          /* tokens */
     uint32_t code[CODES];   /* 16-byte pieces of the activations' codes */
     uint32_t scale[SCALES]; /* their scales */

@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mo_panel_codes(const uint8_t *block, int 
     } else if constexpr (TYPE == MO_IQ4_XS) {
         mo_words_at<4, 1>(block + 8 + 16 * j + 4 * t, &w);
         mo_look_up<TYPE>(w, low, high);
-    } else if constexpr (TYPE == MO_NVFP4) { /* value r of a group of 16 is beside r + 8 */
+    } else if constexpr (TYPE == MO_NVFP4) { /* value r of a group of 16 is next to r + 8 */
         const uint8_t *from = block + 4 + 16 * j + 4 * (t & 1);
         uint32_t first[2], second[2];
         mo_look_up<TYPE>(*(const uint32_t *)from, &first[0], &first[1]);

@@ -42,7 +42,7 @@ static __device__ __forceinline__ void mo_panel_send(int32_t (&d)[8], const uint
                  : "memory");
 }
 
-/* Nobody looks at d before this; LEFT products may still be under way. */
+/* d is not read before this; LEFT products may still be running. */
 template <int LEFT> static __device__ __forceinline__ void mo_panel_await(int32_t (&d)[16])
 {
     asm volatile("wgmma.wait_group.sync.aligned %16;"

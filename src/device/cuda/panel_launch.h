@@ -23,7 +23,7 @@ typedef struct mo_product_row {
 /* The row of a format; NULL: it has no panels. */
 const mo_product_row *mo_cuda_product_row(int32_t type);
 
-/* Of a format that has panels. average: tokens of a group. */
+/* For a format that has panels. average: tokens of a group. */
 void mo_cuda_launch_panel_grouped(const mo_op_grouped *op, int64_t average, mo_cuda_launch *out);
 /* The quantized matrices of an op, if all of them have panels; how many launches. */
 int mo_cuda_launch_panel_product(const mo_op_product *op, int sms, mo_cuda_launch *out);

@@ -101,7 +101,7 @@ mo_status mo_cuda_enter(mo_cuda_device *device, mo_error *err);
  * the driver's own words. What kills the context makes the device lost. */
 mo_status mo_cuda_check(mo_cuda_device *device, int result, const char *call, mo_error *err);
 
-/* The same where there is nobody to tell: a warning. */
+/* The same without a caller to report to: logs a warning. */
 void mo_cuda_check_quietly(mo_cuda_device *device, int result, const char *call);
 
 /* "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)" into text. */

@@ -140,7 +140,7 @@ static __device__ __forceinline__ void mo_pipeline_skip(void)
 #endif
 }
 
-/* Waits for the oldest step that was not waited for, which is in `slot`. A __syncthreads() makes it everybody's. */
+/* Waits for the oldest step that was not waited for, which is in `slot`. A __syncthreads() makes it visible to all. */
 static __device__ __forceinline__ void mo_pipeline_wait(mo_pipeline *pipeline, int slot)
 {
 #ifdef MO_PIPELINE_BULK

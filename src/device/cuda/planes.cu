@@ -9,7 +9,7 @@
 
 /* ---- Few tokens: blocks (chunk, KV head and part of its queries, token) ----------------------- */
 
-/* What chunks leave for whoever merges them: the sums of every chunk of a head, one after the other, head by head and token by
+/* What chunks leave for the merge: the sums of every chunk of a head, one after the other, head by head and token by
  * token, so that a head's are one piece of memory; behind all of them their m, then l, then r in the same order. */
 typedef struct partials {
     float *sums;   /* of a chunk of a head; the next chunk's are v_len further */
@@ -179,7 +179,7 @@ template <int D> static __device__ __forceinline__ void attend_stream(const mo_o
             f.from[threadIdx.x] = v.first > begin ? (int)(v.first - begin) : 0;
             f.to[threadIdx.x] = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
         }
-        __syncthreads(); /* scores are there; everybody is done with the keys, and with the values before */
+        __syncthreads(); /* scores are ready; all are done with the keys, and with the previous values */
         if (c > 0) {
             stream_bring(op, s, 2 * c - 1 + SLOTS);
         }
@@ -268,7 +268,7 @@ typedef struct merged {
     float M, L, O;
 } merged;
 
-/* Of one chunk, as it was left. */
+/* For one chunk, as it was left. */
 typedef struct factors {
     float m, l, r;
 } factors;
@@ -393,14 +393,14 @@ MO_KERNEL(mo_planes_merge_long, mo_op_attend)
 
 /* After many chunks: the sums of some of them, a piece, come to shared memory at once. Warps have parts: those of the values have a
  * chain of one or two operations per chunk, one more has the same of L, and the last finds how the chunks of the next piece join. What
- * values read beside their sums is one float per chunk where M stays as it is, which is nearly always. */
+ * values read besides their sums is one float per chunk if M does not change, which is nearly always. */
 typedef struct far_sums {
     mo_pipeline pipeline;
     const float *from; /* the first chunk's */
     int chunks, piece, v_len;
 } far_sums;
 
-/* Sends piece number `step` on its way, as far as there are so many. */
+/* Starts the copy of piece number `step`, if there is one. */
 static __device__ __forceinline__ void far_bring(const far_sums &s, int step)
 {
     const int first = step * s.piece;
@@ -534,7 +534,7 @@ MO_KERNEL(mo_planes_merge_far, mo_op_attend)
                   after = first + s.piece;
         const far_joins &now = joins[step & 1];
         mo_pipeline_wait(&s.pipeline, slot);
-        __syncthreads(); /* it is there, so are its joins, and everybody is done with the one before */
+        __syncthreads(); /* it has arrived, with its joins, and all are done with the previous one */
         far_bring(s, step + MO_PLANES_MERGES - 1);
         if (role < 0) {
             x = far_chain(x, now, now.by,

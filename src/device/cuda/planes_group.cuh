@@ -81,7 +81,7 @@ static __device__ __forceinline__ void planes_bring(const planes_gate &gate, voi
 }
 
 /* The low plane of a place for keys or values, behind the high one of `bytes`: zeros where the cache has none; copies leave them alone. All
- * threads; planes_show() and a barrier follow before somebody multiplies them. */
+ * threads; planes_show() and a barrier follow before they are multiplied. */
 static __device__ __forceinline__ void planes_clear_low(const mo_op_attend &op, uint8_t *to, int bytes)
 {
     for (int i = 16 * threadIdx.x; mo_kv_planes(op.kv) < 2 && i < bytes; i += 16 * blockDim.x) {
@@ -89,7 +89,7 @@ static __device__ __forceinline__ void planes_clear_low(const mo_op_attend &op, 
     }
 }
 
-/* What was sent, but for the last LEFT, is there for everybody after this, a __syncthreads() and planes_pass(). */
+/* What was sent, but for the last LEFT, is visible to all threads after this, a __syncthreads() and planes_pass(). */
 template <int LEFT> static __device__ __forceinline__ void planes_arrive(void)
 {
 #if !MO_PLANES_BULK
@@ -175,7 +175,7 @@ static __device__ __forceinline__ void planes_products_sent(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Nobody looks at the N numbers of each before this place. */
+/* The N numbers of each are not read before this point. */
 template <int N> static __device__ __forceinline__ void planes_products_end(int32_t *hh, int32_t *xx)
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");

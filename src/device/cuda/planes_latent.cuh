@@ -1,6 +1,6 @@
 /* Planes, many queries over latent rows: all heads of a token see the same rows, so the 64 rows of a tile are queries of neighbouring heads and
  * tokens. A chunk's rows stay in shared memory for both their parts, keys and values. Two groups of four warps make the scores of half of
- * the positions each, then, with everybody's weights, the sums of every other 64 channels.
+ * the positions each, then, with the weights of all, the sums of every other 64 channels.
  *
  * Values are wanted channel by channel, 16 positions in a unit, and the cache has them position by position. So they are the left side
  * of their product, which comes from registers: loads that turn pairs of bytes, and a permutation of the bytes of two words, leave what a
@@ -329,7 +329,7 @@ static __device__ __forceinline__ void latent_values(const planes_latent &t, con
             latent_join(t, sums[(i - 1) % 2], O[i - 1]);
         }
         latent_wait(sums[i % 2]);
-        __syncthreads(); /* everybody is done with the piece; after the last also with the weights */
+        __syncthreads(); /* all threads are done with the piece; after the last also with the weights */
         if (more) {
             latent_bring(t, next, i);
         }

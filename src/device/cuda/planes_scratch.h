@@ -18,7 +18,7 @@ enum {
     MO_PLANES_WIDE_PART = 128, /* channels of four warps of a tile with long heads */
     MO_PLANES_MERGED = 32,     /* most chunks whose sums come together, */
     MO_PLANES_MERGES = 6,      /* and for how many such pieces there is space */
-    MO_PLANES_MERGE_HELP = 64, /* threads beside those of the values */
+    MO_PLANES_MERGE_HELP = 64, /* threads in addition to those of the values */
 };
 
 /* Where the arrays of a block of few queries begin, in bytes. A warp turns a query in a row of floats where weights, scores and
@@ -75,7 +75,7 @@ MO_ANYWHERE mo_planes_tile_scratch mo_planes_tile_lay(int length, bool queries)
     return r;
 }
 
-/* The same of a tile with long heads. Sums of its rows pass through the place of keys and values in the end. */
+/* The same for a tile with long heads. Sums of its rows go through the buffer of keys and values at the end. */
 typedef struct mo_planes_wide_scratch {
     int keys, values, q, weights, scales, state, gates;
     int bytes;
@@ -96,7 +96,7 @@ MO_ANYWHERE mo_planes_wide_scratch mo_planes_wide_lay(int length)
     return r;
 }
 
-/* Of a block that takes chunk after chunk for few queries: slots, then as mo_planes_lay() has it up to its scores. */
+/* For a block that takes chunk after chunk for few queries: slots, then as mo_planes_lay() has it up to its scores. */
 typedef struct mo_planes_stream_scratch {
     int slots, q, weights, scores, state, gates;
     int bytes;
@@ -125,7 +125,7 @@ MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length, int rows)
     return r;
 }
 
-/* Of a block that merges many chunks of a head. */
+/* For a block that merges many chunks of a head. */
 typedef struct mo_planes_merge_scratch {
     int steps, joins, gates, all;
     int bytes;

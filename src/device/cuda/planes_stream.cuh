@@ -48,7 +48,7 @@ static __device__ __forceinline__ void stream_bring(const mo_op_attend &op, cons
                        i % 2 ? span.value_scales : span.key_scales, 4 * MO_KV_BLOCK);
 }
 
-/* Item i is there for everybody; LEFT: how many younger ones have been sent. */
+/* Item i is visible to all threads; LEFT: how many later ones have been sent. */
 template <int LEFT, int D, int SLOTS>
 static __device__ __forceinline__ const uint8_t *stream_wait(const planes_stream<D, SLOTS> &s, int i)
 {

@@ -340,14 +340,14 @@ static __device__ __forceinline__ void planes_session(const mo_op_attend &op, pl
         const bool seen = T::GROUP || (highest >= begin && lowest < begin + MO_KV_BLOCK);
         float s[T::SCORES][4], most[2], a[2], b[2];
         planes_arrive<0>();
-        __syncthreads(); /* everybody is done with the values before */
+        __syncthreads(); /* all threads are done with the previous values */
         planes_bring_values<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin));
         planes_pass(&t.key_gate);
         if (seen) {
             planes_scores<D>(t, query, s);
         }
         planes_arrive<0>();
-        __syncthreads(); /* everybody is done with the keys */
+        __syncthreads(); /* all threads are done with the keys */
         if (begin + MO_KV_BLOCK <= p1) {
             planes_bring_keys<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK));
         }

@@ -1,6 +1,6 @@
 /* Planes, many queries with long heads: as planes_tile.cuh, but a row's sums have no place in the registers of one warp. Several groups
- * of four warps share the 64 rows of a tile: each makes the scores of its part of a chunk's positions, then, with everybody's weights,
- * the sums of 128 channels. Keys and values share a buffer where there is not room for both. */
+ * of four warps share the 64 rows of a tile: each makes the scores of its part of a chunk's positions, then, with the weights of all,
+ * the sums of 128 channels. Keys and values share a buffer if there is no space for both. */
 #ifndef MO_DEVICE_CUDA_PLANES_WIDE_CUH
 #define MO_DEVICE_CUDA_PLANES_WIDE_CUH
 
@@ -235,7 +235,7 @@ template <typename T>
 static __device__ __forceinline__ void wide_keep(const T &t, int part, int row, const wide_joined &joined)
 {
     planes_show();
-    __syncthreads(); /* weights are there; everybody has read M and L */
+    __syncthreads(); /* weights are ready; all threads have read M and L */
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
         if (part == 0 && (threadIdx.x & 3) == 0 && joined.M[i] != -INFINITY) {
@@ -305,7 +305,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             views[i].to = here ? (int)min(position + 1 - begin, (int64_t)MO_KV_BLOCK) : 0;
         }
         planes_arrive<0>();
-        __syncthreads(); /* everybody is done with the values before */
+        __syncthreads(); /* all threads are done with the previous values */
         if (T::APART) {
             wide_bring<D>(t, span, true);
         }
@@ -316,7 +316,7 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             wide_bring<D>(t, span, true);
         }
         planes_arrive<0>();
-        __syncthreads(); /* everybody is done with the keys */
+        __syncthreads(); /* all threads are done with the keys */
         if (T::APART && begin + MO_KV_BLOCK <= p1) {
             wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, begin + MO_KV_BLOCK), false);
         }
@@ -375,7 +375,7 @@ template <int D> static __device__ __forceinline__ void wide_attend(const mo_op_
         last = planes_run_end(op, t.rows, first);
         wide_session<D>(op, t, first, last, O);
     }
-    /* The sums pass through the place of keys and values, a warp ends a row. */
+    /* The sums go through the buffer of keys and values; a warp finishes a row. */
     float *sums = (float *)(space + lay.keys);
     const int row = threadIdx.x / 32 % 4 * 16 + (threadIdx.x & 31) / 4;
     const int at = threadIdx.x / 128 * MO_PLANES_WIDE_PART + 2 * (threadIdx.x & 3);

@@ -82,7 +82,7 @@ static mo_status prepare_joined(mo_cuda_device *d, mo_cuda_program *p, int i, in
     return status;
 }
 
-/* Gate and up went through the same worklist right before: whoever made it has ended when they began. */
+/* Gate and up went through the same worklist right before: its maker had ended when they began. */
 static bool list_stands(const mo_op *ops, int i)
 {
     return i > 0 && ops[i - 1].kind == MO_OP_EXPERTS_IN && ops[i - 1].experts.work == ops[i].experts.work;

@@ -9,7 +9,7 @@
 enum {
     MO_RESTORE_THREADS = 256,
     MO_RESTORE_TILE = 16 * 1024, /* most bytes of one thread block */
-    MO_RESTORE_PAD = 48,         /* most bytes of shared memory that a row takes besides its own */
+    MO_RESTORE_PAD = 48,         /* maximum shared memory of a row apart from its own bytes */
 };
 
 typedef struct mo_restore_cut {

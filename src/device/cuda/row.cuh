@@ -117,7 +117,7 @@ static __device__ __forceinline__ int mo_code_of(mo_block_scale s, float x)
     return s.zero ? 0 : (int)rintf(x * s.inverse);
 }
 
-/* What stands beside the codes of a block. */
+/* The data of a block apart from its codes. */
 static __device__ __forceinline__ void mo_store_block(const mo_dacts &out, int64_t block, mo_block_scale s,
                                                       int sum)
 {

@@ -35,7 +35,7 @@ MO_KERNEL(mo_short_conv, mo_op_short_conv)
         }
         v = v * in[channels];
         mo_at<float>(op.mixed.x)[t * channels + i] = v;
-        if (op.tokens == op.slice_count) { /* one token per slice: nobody else reads what it looks back to */
+        if (op.tokens == op.slice_count) { /* one token per slice: no other thread reads its past */
             mo_taps_push(conv, op.taps, channels, newest);
         }
     }

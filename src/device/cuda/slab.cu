@@ -188,8 +188,8 @@ MO_KERNEL(mo_slab_in_all, mo_op_experts)
     mo_slab_experts_in<true>(op, memory);
 }
 
-/* The block's item of a worklist that may have been made a moment ago: past this multiprocessor's own cache, which nobody
- * has told that the list is new. One thread looks, since all blocks look at the same place; there is space for op.most
+/* The block's item of a worklist that may have been made a moment ago: bypassing this multiprocessor's own cache, which may
+ * be stale. One thread reads, since all blocks read the same address; there is space for op.most
  * items, so that an item need not wait for the count. False: the list has no such item. */
 static __device__ __forceinline__ bool mo_item_now(mo_slab_head *head, mo_daddr list, int index,
                                                    mo_dwork_item *item)

@@ -179,7 +179,7 @@ static __device__ __forceinline__ void mo_slab_bring(const mo_pipeline &pipeline
     mo_once_bring(pipeline, slot, run, limit);
 }
 
-/* Waits for the oldest slab, which is in `slot`: it is everybody's then. `behind` have been sent after it. */
+/* Waits for the oldest slab, which is in `slot`: then visible to all. `behind` have been sent after it. */
 static __device__ __forceinline__ void mo_slab_wait(mo_pipeline *pipeline, int slot, int behind)
 {
 #ifdef MO_PIPELINE_BULK
@@ -401,7 +401,7 @@ static __device__ __forceinline__ void mo_slab_bring_next(const mo_pipeline &pip
                   up ? source.up_limit : source.gate_limit);
 }
 
-/* 32 rows of gate and the same of up. head->result: gate's, then up's of each token, everybody's after a barrier. All threads come
+/* 32 rows of gate and the same of up. head->result: gate's, then up's of each token, visible to all after a barrier. All threads come
  * here. memory: shape.shared bytes, pipeline: mo_slab_begin()'s. Weights are asked for before activations are read. */
 template <int TYPE, int TOKENS>
 static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_slab_shape &shape,

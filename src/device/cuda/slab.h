@@ -91,7 +91,7 @@ MO_CONSTANT bool mo_slab_common(int type)
     return type == MO_Q8_0 || type == MO_Q4_K || type == MO_Q5_K || type == MO_Q6_K || type == MO_MXFP4;
 }
 
-/* Slabs of a matrix of so many rows. */
+/* Slabs of a matrix of this many rows. */
 MO_CONSTANT int mo_slab_count(const mo_slab_shape *s, int rows)
 {
     return (int)(((int64_t)rows + (1 << s->rows_log2) - 1) >> s->rows_log2);

@@ -106,7 +106,7 @@ bool mo_cuda_reaches(mo_device *device, mo_device *other)
     return result == MO_CUDA_OK || result == MO_CUDA_PEER_ENABLED_ALREADY;
 }
 
-/* Of two GPUs the driver does not say which one a failure is of: the copy through RAM that follows finds it. */
+/* The driver does not report which of two GPUs failed: the copy through RAM that follows finds it. */
 mo_status mo_cuda_copy_across(mo_dstream *stream, mo_daddr to, mo_device *other, mo_daddr from, size_t bytes,
                               mo_error *err)
 {

@@ -1,4 +1,4 @@
-/* The residual stream and what is small beside it: merge and norms, activations, logits, and the exchange with the
+/* The residual stream and other small operations: merge and norms, activations, logits, and the exchange with the
  * host. */
 #include "device/cuda/activation.cuh"
 #include "device/cuda/adapt.cuh"
@@ -368,7 +368,7 @@ MO_KERNEL(mo_stream_short, mo_op_stream)
     stream<1, true>(op, space);
 }
 
-/* Of one token, what adapters add to its mixer's output, and the stream. */
+/* For one token, what adapters add to its mixer's output, and the stream. */
 MO_BOUNDED(mo_stream_adapted, mo_cuda_streamed, STREAM_THREADS, 1);
 MO_KERNEL(mo_stream_adapted, mo_cuda_streamed)
 {
@@ -377,7 +377,7 @@ MO_KERNEL(mo_stream_adapted, mo_cuda_streamed)
     mo_low_mail_clear(op.parts);
 }
 
-/* Rows of up to 4096 values of many tokens: several blocks on a multiprocessor, which sum their squares beside each other's copies. */
+/* Rows of up to 4096 values of many tokens: several blocks on a multiprocessor, which overlap their sums of squares with copies. */
 MO_BOUNDED(mo_stream_many, mo_op_stream, STREAM_MANY_THREADS, 3);
 MO_KERNEL(mo_stream_many, mo_op_stream)
 {
@@ -575,7 +575,7 @@ MO_KERNEL(mo_await, mo_op_await)
     __shared__ int32_t rows[AWAIT_ROWS];
     __shared__ int32_t count;
     const mo_dreply *reply = mo_at<const mo_dreply>(op.reply);
-    mo_grid_wait(); /* and nobody is let in: this kernel may take long, and others need the space */
+    mo_grid_wait(); /* and does not release the next: it may take long, and others need the space */
     if (threadIdx.x == 0) {
         const uint64_t began = mo_nanoseconds();
         const bool answered = host_answered(reply, *mo_at<const uint32_t>(op.sequence), began);

@@ -13,7 +13,7 @@
 
 /* ---- Scales and codes ---- */
 
-/* The scales of 16 rows in a step, from block `first` on every so many. A lane has a row. */
+/* The scales of 16 rows in a step, from block `first` on with a stride. A lane has a row. */
 template <class S>
 static __device__ __forceinline__ void mo_strip_scales(const mo_strip_rows &m, int step, int blocks,
                                                        int strip, int first, int every, const uint8_t *raw,
@@ -277,7 +277,7 @@ static __device__ __forceinline__ void mo_strip_turn(const mo_tile_job &job, con
     for (int step = 0; step * S::BLOCKS < m.blocks; step++) {
         int slot = next;
         mo_async_wait<SLOTS - 2>();
-        __syncthreads(); /* the step is there, and nobody reads the one before it any more */
+        __syncthreads(); /* the step has arrived, and the previous one is no longer read */
         mo_strip_fetch<S>(m, own, step + SLOTS - 1, slot == 0 ? SLOTS - 1 : slot - 1, place);
         mo_strip_hide(&slot);
         const int blocks = mo_strip_blocks<S>(m, step);

@@ -5,7 +5,7 @@
 #include "device/cuda/strip.h"
 #include "device/cuda/tile.cuh"
 
-/* A format in blocks of so many rows: mo_strip_lay() when the kernel is compiled. */
+/* A format in blocks of this many rows: mo_strip_lay() when the kernel is compiled. */
 template <int TYPE_, int ROWS_> struct mo_strip {
     static constexpr int TYPE = TYPE_, ROWS = ROWS_, K = mo_strip_k(TYPE, ROWS);
     static constexpr int STRIPS = ROWS / 16, BLOCKS = K / 32;
@@ -142,7 +142,7 @@ typedef struct mo_strip_token {
     const void *sums; /* a float, or two int16, per block of 32 */
 } mo_strip_token;
 
-/* Of the tokens job.first + turn .., eight threads have one. */
+/* Eight threads share each of the tokens job.first + turn ... */
 template <class S>
 static __device__ __forceinline__ mo_strip_token mo_strip_token_of(const mo_tile_job &job, const mo_dacts &in,
                                                                    int turn)
@@ -210,7 +210,7 @@ static __device__ __forceinline__ void mo_strip_fetch(const mo_strip_rows &m, co
     mo_async_commit();
 }
 
-/* What is computed from it stays behind the barriers before this: loads by asm are not told what they read. */
+/* What is computed from it stays behind the barriers before this: the compiler does not know what asm loads read. */
 static __device__ __forceinline__ void mo_strip_hide(int *slot)
 {
 #ifdef MO_CUDA_EMULATED

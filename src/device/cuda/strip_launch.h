@@ -6,7 +6,7 @@
 
 void mo_cuda_launch_strip_grouped(const mo_op_grouped *op, mo_cuda_launch *out);
 
-/* Of all quantized matrices: 0 where there are none, or 1. */
+/* For all quantized matrices: 0 if there are none, or 1. */
 int mo_cuda_launch_strip_product(const mo_op_product *op, int sms, mo_cuda_launch *out);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "device/cuda/common.cuh"
 
-/* After a step of one token, where nobody else reads them: they move up by one. */
+/* After a step of one token, if no other thread reads them: they move up by one. */
 static __device__ __forceinline__ void mo_taps_push(float *kept, int taps, int64_t channels, float input)
 {
     for (int j = 0; j + 1 < taps; j++) {

@@ -1,5 +1,5 @@
 /* Tile: what a thread block of the matrix-matrix kernels holds, for the kernels and for those who launch them. A tile
- * is so many rows of a matrix times so many tokens; it moves along the row in steps of MO_TILE_K values.
+ * is some rows of a matrix times some tokens; it moves along the row in steps of MO_TILE_K values.
  * Plain C: included by C and by CUDA C++. */
 #ifndef MO_DEVICE_CUDA_TILE_H
 #define MO_DEVICE_CUDA_TILE_H

@@ -1,4 +1,4 @@
-/* The cache of keys and values as ops on the host find it. Private to their files. */
+/* The KV cache as ops on the host see it. Private to their files. */
 #ifndef MO_DEVICE_HOST_CACHE_H
 #define MO_DEVICE_HOST_CACHE_H
 

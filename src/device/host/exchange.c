@@ -53,14 +53,14 @@ static void copy_rows(mo_op_job *job, const mo_op_await *o, const mo_dreply *rep
     const int64_t n = o->n;
     const int64_t head = (int64_t)offsetof(mo_dreply, row);
     if (reply->count < 0 || reply->count > o->most) {
-        mo_op_refuse(job, "was answered with %d rows; the limit is %d", reply->count, o->most);
+        mo_op_refuse(job, "received %d rows; the limit is %d", reply->count, o->most);
         return;
     }
     const mo_dreply *whole = mo_op_part(job, "reply", o->reply, head + reply->count * INT64_C(4));
     for (int i = 0; whole && i < reply->count; i++) {
         const int64_t row = whole->row[i];
         if (row < 0) {
-            mo_op_refuse(job, "was answered with row %lld", (long long)row);
+            mo_op_refuse(job, "received row %lld, which does not exist", (long long)row);
             return;
         }
         const float *from = mo_op_floats(job, "from", o->from, (row + 1) * n);

@@ -12,7 +12,7 @@
 /* Two ranges in which no system puts a program's own memory: the device's, and pinned memory as the device sees it. */
 #define SPAN   (UINT64_C(1) << 41)
 #define BEGIN  UINT64_C(0x510000000000)
-#define BEFORE 4096 /* bytes between two allocations that belong to nobody */
+#define BEFORE 4096 /* unused bytes between two allocations */
 
 enum { OWN, PINNED };
 
@@ -187,7 +187,7 @@ static mo_status begin(mo_sim *sim, mo_sim_fault kind, const char *what, mo_erro
     return status;
 }
 
-/* Nobody frees what a stream of a lost device still works on. */
+/* Memory that a stream of a lost device still uses is not freed. */
 static void settle(mo_sim *sim)
 {
     pthread_mutex_lock(&sim->lock);

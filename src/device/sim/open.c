@@ -1,4 +1,4 @@
-/* A simulated device: its table of calls, opening and closing, and the faults it is told to have. */
+/* A simulated device: its table of calls, opening and closing, and its configured faults. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

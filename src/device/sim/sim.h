@@ -1,6 +1,6 @@
 /* Sim: a GPU made of threads, for machines that have none and for tests. Its memory is in an address range of its
  * own: a host pointer used on the device, or a device address used on the host, is caught and named. Each stream is a
- * thread, so copies and ops really run beside the host and beside each other; the link is as slow as asked; faults
+ * thread, so copies and ops really run in parallel; the link is as slow as configured; faults
  * come on command. */
 #ifndef MO_DEVICE_SIM_SIM_H
 #define MO_DEVICE_SIM_SIM_H
@@ -23,16 +23,16 @@ typedef enum mo_sim_fault {
 typedef struct mo_sim_options {
     int64_t memory_bytes;      /* 0: 1 GiB */
     double link_bytes_s;       /* of each direction; 0: not throttled */
-    double link_copy_s;        /* that it is busy with each copy, beside its bytes */
-    double memory_bytes_s;     /* of its own memory, as plans are told; 0: unknown */
+    double link_copy_s;        /* fixed cost of each copy */
+    double memory_bytes_s;     /* of its own memory, as reported to plans; 0: unknown */
     bool alone;                /* no other device reaches its memory, nor it theirs */
     bool exact;                /* it has no products in bfloat16 (MO_OP_BF16) */
     const mo_kernels *kernels; /* NULL: the best */
     mo_sim_fault fault;
     int64_t
-        after; /* the fault hits the call of its kind after so many that went well (LOST: ops and copies counted
+        after; /* the fault hits a call of its kind after this many successes (LOST: ops and copies counted
                       together) */
-    int64_t count; /* and so many calls of its kind in a row; 0: one. LOST is for good, so it has no count */
+    int64_t count; /* and this many calls in a row; 0: one. LOST is permanent, so it has no count */
     int hang_ms;   /* 0: 200 */
     int index;     /* its number, where there are several */
 } mo_sim_options;

@@ -67,7 +67,7 @@ mo_status mo_sim_wait(mo_sim *sim, bool (*done)(void *ctx), void *ctx, mo_error 
             mo_sim_lose(sim, &why);
         }
     }
-    if (sim->failure.status != MO_OK) { /* whoever waited may now free what a copy still reads */
+    if (sim->failure.status != MO_OK) { /* the waiting thread may now free what a copy still reads */
         mo_sim_quiet(sim);
     }
     return mo_sim_state(sim, err);

@@ -52,7 +52,7 @@ typedef struct mo_sim {
     int executing;    /* commands that streams work on now; one that waits for an event is not counted */
     int64_t progress; /* commands done */
     int active;       /* streams with commands that are not done; */
-    int held;         /* of them those that wait for an event which nobody has recorded yet */
+    int held;         /* of those, the ones that wait for an event that is not recorded yet */
     int64_t link_free_ns[2];
     int streams, events, programs; /* not destroyed yet */
 } mo_sim;

@@ -11,7 +11,7 @@
 
 /* ---- The queue -------------------------------------------------------------------------------- */
 
-/* As long as needed: whoever fills it may have to do so before it can empty (an op that awaits the host). */
+/* As long as needed: the caller may have to fill it before it can drain (an op that awaits the host). */
 static bool grow(mo_sim_stream *stream)
 {
     const int limit = stream->limit ? 2 * stream->limit : 64;

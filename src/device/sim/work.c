@@ -21,7 +21,7 @@ typedef struct mo_sim_program {
 /* ---- The link --------------------------------------------------------------------------------- */
 
 /*
- * Reserves the link for so many bytes: transfers of one direction follow each other. Returns when this one is over.
+ * Reserves the link for this many bytes: transfers of one direction follow each other. Returns when this one is over.
  *
  * It begins when it could have, not when its thread came to it: a link goes on by itself while the processors are busy.
  */

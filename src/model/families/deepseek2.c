@@ -13,7 +13,7 @@ typedef struct shape {
     const mo_rope *rope;
 } shape;
 
-/* 16-bit sums hold 512 values of a row (docs/numerics.md), and so much has every model. */
+/* 16-bit sums hold 512 values of a row (docs/numerics.md), as in every model. */
 enum { RANK_MAX = 512 };
 
 /* YaRN stretches the scores here and not the rotated values: the scale has the square of what those would be multiplied by. Where the file does

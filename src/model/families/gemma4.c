@@ -1,5 +1,5 @@
 /* gemma4: layers of two kinds (windowed, full) with their own head sizes and rotations; norms before and after
- * every part; a dense part beside the experts, where there are any. */
+ * every part; a dense part in addition to the experts, if any. */
 #include <math.h>
 
 #include "model/family.h"

@@ -4,7 +4,7 @@
 #include "model/family.h"
 #include "numeric/mamba.h"
 
-/* Shared with nobody: what the keys say; 0 and 1 are the same as no key. */
+/* Specific to this family: from the keys; 0 and 1 are the same as no key. */
 typedef struct multipliers {
     float embedding, residual, attention, logits;
 } multipliers;

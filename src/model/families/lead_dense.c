@@ -2,7 +2,7 @@
  * chosen as the keys say, and a shared one beside them. bailingmoe2 rotates half of each head and limits the choice to groups. */
 #include "model/family.h"
 
-/* The shared expert's width: so many times that of one. */
+/* The shared expert's width: this multiple of one expert's. */
 static int64_t shared_width(mo_binder *b, const mo_keys *k)
 {
     const int64_t one = k->shared_width ? k->shared_width : k->expert_width;

@@ -9,7 +9,7 @@
 
 enum {
     ROWS = 64,     /* queries that share what was loaded */
-    MANY = 16,     /* from so many on turned keys pay, see docs/lab-notes.md */
+    MANY = 16,     /* from this many on transposed keys pay, see docs/lab-notes.md */
     LENGTH = 1024, /* the longest key or value on the fast path */
     FLOATS = 8192, /* of all queries of a round */
     VALUES = 32,   /* positions whose values are loaded at a time */
@@ -74,7 +74,7 @@ INLINE bool see_alike(const attend_round *a, int64_t row)
     return alike;
 }
 
-/* Rows from `row` on that make one tile: TILE, or 1 where so many are not left. */
+/* Rows from `row` on that make one tile: TILE, or 1 if fewer are left. */
 INLINE int64_t tile_rows(const attend_round *a, int64_t row)
 {
     return row + TILE <= a->rows ? TILE : 1;

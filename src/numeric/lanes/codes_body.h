@@ -282,7 +282,7 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
             const vm seen = vf_less(vf_set(-INFINITY), score[j]);
             p[j] = vf_pick(seen, p[j], none);
             vf w = vf_mul(p[j], vf_load(scales + i + j * LANES));
-            if (!whole) { /* a scale that nobody wrote may be none */
+            if (!whole) { /* an unwritten scale may be invalid */
                 w = vf_pick(seen, w, none);
             }
             const vi counted = vi_bits(vf_fma(p[j], vf_set(MO_SHARE_UNIT), vf_set(MO_WEIGHT_ROUND)));

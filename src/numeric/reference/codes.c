@@ -1,5 +1,5 @@
 /* The definition of attention by exact sums: one value after the other. Floats take their steps in the order of
- * docs/numerics.md; integers are exact, so their order is nobody's concern. */
+ * docs/numerics.md; integers are exact, so their order does not matter. */
 #include "numeric/codes.h"
 
 #include "numeric/math.h"

@@ -26,7 +26,7 @@ typedef struct mo_amx_panel {
     int blocks, groups;
     const mo_step *steps;               /* [groups][AMX_BLOCKS] */
     const mo_amx_unit *units;           /* [tiles] */
-    int tiles, width;                   /* tokens of a tile, as mo_amx_panel_begin() was told */
+    int tiles, width;                   /* tokens of a tile, as passed to mo_amx_panel_begin() */
     mo_amx_sums (*acc)[AMX_GROUPS];     /* [tiles], continued */
     int32_t (*ring)[AMX_TOKENS][LANES]; /* [AMX_RING]: sums between tile registers and the fold */
 } mo_amx_panel;

@@ -590,7 +590,7 @@ static int64_t spans_tokens(const mo_weights *w)
 static MO_PRODUCT(spans_product)
 {
     span_space *space = (void *)scratch;
-    /* Rows that are not there have sums and scales of nobody. */
+    /* Rows that do not exist have undefined sums and scales. */
     memset(&space->buffer, 0, sizeof space->buffer);
     for (int64_t t = 0; t < count; t++) {
         const int64_t token = pick ? pick[t] : t, at = token * (acts->cols / 32);

@@ -8,7 +8,7 @@ enum { WIDE_SIGNED = 1 }; /* codes of eight bits would overflow maddubs as unsig
 
 #include "numeric/x86/unpack.h"
 
-/* Four integer and four float accumulators beside the operands. */
+/* Four integer and four float accumulators in addition to the operands. */
 enum { TILE_TOKENS = 4, TOGETHER = 4 };
 
 /* Words whose products may be added as int16 before they are widened: 2 * largest code * 127 each. Codes of

@@ -239,7 +239,7 @@ static rows_function *const few_functions[MO_TYPE_LIMIT][2] = {MO_QUANTIZED_FORM
 static void all_rows(const mo_weights *w, int64_t row_begin, int64_t row_end, const batch *j)
 {
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
-    /* Q5_K's words do not fit the registers beside sums of several tokens: it is decoded first. */
+    /* Q5_K's words do not fit the registers with sums of several tokens: it is decoded first. */
     const bool few = j->tokens > 1 && j->tokens <= FOLDED && w->type != MO_Q5_K;
     rows_function *const *run = few ? few_functions[w->type] : functions[w->type];
     batch here = *j;

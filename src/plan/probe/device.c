@@ -20,7 +20,7 @@
 #define TRIPS         64
 #define LAUNCHES      64
 #define ANSWER_NS     INT64_C(2000000000)
-/* So many copies are under way at once: enough that no gap shows between them. */
+/* Number of concurrent copies: enough to leave no gap between them. */
 #define QUEUED 8
 
 static const int64_t sizes[MO_PROBE_COPIES] = {MIB / 4, MIB, 4 * MIB, 16 * MIB, 64 * MIB};
@@ -67,7 +67,7 @@ static double larger(double a, double b)
 static mo_status measure_copies(const probe *p, direction to, void *host, int64_t bytes, double *rate,
                                 mo_error *err)
 {
-    mo_status status = copy(p, to, host, bytes, err); /* the first one finds what nobody has touched */
+    mo_status status = copy(p, to, host, bytes, err); /* the first one reads untouched memory */
     status = status ? status : mo_dstream_wait(p->stream, err);
     const int64_t end = mo_clock_ns() + point_ns(p);
     for (*rate = 0; !status && (*rate == 0 || mo_clock_ns() < end);) {
@@ -314,7 +314,7 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
         status = launch_trip(p, seen, i, err);
     }
     if (status) {
-        __atomic_store_n(&t->reply.abort, 1, __ATOMIC_RELEASE); /* nobody will answer what was asked */
+        __atomic_store_n(&t->reply.abort, 1, __ATOMIC_RELEASE); /* the request will not be answered */
         return status;
     }
     status = answer(t, times, err);

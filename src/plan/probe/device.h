@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "moraine_tools.h"
 
-/* Measurements, for whoever shows progress. */
+/* Measurements, to show progress. */
 enum { MO_PROBE_DEVICE_STEPS = MO_PROBE_COPIES * 3 + 4 };
 
 typedef struct mo_probe_device_options {

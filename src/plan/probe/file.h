@@ -10,7 +10,7 @@ typedef struct mo_probe_file {
     char path[48]; /* opens the file, which has no other name */
 } mo_probe_file;
 
-/* Called after every so many bytes; false cancels (MO_ECANCELLED). */
+/* Called regularly; false cancels (MO_ECANCELLED). */
 typedef bool (*mo_probe_file_fn)(void *user);
 
 /* directory NULL: the current one. On failure nothing is left. */

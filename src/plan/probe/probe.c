@@ -26,12 +26,12 @@
  * other. */
 #define TOKEN_SHARE 0.9
 #define FEWER_PAY                                                                                            \
-    1.05 /* prompts are better off with all, so fewer threads must be so much faster with one token */
+    1.05 /* prompts are better off with all, so fewer threads must be this much faster with one token */
 #define COPY_MOST 1e-3 /* seconds; what takes longer is no link, but a machine that others have */
 /* A layer's misses: eight experts of three matrices. */
 #define ENGINE_IN_FLIGHT 24
 #define ENGINE_BLOCK     ((int64_t)1 << 20)
-#define ENGINE_POINTS    4 /* the last measurement is so much longer */
+#define ENGINE_POINTS    4 /* the last measurement is this much longer */
 /* Reads go to places in turn, as they go to slots: memory that no cache holds. (Into a few MiB, the same disk
  * looked a quarter faster than any engine can have it.) */
 #define BUFFER_BYTES ((size_t)256 << 20)
@@ -113,7 +113,7 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     return MO_OK;
 }
 
-/* Takes the rates of so many threads where they are the first, or clearly faster. */
+/* Takes the rates of this many threads if they are the first, or clearly faster. */
 static mo_status measure_products(mo_probe_report *r, int threads, bool first, const uint8_t *memory,
                                   int64_t bytes, mo_error *err)
 {
@@ -160,14 +160,14 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
     if (!status) {
         status = next(p, "products", err);
     }
-    /* All of them, and where nobody says how many, fewer: of cores that share what they compute with, half may do. */
+    /* All of them and, by default, fewer: for cores that share execution units, half may be enough. */
     for (int i = count - 1; i >= 0 && i > count - 4 && !status; i--) {
         if (i == count - 1 || p->options->threads == 0) {
             status = measure_products(r, counts[i], i == count - 1, memory, bytes, err);
         }
     }
     mo_host_free_huge(memory, (size_t)bytes);
-    for (int i = 0; i < r->memory_count / 2; i++) { /* told in rising order */
+    for (int i = 0; i < r->memory_count / 2; i++) { /* reported in ascending order */
         const struct mo_probe_memory swap = r->memory[i];
         r->memory[i] = r->memory[r->memory_count - 1 - i];
         r->memory[r->memory_count - 1 - i] = swap;
@@ -377,7 +377,7 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
 
 _Static_assert(sizeof(((mo_rates *)0)->device) == sizeof(((mo_probe_device_report *)0)->name), "names fit");
 
-/* What a copy takes beside its bytes: of the two smallest sizes, for which it matters most, the one that others on the
+/* Fixed cost of a copy: of the two smallest sizes, for which it matters most, the one that others on the
  * machine disturbed less. */
 static double copy_seconds(const mo_probe_device_report *d)
 {

@@ -1,4 +1,4 @@
-/* Defaults: how answers are made where a request does not say, as the server was told at its start. */
+/* Defaults: settings of answers that a request does not set, from the server's options. */
 #ifndef SRV_DEFAULTS_H
 #define SRV_DEFAULTS_H
 

@@ -53,7 +53,7 @@ bool srv_fault_status(srv_fault *fault, const mo_error *err, const char *param);
 
 /* The prompt is longer than the window: in words that agents look for. */
 bool srv_fault_context(srv_fault *fault, int64_t prompt_tokens, int64_t context);
-/* The same where only so much is known, that there are more tokens. */
+/* The same if only a lower bound of the tokens is known. */
 bool srv_fault_context_more(srv_fault *fault, int64_t prompt_tokens, int64_t context);
 
 /* The HTTP status; and how many seconds a client should wait before it asks again, 0: it should not. */

@@ -14,7 +14,7 @@ typedef struct srv_field {
         *in;          /* the object or the list that has it; NULL: the request itself. Outlives this one */
     const char *name; /* of a member; NULL: an element */
     size_t index;     /* of an element */
-    srv_fault *fault; /* where what is wrong is told */
+    srv_fault *fault; /* where the error is reported */
 } srv_field;
 
 srv_field srv_field_root(const json_t *root, srv_fault *fault);

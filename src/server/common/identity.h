@@ -1,4 +1,4 @@
-/* Identity: names that nobody can guess, for answers, items and calls. */
+/* Identity: unguessable names for answers, items and calls. */
 #ifndef SRV_IDENTITY_H
 #define SRV_IDENTITY_H
 

@@ -118,7 +118,7 @@ static void put_line(srv_writer *w)
     for (size_t done = 0; !w->failed && done < w->length;) {
         const ssize_t n = write(STDERR_FILENO, w->data + done, w->length - done);
         if (n <= 0) {
-            break; /* there is nobody to tell */
+            break; /* there is nowhere to report it */
         }
         done += (size_t)n;
     }

@@ -32,7 +32,7 @@ void srv_put_escaped(srv_writer *w, const char *text, size_t length);
 void srv_put_int(srv_writer *w, int64_t value);
 /* The shortest number that reads back as the same float; what JSON cannot write is -9999 or 9999, or 0 for NaN. */
 void srv_put_float(srv_writer *w, float value);
-/* At most so many digits behind the point, without trailing zeros. */
+/* At most this many digits after the point, without trailing zeros. */
 void srv_put_fixed(srv_writer *w, double value, int digits);
 void srv_put_bool(srv_writer *w, bool value);
 

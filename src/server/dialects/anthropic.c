@@ -152,7 +152,7 @@ static bool read_block(const srv_field *block, const char *role, srv_conversatio
     if (srv_text_ends(kind, "_tool_result") && assistant) {
         return read_server_result(block, out);
     }
-    if (srv_text_is(kind, "redacted_thinking")) { /* nobody but its maker can read it */
+    if (srv_text_is(kind, "redacted_thinking")) { /* only its creator can read it */
         return true;
     }
     if (srv_text_is(kind, "image") || srv_text_is(kind, "document")) {
@@ -224,7 +224,7 @@ static bool read_message(const srv_field *f, srv_conversation *out)
  * history when it gets this code. */
 static bool refuse_thread(const srv_field *thread)
 {
-    srv_wrong(thread, "message threads are not kept here; send the whole conversation");
+    srv_wrong(thread, "message threads are not supported; send the whole conversation");
     thread->fault->error_code = "thread_unsupported_request";
     return false;
 }
@@ -266,7 +266,7 @@ bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
 
 /* ---- Parts of answers ---- */
 
-/* An answer that somebody stopped is not complete; of the reasons that clients know, one says that. */
+/* A stopped answer is not complete; one of the reasons that clients know says that. */
 static void put_stop(const srv_generation *g, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
@@ -354,7 +354,7 @@ static void message_whole(srv_generation *g, srv_writer *w)
 static void message_begin(srv_generation *g, srv_writer *w)
 {
     const srv_usage usage = {.prompt_tokens =
-                                 (int64_t)g->prompts[0].count}; /* what is cached is told at the end */
+                                 (int64_t)g->prompts[0].count}; /* cached tokens are reported at the end */
     srv_put_literal(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
     put_head(g, w);
     srv_put_literal(w, "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":");

@@ -70,7 +70,7 @@ static const char *stop_type(const srv_choice *c)
     }
 }
 
-/* A stream has told the text already; its last object has none. */
+/* A stream has already sent the text; its last object has none. */
 static void put_result(const srv_generation *g, size_t choice, const srv_usage *usage,
                        const srv_timings *timings, srv_writer *w)
 {
@@ -219,7 +219,7 @@ static void completion_event(srv_generation *g, size_t choice, const srv_event *
                              srv_writer *w)
 {
     (void)fresh;
-    /* Tokens without a text (the last one, those of a stop string, all where there is no vocabulary) are told where somebody wants tokens. */
+    /* Tokens without a text (the last one, those of a stop string, all where there is no vocabulary) are sent if tokens were requested. */
     const bool wanted = g->parameters.logprobs || g->parameters.return_tokens || event->kind == SRV_TEXT;
     if (event->text.length > 0 || event->kind == SRV_PROGRESS || (wanted && event->token_count > 0)) {
         put_piece(g, choice, event, w);

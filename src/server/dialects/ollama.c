@@ -157,7 +157,7 @@ static void put_probabilities(srv_writer *w, const srv_writer *elements)
     srv_put_literal(w, "]");
 }
 
-/* Arguments are an object here. Those that a limit cut off are none: they are given as a text, with which nobody will call. */
+/* Arguments are an object here. Those that a limit cut off are none: they are returned as text, which clients will not call. */
 static void put_call(const srv_item *item, size_t index, srv_writer *w)
 {
     srv_put_literal(w, "{\"id\":");

@@ -1,4 +1,4 @@
-/* Response files: kept answers of the responses API on disk, a file of JSON each. A file is written beside its name and renamed,
+/* Response files: stored answers of the responses API on disk, one JSON file each. A file is written to a temporary name and renamed,
  * so that one that is there is whole.
  *
  * Any thread; no two calls for one id at once. */

@@ -10,7 +10,7 @@
 #include "server/common/log.h"
 #include "server/dialects/response_files.h"
 
-/* JSON takes several times the memory of its text. What is not on disk yet may have WAITING_BYTES besides. */
+/* JSON takes several times the memory of its text. Those not on disk yet may use WAITING_BYTES more. */
 enum {
     RESPONSES_MAX = 1024,
     RESPONSES_BYTES = 64 << 20,
@@ -138,7 +138,7 @@ static void save_one(srv_response_store *s)
     if (!e) {
         return;
     }
-    s->writing = e->id; /* nobody takes it out meanwhile */
+    s->writing = e->id; /* no other thread removes it meanwhile */
     pthread_mutex_unlock(&s->mutex);
     srv_response_files_write(s->files, e->id, e->owner, &e->kept);
     pthread_mutex_lock(&s->mutex);

@@ -1,7 +1,7 @@
 /* Response store: answers of the responses API that can be asked for again and gone on from, by their ids. The last ones are in
  * memory, and with a directory also on disk, where they are found after a restart; the oldest are forgotten.
  *
- * Any thread. JSON that it has taken or given is never changed by anybody. */
+ * Any thread. JSON that it has taken or returned is never changed. */
 #ifndef SRV_RESPONSE_STORE_H
 #define SRV_RESPONSE_STORE_H
 
@@ -9,7 +9,7 @@
 
 typedef struct srv_response_store srv_response_store;
 
-/* directory: NULL: memory alone. What cannot be written there is told in the log. NULL: out of memory. */
+/* directory: NULL: memory alone. Write failures are logged. NULL: out of memory. */
 srv_response_store *srv_response_store_open(const char *directory);
 /* Writes what is not on disk yet. */
 void srv_response_store_close(srv_response_store *store); /* NULL is allowed */

@@ -4,7 +4,7 @@
 
 #include "server/dialects/dialects.h"
 
-/* An answer with the pieces of a text takes so many times the memory of its tokens alone. */
+/* An answer with the pieces of a text takes this many times the memory of its tokens alone. */
 enum { PIECES_COST = 4 };
 
 /* Answers with what was written. */

@@ -213,7 +213,7 @@ void srv_connections_close(srv_connections *c)
 
 /* ---- What the listener tells ---- */
 
-/* With the mutex held: the one that has taken longest to say what it wants makes room; of one address, or of all (0). False:
+/* With the mutex held: closes the one that has taken longest to send its request; of one address, or of all (0). False:
  * all have requests that are answered. */
 static bool make_room(srv_connections *c, uint64_t address)
 {
@@ -321,7 +321,7 @@ void srv_connections_body(srv_connections *c, int number, size_t bytes)
     pthread_mutex_lock(&c->mutex);
     connection *one = &c->list[number];
     if (one->deadline_ns) {
-        /* What was sent fast gives time, but not hours of it: others wait for the room. */
+        /* Fast senders get more time, but not hours: others wait for the space. */
         const int64_t most = after(c->o.body_ahead_s);
         one->deadline_ns += (int64_t)((double)bytes / c->o.body_bytes_s * 1e9);
         one->deadline_ns = one->deadline_ns < most ? one->deadline_ns : most;

@@ -20,13 +20,13 @@ srv_connections *srv_connections_open(const srv_connections_options *options, mo
 void srv_connections_close(srv_connections *c); /* none is open any more */
 
 /* A new one: its number, or -1 when there are too many, and it is shut. Where places become few, or the address (a number for
- * it; 0: none) has its share, one that waits for no answer makes room. */
+ * it; 0: none) has its share, an idle one is closed. */
 int srv_connections_add(srv_connections *c, int fd, uint64_t address);
 void srv_connections_remove(srv_connections *c, int number);
-/* The header of a request begins; so many more bytes of its body have come. */
+/* The header of a request begins; this many more bytes of its body have arrived. */
 void srv_connections_header(srv_connections *c, int number);
 void srv_connections_body(srv_connections *c, int number, size_t bytes);
-/* The server ends: requests that are not complete in so many seconds never will be. */
+/* The server ends: requests that are not complete within this many seconds are dropped. */
 void srv_connections_hurry(srv_connections *c, double seconds);
 /* The request is complete: nothing is waited for but its answer, and the client is watched. Until ..._idle(), which
  * forgets the request. */

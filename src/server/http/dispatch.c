@@ -214,7 +214,7 @@ void srv_arrival_refuse(srv_arrival *a, srv_fault_kind kind, const char *format,
 
 /* Dispatch: a request on its way to its handler, and the answer on its way back. */
 
-/* BODIES: so many times the largest one may be held for all requests together. SMALL_BODY: a body is taken beyond that too; the
+/* BODIES: this many times the largest one may be held for all requests together. SMALL_BODY: a body is taken beyond that too; the
  * number of connections bounds what those have together. */
 enum { STREAM_BLOCK = 32 << 10, BODIES = 8, SMALL_BODY = 256 << 10 };
 
@@ -326,7 +326,7 @@ static void dispatch(srv_arrival *a, struct MHD_Connection *connection)
     }
 }
 
-/* What all clients have sent together is bounded too: who sends a large one then is refused, and what came of it makes room. */
+/* What all clients have sent together is bounded too: a large one is then rejected, and its bytes are freed. */
 static void keep_body(srv_arrival *a, const char *data, size_t size, uint64_t limit)
 {
     const bool crowded = atomic_load(&a->http->bodies) > BODIES * (int64_t)limit;

@@ -35,7 +35,7 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
 
 /* Takes no more connections and refuses new requests with 503, also on connections that are open. */
 void srv_http_quiesce(srv_http *http);
-/* Waits until nobody waits for an answer, or so many seconds. True: nobody does. */
+/* Waits until no client waits for an answer, or this many seconds. True: none does. */
 bool srv_http_drain(srv_http *http, double seconds);
 /* Every client that still waits counts as gone. Waits for the handlers, but not without limit. True: no request is left and
  * everything is freed. False: a handler did not end within seconds; what it uses is still there, and the process should end. */

@@ -17,7 +17,7 @@ typedef struct srv_key_owner {
 
 /* `list`: keys with commas between them, or NULL. `path`: a file with one key a line, which may be followed by
  * name=NAME and priority=N; lines that begin with # are comments; NULL: none. A file without a key is an error: it would
- * open the server to everybody. */
+ * open the server to everyone. */
 mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_error *err);
 void srv_keys_close(srv_keys *keys);
 

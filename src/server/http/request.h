@@ -41,8 +41,8 @@ int64_t srv_request_begun_ns(const srv_request *q); /* by the monotonic clock, w
 bool srv_request_gone(const srv_request *q);
 
 /* fn is called once when the client leaves, or at once where it has left already, from any thread, and never after
- * srv_request_end() has returned. It must be quick, must not end the request, and must take no lock that somebody holds
- * while calling functions of the request: it sets a flag and wakes somebody. NULL takes it back. */
+ * srv_request_end() has returned. It must be quick, must not end the request, and must take no lock that is held
+ * while calling functions of the request: it sets a flag and wakes a thread. NULL removes it. */
 void srv_request_on_gone(srv_request *q, void (*fn)(void *user), void *user);
 
 /* ---- An answer at once. One of these, once; bytes are copied ---- */
@@ -68,19 +68,19 @@ typedef enum srv_stream_kind {
     SRV_STREAM_NDJSON,    /* has none: nothing can be said there that means nothing */
 } srv_stream_kind;
 
-/* Status 200. A heartbeat follows every heartbeat_ms of silence; 0: as the server was told; -1: none. */
+/* Status 200. A heartbeat follows every heartbeat_ms of silence; 0: the server's setting; -1: none. */
 void srv_stream_open(srv_request *q, srv_stream_kind kind, int heartbeat_ms);
 /* Queues whole events: any thread; never waits. False when 1 MiB or more waits for the client (the bytes are taken all the
  * same, up to 16 times as many; the writer should pause its work until it hears `drained`), and when the client has left. */
 bool srv_stream_write(srv_request *q, const char *bytes, size_t length);
-/* fn is called each time the queue has been over its bound and has room again; rules as for srv_request_on_gone(). */
+/* fn is called each time the queue has been over its bound and has space again; rules as for srv_request_on_gone(). */
 void srv_stream_on_drained(srv_request *q, void (*fn)(void *user), void *user);
 /* The answer is complete. */
 void srv_stream_close(srv_request *q);
 
 /* ---- The end ---- */
 
-/* What the log says of the answer beside the status. Texts are copied. */
+/* What the log says of the answer apart from the status. Texts are copied. */
 typedef struct srv_answer_note {
     const char *model, *finish; /* NULL: nothing to say */
     int64_t prompt_tokens, cached_tokens, answer_tokens;

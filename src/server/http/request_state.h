@@ -28,7 +28,7 @@ void srv_header_fields_free(srv_header_fields *fields);
 /* Exchange: the side of a request that the listener sees: it is made from what arrives, and its answer is read from it.
  * Handlers use request.h alone; both are made of exchange_state.h. */
 
-/* What the owner of the connection is told. All are called without any lock of the request but the one named. */
+/* Callbacks to the owner of the connection. All are called without any lock of the request but the one named. */
 typedef struct srv_request_host {
     void *user;
     /* There is something to send after a time when there was nothing: called once for each time the connection was put to
@@ -76,7 +76,7 @@ int64_t srv_request_read(srv_request *q, char *to, size_t size, void (*sleep)(vo
 /* A heartbeat where one is due; tells how many milliseconds until the next, -1: none. */
 void srv_request_beat(srv_request *q, int64_t now_ns);
 
-/* The client has left: who wants to know is told, and a sleeping connection is woken. */
+/* The client has left: calls the registered callback, and wakes a sleeping connection. */
 void srv_request_leave(srv_request *q);
 /* The connection is done with it; `whole`: everything was sent. */
 void srv_request_drop(srv_request *q, bool whole);

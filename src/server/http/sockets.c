@@ -114,7 +114,7 @@ mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list
     return MO_OK;
 }
 
-/* Is there a socket file that nobody listens on? */
+/* Is there a socket file without a listener? */
 static bool is_left_over(const struct sockaddr_un *address)
 {
     struct stat file;
@@ -217,7 +217,7 @@ void srv_systemd_notify(const char *state)
         const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
         const ssize_t sent =
             sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, length);
-        (void)sent; /* nobody may be there: then nobody waits */
+        (void)sent; /* there may be no reader: then do not wait */
         close(fd);
     }
 }

@@ -8,7 +8,7 @@ enum { SRV_SOCKETS = 16 };
 
 typedef struct srv_socket {
     int fd;
-    bool loopback;  /* nobody outside of this machine reaches it */
+    bool loopback;  /* only reachable from this machine */
     bool local;     /* a unix socket */
     char name[160]; /* for people: "http://127.0.0.1:8080", "unix:/run/moraine.sock" */
     char path[108]; /* of a unix socket of ours, removed when it is closed; "" otherwise */
@@ -17,7 +17,7 @@ typedef struct srv_socket {
 /* Listens on every address of a host (a name, an address, "" or "*" for all) and a port (0: one that is free; what it
  * became is in the name). Adds to list[*count]. MO_EIO says what is in the way. */
 mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list, int *count, mo_error *err);
-/* Makes a unix socket that only this user's programs may use. One that nobody listens on any more is replaced. */
+/* Makes a unix socket that only this user's programs may use. One without a listener is replaced. */
 mo_status srv_sockets_unix(const char *path, srv_socket *list, int *count, mo_error *err);
 /* Takes the sockets that systemd opened for us (LISTEN_FDS), if it did. */
 mo_status srv_sockets_inherited(bool tls, srv_socket *list, int *count, mo_error *err);

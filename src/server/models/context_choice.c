@@ -5,7 +5,7 @@
 
 enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 
-/* A window is made smaller rather than cost more than this share of the speed: keys and values take the place of experts. */
+/* The context is reduced rather than cost more than this share of the speed: the KV cache takes memory from experts. */
 #define SPEED_KEPT 0.95
 
 mo_plan_options srv_context_plan_options(const mo_model_options *loading)
@@ -78,7 +78,7 @@ static bool costs_little(const char *path, const mo_model_options *loading, cons
     return plan(path, loading, w, &report, NULL) == MO_OK && report.tokens_per_second >= SPEED_KEPT * speed;
 }
 
-/* The most sequences, up to the usual number, that the plan allows with so many positions each. */
+/* The most sequences, up to the usual number, that the plan allows with this many positions each. */
 static mo_status choose_parallel(const char *path, const mo_model_options *loading, srv_context_choice *w,
                                  mo_plan_report *report, mo_error *err)
 {

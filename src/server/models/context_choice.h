@@ -9,7 +9,7 @@ typedef struct srv_context_choice {
     int64_t context; /* of one sequence */
     int parallel;
     int64_t made_for;                      /* what the file says; 0: nothing */
-    int64_t kept_bytes, kept_device_bytes; /* for prefixes, besides what sequences do not use */
+    int64_t kept_bytes, kept_device_bytes; /* for prefixes, in addition to blocks that sequences do not use */
 } srv_context_choice;
 
 /* What was asked for; 0: not said. */

@@ -15,7 +15,7 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !model->all->stopping; /* a flag that only ever rises */
 }
 
-/* Before anybody asks: a device's kernels and programs. */
+/* Before the first request: a device's kernels and programs. */
 static void warm_up(const srv_model *model)
 {
     mo_device_report device;
@@ -238,7 +238,7 @@ void srv_model_doubt(srv_model *model)
                     SRV_TEXT_FIELD("model", model->id),
                     SRV_TEXT_FIELD("message", there ? "the model file was changed while in "
                                                       "use; it is reloaded on the next request"
-                                                    : "the model file is gone; the model is unloaded"),
+                                                    : "the model file was removed; the model is unloaded"),
                     {0}});
     }
 }

@@ -240,7 +240,7 @@ static bool approach(srv_models *m, srv_model *model, srv_fault *fault)
                 "%s cannot be loaded: the limit of %d loaded models is reached, and all are pinned",
                 model->id, most);
         }
-        if (busy) { /* its answers end, and nobody new begins one */
+        if (busy) { /* its answers end, and no new one begins */
             victim->wanted_away = true;
             srv_engine_end_stalled(victim->engine);
             srv_list_wait(m);

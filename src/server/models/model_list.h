@@ -26,7 +26,7 @@ struct srv_model {
     /* Under the models' mutex. */
     srv_model_state state;
     int refs;
-    bool wanted_away; /* unload it as soon as nobody holds it; nobody new gets it */
+    bool wanted_away; /* unload it as soon as it is not referenced; no new references */
     bool failed;
     double keep_s;
     int64_t used_ns;
@@ -35,11 +35,10 @@ struct srv_model {
     _Atomic int load_permille;
     srv_engine_report past; /* of engines that are gone */
     struct stat opened;     /* its file when it was loaded */
-    const char *away;       /* why it is wanted away; NULL: somebody asked */
+    const char *away;       /* why it is unloaded; NULL: requested */
     srv_pulse pulse;
-    int64_t pulse_ns; /* when it was taken */
-    float
-        adapter_scale[SRV_ADAPTERS]; /* of its spec, or as somebody has set them since: all of them at once */
+    int64_t pulse_ns;                  /* when it was taken */
+    float adapter_scale[SRV_ADAPTERS]; /* of its spec, or as set since: all of them at once */
 
     /* Constant while it is loaded. */
     mo_model *mo;
@@ -62,7 +61,7 @@ struct srv_models {
 /* Waits until something has changed, or a fifth of a second; gives the mutex up meanwhile. */
 void srv_list_wait(srv_models *models);
 
-/* False: there is no room, or no memory. */
+/* False: no space, or out of memory. */
 bool srv_list_add(srv_models *models, const srv_model_spec *spec, const char *path);
 /* Adds files that have come into the directory since. */
 void srv_list_look(srv_models *models);
@@ -82,9 +81,9 @@ srv_model *srv_list_victim(srv_models *models, const srv_model *but, bool *busy)
 /* Loader: brings a model into memory with its engine, and takes it out again. One at a time: the caller holds the models' mutex,
  * which is given up meanwhile, and has set `changing`. */
 
-/* Others are unloaded where its memory is needed and nobody uses them. Says in the log how it went. */
+/* Others are unloaded if their memory is needed and they are not in use. Logs the result. */
 mo_status srv_loader_load(srv_models *models, srv_model *model, mo_error *err);
-/* Nobody holds it. why: for the log. */
+/* It must not be referenced. why: for the log. */
 void srv_loader_unload(srv_models *models, srv_model *model, const char *why);
 
 /* Keeper: the thread that looks at the models now and then: it unloads what is idle or wanted away, and counts what

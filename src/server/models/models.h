@@ -30,7 +30,7 @@ typedef struct srv_pulse {
     double experts_per_token, hits_per_token, disk_bytes_per_token, link_bytes_per_token;
 } srv_pulse;
 
-/* What lies between two counts that were taken so many seconds apart. Counts that went back began anew. */
+/* The difference of two counts taken this many seconds apart. Counts that decreased were reset. */
 srv_pulse srv_pulse_between(const srv_pulse_counts *before, const srv_pulse_counts *now, double seconds);
 
 /* ---- For handlers ---- */
@@ -40,7 +40,7 @@ typedef struct srv_models srv_models;
 typedef struct srv_model srv_model;
 
 /* Finds the model that a request names, loads it if need be, which may wait, and holds it until srv_model_unref(). NULL
- * or "": the first one; with one model any name will do, unless the server was told to be strict. ":latest" may follow.
+ * or "": the first one; with one model any name is accepted, unless the server is strict. ":latest" may follow.
  * False with *fault: no such model, it cannot be loaded, or the client has left (q may be NULL). */
 bool srv_model_ref(srv_models *models, const char *name, srv_request *q, srv_model **out, srv_fault *fault);
 /* Any thread, also a sink. */
@@ -58,14 +58,14 @@ int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])
 /* Sets all of them, for requests that are read from now on: none sees some of the old and some of the new. */
 void srv_model_scale(srv_model *model, const mo_adapter_use *adapters, int count);
 
-/* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as nobody
- * holds it, also a pinned one, and loaded anew by the next request. Any thread, also a sink. */
+/* Something could not be read: where its file is not what it was when it was loaded, the model is unloaded as soon as it is not
+ * referenced, also a pinned one, and reloaded by the next request. Any thread, also a sink. */
 void srv_model_doubt(srv_model *model);
 
 /* All its sequences in the last second. */
 srv_pulse srv_model_pulse(const srv_model *model);
 
-/* How long it stays after its last use: Ollama's keep_alive. Negative: for ever; 0: it is unloaded when nobody holds it. */
+/* How long it stays after its last use: Ollama's keep_alive. Negative: for ever; 0: it is unloaded when it is not referenced. */
 void srv_model_keep(srv_model *model, double seconds);
 
 /* ---- For who starts and describes the server ---- */
@@ -84,7 +84,7 @@ typedef struct srv_model_spec {
     srv_engine_options engine;
     srv_defaults defaults;
     bool pinned;   /* it is loaded at the start and never unloaded */
-    double keep_s; /* it is unloaded after so many idle seconds; negative: never */
+    double keep_s; /* it is unloaded after this many idle seconds; negative: never */
 } srv_model_spec;
 
 typedef struct srv_models_options {
@@ -99,9 +99,9 @@ typedef struct srv_models_options {
 mo_status srv_models_open(const srv_models_options *options, srv_models **out, mo_error *err);
 /* Loads the first model and those that are pinned. On failure the server goes on without. */
 mo_status srv_models_begin(srv_models *models, mo_error *err);
-/* Takes no more jobs, lets those that run end for so many seconds, and cancels the rest. */
+/* Takes no more jobs, lets running ones finish for this many seconds, and cancels the rest. */
 void srv_models_stop(srv_models *models, double seconds);
-/* Nobody holds any. */
+/* None may be referenced. */
 void srv_models_close(srv_models *models);
 
 typedef enum srv_model_state {
@@ -139,7 +139,7 @@ void srv_models_unpeek(srv_model *model);
 const mo_model_options *srv_models_loading(srv_models *models, int index);
 /* Counters of all engines since the server began, also of those that are gone. The gauges are of those that run. */
 void srv_models_totals(srv_models *models, srv_engine_report *out);
-/* Unloads one that nobody holds, or as soon as nobody does. False: it is pinned, or not loaded. */
+/* Unloads one as soon as it is not referenced. False: it is pinned, or not loaded. */
 bool srv_models_unload(srv_models *models, int index);
 /* Is a model being loaded at the start? Then nothing can be asked yet. */
 bool srv_models_beginning(srv_models *models);

@@ -18,7 +18,7 @@ typedef struct srv_choice {
     srv_item *items;
     size_t count, capacity;
     bool open;     /* the last item may still grow */
-    size_t closed; /* a voice's: items whose end it has written */
+    size_t closed; /* of the dialect writer: items whose end it has written */
     srv_finish finish;
     int stop; /* index of the stop string; -1: none */
     int64_t completion_tokens;
@@ -45,7 +45,7 @@ void srv_item_arguments(const srv_item *item, srv_writer *w);
 /* All texts, or all thoughts, as one. */
 void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out);
 
-/* Report: what answers of several dialects say beside their text: usage, timings, log probabilities, warnings. */
+/* Report: what answers of several dialects contain besides their text: usage, timings, log probabilities, warnings. */
 
 /* {"prompt_tokens":...}: OpenAI's. */
 void srv_put_usage(srv_writer *w, const srv_usage *usage);

@@ -86,7 +86,7 @@ static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
         return *out || (!schema.value ? srv_missing(&schema) : false);
     }
     if (dialect == SRV_DIALECT_RESPONSES) {
-        /* Agents offer tools of their vendor (web search and the like) beside their own in every request. Those cannot be
+        /* Agents offer tools of their vendor (web search and the like) with their own in every request. Those cannot be
          * served; the answer's list of tools shows which are. */
         if (!kind.data) {
             return srv_missing(&type);
@@ -327,7 +327,7 @@ static bool take_object(const srv_field *f, srv_format *out)
     return out->schema || srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
-/* {"type":"text"|"json_object"|"json_schema",...}; the schema is in a member of its own, or beside the type. */
+/* {"type":"text"|"json_object"|"json_schema",...}; the schema is in its own member, or next to the type. */
 static bool read_typed(const srv_field *f, srv_format *out)
 {
     const srv_field type = srv_member(f, "type");

@@ -29,7 +29,7 @@ void srv_conversation_free(srv_conversation *c);
 
 /* ---- What the readers of the dialects share ---- */
 
-/* A new message at the end of the list; borrowed, NULL when memory ran out (told). */
+/* A new message at the end of the list; borrowed, NULL: out of memory (reported). */
 json_t *srv_message_add(srv_conversation *c, const srv_field *at, const char *role);
 bool srv_message_set(json_t *message, const srv_field *at, const char *name, json_t *value /* stolen */);
 /* Appends to a member that is a text, with "\n" between where both have something. */

@@ -30,7 +30,7 @@ static void client_gone(void *user)
     each_job(g, srv_job_cancel);
 }
 
-/* Somebody else ends the answer: it keeps what it has, or fails because the server ends. */
+/* The answer was ended from outside: it keeps its text, or fails because the server ends. */
 static void stop_here(void *user, bool ending)
 {
     srv_generation *g = user;
@@ -224,7 +224,7 @@ static void take(srv_generation *g, size_t prompt, const srv_event *event)
     }
 }
 
-/* A job that was stopped has ended well, with what it has: nobody says that the model was done, or that a call is whole. */
+/* A job that was stopped has ended well, with what it has: it does not say that the model was done, or that a call is complete. */
 static void end_choices(srv_generation *g, size_t prompt, const srv_event *event)
 {
     for (int i = 0; i < (int)g->parameters.n; i++) {

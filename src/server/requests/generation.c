@@ -75,7 +75,7 @@ void srv_generation_close(srv_generation *g)
         srv_trace_end(g->trace);
         srv_trace_release(g->trace);
     }
-    srv_request_end(g->request); /* nobody is told of a client that leaves, or reads again, after this */
+    srv_request_end(g->request); /* after this, a client that leaves or reads again is not reported */
     for (size_t i = 0; i < g->prompt_count; i++) {
         free(g->prompts[i].ids);
     }
@@ -124,7 +124,7 @@ static void take_whole(int64_t given, int64_t *out)
     *out = given == SRV_NOT_GIVEN ? *out : given;
 }
 
-/* What the model's file recommends, and over it what the server was told at its start. */
+/* What the model's file recommends, overridden by the server's options. */
 static void take_defaults(srv_generation *g)
 {
     const srv_defaults *d = srv_model_defaults(g->model_ref);
@@ -161,7 +161,7 @@ bool srv_generation_parameters(srv_generation *g, const srv_field *object)
            srv_thinking_read(object, &g->parameters);
 }
 
-/* What of a schema nobody enforces, and what of a history was left out, is told in the answer. */
+/* The answer reports the parts of a schema that are not enforced, and skipped parts of a history. */
 static bool note(srv_generation *g, const char *lines)
 {
     if (!lines || !*lines) {

@@ -1,5 +1,5 @@
 /* Generation: one request for text on its way from its JSON to its answer. A dialect reads the request into it and brings a
- * voice, which writes the answer, whole or as a stream; everything between is the same for all. */
+ * writer, which writes the answer, whole or as a stream; everything between is the same for all. */
 #ifndef SRV_GENERATION_H
 #define SRV_GENERATION_H
 
@@ -32,7 +32,7 @@ typedef struct srv_generator {
 typedef struct srv_dialect_writer {
     srv_stream_kind stream;
     /* A stream: what comes before the first event; what an event of a choice adds (already taken by it; `fresh`: it began
-     * an item); what comes last; and how an error is told instead. */
+     * an item); what comes last; and how an error is written instead. */
     void (*begin)(srv_generation *g, srv_writer *out);
     void (*event)(srv_generation *g, size_t choice, const srv_event *event, bool fresh, srv_writer *out);
     void (*end)(srv_generation *g, srv_writer *out);
@@ -83,14 +83,14 @@ struct srv_generation {
     int64_t begun_ns, load_ns; /* when it came, by the monotonic clock; how long it waited for its model */
     const char *model;         /* its id */
     char fingerprint[64];
-    srv_writer prefix; /* a voice's: what every chunk begins with */
+    srv_writer prefix; /* of the dialect writer: what every chunk begins with */
 
     /* The answer: choices prompt by prompt. */
     srv_choice *choices;
     size_t choice_count;
     srv_usage usage; /* of all jobs */
     srv_timings timings;
-    int64_t sequence; /* a voice's: numbers of its events */
+    int64_t sequence; /* of the dialect writer: numbers of its events */
 
     /* The way between: see generation.c. */
     pthread_mutex_t lock;
@@ -105,7 +105,7 @@ struct srv_generation {
     bool starting, streaming, failed;
     struct srv_trace *trace; /* NULL: not wanted */
     bool listed;             /* others can stop it */
-    atomic_bool stopped;     /* by somebody who wanted it so: what there is, is the answer */
+    atomic_bool stopped;     /* on request: the text so far is the answer */
     atomic_bool ending;      /* by the server's end: it is not complete */
     atomic_bool gone;
     atomic_uint drained;
@@ -130,10 +130,10 @@ bool srv_generation_constrain(srv_generation *g);
 /* Hands it to the engine; answers, now or later, and closes. */
 void srv_generation_start(srv_generation *g);
 
-/* Has a choice been ended by something else than the model and what it was asked to stop at: a limit, or somebody who stopped it? */
+/* Was a choice ended by something other than the model or a stop string: a limit, or a request to stop? */
 bool srv_generation_is_cut(const srv_generation *g, const srv_choice *choice);
 
-/* For a voice's keep: probabilities as chats have them; the same unless a stream has told them already; ids. */
+/* For dialect writers: probabilities as in chats; the same unless a stream has already sent them; ids. */
 void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_unsent(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_tokens(srv_generation *g, srv_choice *choice, const srv_event *event);

@@ -207,7 +207,7 @@ static bool bias_add_text(bias_list *list, const srv_field *f, mo_text text, flo
     return good;
 }
 
-/* The value beside a token: a number, from -100 on never; or false. */
+/* The value of a token: a number, from -100 on never; or false. */
 static bool bias_value(const srv_field *f, float *bias)
 {
     if (json_is_false(f->value)) {
@@ -225,7 +225,7 @@ static bool bias_value(const srv_field *f, float *bias)
 static bool bias_member(bias_list *list, const srv_field *in, const char *key, size_t length)
 {
     const srv_field f = srv_member(in, key);
-    if (!f.value) { /* null beside a token: nothing */
+    if (!f.value) { /* null for a token: nothing */
         return true;
     }
     float bias = 0;
@@ -355,7 +355,7 @@ bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_pa
     }
     p->logprobs = p->logprobs || (n_probs.value && p->top > 0) ||
                   (dialect != SRV_DIALECT_CHAT && top.value && p->top > 0);
-    p->top = p->top > MO_TOP_MAX ? MO_TOP_MAX : p->top; /* n_probs may be larger there; no more are told */
+    p->top = p->top > MO_TOP_MAX ? MO_TOP_MAX : p->top; /* n_probs may be larger there; no more are sent */
     const srv_field post = srv_member(object, "post_sampling_probs");
     if (!srv_read_bool(post, &p->post_sampling_probs)) {
         return false;

@@ -51,7 +51,7 @@ typedef struct srv_parameters {
     bool adapters_asked; /* the request says which */
 } srv_parameters;
 
-/* The defaults where the server was told none: llama-server's. */
+/* The defaults without server options: llama-server's. */
 srv_parameters srv_parameters_default(void);
 
 /* Reads what the object says over what *p holds. Strings stay the JSON's. False: something is wrong; free *p in any case. The
@@ -60,7 +60,7 @@ bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_
                          srv_parameters *p);
 void srv_parameters_free(srv_parameters *p);
 
-/* logprobs, top_logprobs and n_probs, for a dialect that has them beside the other parameters. */
+/* logprobs, top_logprobs and n_probs, for a dialect that has them with the other parameters. */
 bool srv_probabilities_read(const srv_field *object, srv_dialect dialect, srv_parameters *p);
 
 /* A list of ids and scales, over the scales that are there; NULL: it leaves them. */

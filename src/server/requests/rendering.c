@@ -165,7 +165,7 @@ static bool join_parts(json_t *message)
     return good;
 }
 
-/* Models whose template does not show tools are told of them in the system's text, and how to call them. */
+/* Models whose template does not show tools get them described in the system text, and how to call them. */
 static bool tell_tools(const mo_model *model, json_t *messages, const srv_tools *tools, srv_fault *fault)
 {
     char *json = json_dumps(tools->list, JSON_COMPACT), *text = NULL;

@@ -12,7 +12,7 @@
 typedef struct srv_tokens {
     int32_t *ids; /* free() */
     size_t count;
-    size_t most; /* given: only so many are made; 0: all */
+    size_t most; /* given: maximum number; 0: all */
 } srv_tokens;
 
 /* At most `most` prompts; *count says how many there are. *several: it was a list of prompts, even of one. False: something

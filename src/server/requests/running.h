@@ -1,4 +1,4 @@
-/* Running: answers that are being made, by the ids that their clients know, so that somebody else can stop one, and all of them
+/* Running: answers that are being made, by the ids that their clients know, so that another client can stop one, and all of them
  * when the server ends. */
 #ifndef SRV_RUNNING_H
 #define SRV_RUNNING_H
@@ -11,7 +11,7 @@ srv_running *srv_running_open(void); /* NULL: out of memory */
 void srv_running_close(srv_running *running);
 
 /* stop(user, ending) is called at most once, from any thread, with a lock held that only these functions take: it must be
- * quick. ending: because the server ends, so that the answer is not as somebody wanted it. False: out of memory; then it
+ * quick. ending: because the server ends, so that the answer is not as requested. False: out of memory; then it
  * cannot be stopped so. The id, which may be "", is copied. */
 bool srv_running_add(srv_running *running, const char *id, void (*stop)(void *user, bool ending), void *user);
 /* After it has returned stop() is not called any more. */

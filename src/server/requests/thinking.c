@@ -99,7 +99,7 @@ static bool read_reasoning(const srv_field *f, srv_parameters *p)
         return false;
     }
     if (hidden) {
-        return srv_wrong(&exclude, "reasoning is returned in a field of its own; ignore that field instead");
+        return srv_wrong(&exclude, "reasoning is returned in a separate field; ignore that field instead");
     }
     if (enabled.value) {
         turn(&enabled, on, p);

@@ -91,7 +91,7 @@ static uint64_t mix_message(uint64_t h, const json_t *message)
     return mo_hash_text(h, (const char *)&sum, sizeof sum);
 }
 
-/* What decides how messages are rendered, beside themselves. */
+/* What decides how messages are rendered, apart from themselves. */
 static uint64_t settings(const srv_token_replay *r)
 {
     const srv_parameters *p = r->parameters;

@@ -82,7 +82,7 @@ static size_t cells(const srv_trace *t, int64_t tokens)
     return (size_t)(tokens * t->rows * t->used);
 }
 
-/* Makes place for so many tokens; false: it is full, or there is no memory. */
+/* Makes space for this many tokens; false: it is full, or out of memory. */
 static bool reach(srv_trace *t, int64_t count)
 {
     if (count <= t->capacity) {

@@ -24,7 +24,7 @@ typedef struct admitting {
     int free;
 } admitting;
 
-/* May the task begin now? Not while there are too few sequences, nor while somebody else computes the beginning of its
+/* May the task begin now? Not while there are too few sequences, or while another task computes the prefix of its
  * prompt: then it waits for that. */
 static bool may_begin(void *user, srv_job *task)
 {
@@ -129,7 +129,7 @@ static mo_status restore_usable(const srv_engine *e, const srv_sequence *s, cons
     return mo_session_restore_first(s->session, from->snapshot, length, err);
 }
 
-/* Restoring a kept one may take blocks: others that are kept make room for them. */
+/* Restoring a cached one may take blocks: others are evicted for them. */
 static void restore_kept(srv_engine *e, srv_sequence *s, const srv_job *task, source *from)
 {
     mo_error err = {0};
@@ -148,7 +148,7 @@ static void restore_kept(srv_engine *e, srv_sequence *s, const srv_job *task, so
     }
 }
 
-/* Brings the sequence to what the source has. What could not be brought there is computed again: it is not told as cached, and it does
+/* Brings the sequence to what the source has. A part that could not be restored is computed again: it is not reported as cached, and does
  * not come as one piece. */
 static void begin_from(srv_engine *e, srv_sequence *s, const srv_job *task, source *from)
 {
@@ -208,7 +208,7 @@ static mo_status adapt(const srv_sequence *s, const srv_job *task, mo_error *err
     return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
 }
 
-/* Does anybody else have a place? */
+/* Does another task have a sequence? */
 static bool has_company(const srv_engine *e, const srv_job *task)
 {
     bool any = false;
@@ -218,7 +218,7 @@ static bool has_company(const srv_engine *e, const srv_job *task)
     return any;
 }
 
-/* Of a text of which nothing is there: its experts are read before it is fed, where nobody else waits for that. What fails costs only
+/* For a text without a cached prefix: its experts are read before it is fed, if no other task waits for that. A failure costs only
  * that. */
 static void discover(srv_engine *e, srv_sequence *s, const srv_job *task)
 {
@@ -321,7 +321,7 @@ static bool lacks_sequences(const srv_engine *e)
     return false;
 }
 
-/* A client that does not read keeps its place only as long as nobody else needs it: the one that was paused first, and for
+/* A client that does not read keeps its sequence only as long as no other task needs it: the one that was paused first, and for
  * long enough, ends. True: one did. */
 bool srv_admission_end_stalled(srv_engine *e)
 {

@@ -14,7 +14,7 @@ struct srv_answer {
     int id_count;
     int32_t *all; /* every token so far */
     size_t all_capacity;
-    /* Tokens that no event has carried yet, with their likeliest beside them. */
+    /* Tokens that no event has carried yet, with their likeliest alternatives. */
     srv_token *waiting;
     mo_logprob (*tops)[MO_TOP_MAX];
     size_t count, capacity;

@@ -127,7 +127,7 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
     return MO_OK;
 }
 
-/* Removes a draft unless it is being written, by this server for another model or by another one that lives. Whoever writes has a
+/* Removes a draft unless it is being written, by this server for another model or by another one that lives. A writer has a
  * lock on it: numbers of processes say nothing where each container has its own. It goes while it is locked here, so that a writer
  * who has just made it sees, once it has the lock, that its file is gone. */
 static void remove_draft(const srv_cachedir *d, const char *draft)
@@ -352,7 +352,7 @@ static bool write_all(int fd, const void *from, size_t size)
     return true;
 }
 
-/* Waits for whoever tidies up, who has it for a moment. False: errno says why there is none. */
+/* Waits for a cleanup, which holds it for a moment. False: errno has the reason. */
 static bool lock(int fd)
 {
     int got;
@@ -381,7 +381,7 @@ static int open_draft(const srv_cachedir *dir, uint64_t beginning, char *draft, 
         if (!lock(fd) || fstat(fd, &info) != 0 || info.st_nlink > 0) {
             return fd;
         }
-        close(fd); /* somebody tidied up before the lock was there */
+        close(fd); /* a cleanup ran before the lock was taken */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Cache directory: kept sessions as files, one each. A file is written beside its name, synced and renamed, so that one that is
+/* Cache directory: cached sessions as files. A file is written to a temporary name, synced and renamed, so that one that is
  * there is whole whatever happened while it was written; and it is held against its checksums and the key of the model
  * before it is used.
  *
@@ -29,7 +29,7 @@ mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t c
 /* mo_free() *state. MO_EFORMAT: it is damaged or another's. */
 mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                             uint8_t **state, size_t *size, mo_error *err);
-/* The same by a name that somebody chose, which is no path; free() *tokens. Names of other ends than ".session" count neither for
+/* The same by a chosen name, which is not a path; free() *tokens. Names of other ends than ".session" count neither for
  * the limit nor in srv_cachedir_each(). */
 mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                                 const uint8_t *state, size_t size, int64_t *bytes, mo_error *err);

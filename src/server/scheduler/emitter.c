@@ -7,17 +7,17 @@
 
 enum {
     /* Steps that the emitter may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
-     * something that is to be told at once, such as an answer's first token: who hears it may want to pause. */
+     * something urgent, such as an answer's first token: the receiver may want to pause. */
     FAR_BEHIND = 40,
     SOON_BEHIND = 16,
-    MANY = 32, /* steps that wait, which are enough to be told */
-    /* Tokens that come fast are told together: waking this thread, HTTP's and the client costs some 40 us of processor time, where a
-     * token of a small model takes 300. Nobody sees pieces that are 8 ms late. An answer begins with shorter rests, each twice the one
+    MANY = 32, /* waiting steps that are enough to be sent */
+    /* Fast tokens are sent together: waking this thread, HTTP's and the client costs some 40 us of processor time, where a
+     * token of a small model takes 300. A delay of 8 ms is not visible. An answer begins with shorter rests, each twice the one
      * before, so that its first words come as they are made, and a client that wants no more of them is heard soon. */
     FIRST_REST_NS = 1000000,
     REST_NS = 8000000,
 };
-#define APART_S 0.004 /* tokens that come no faster are told one by one: there is time for it */
+#define APART_S 0.004 /* slower tokens are sent one by one */
 
 struct srv_emitter {
     srv_emitter_owner owner;
@@ -28,10 +28,10 @@ struct srv_emitter {
     srv_raw_event *list;
     size_t count, capacity;
     int behind; /* calls of srv_emitter_emit() that wait, or are being said */
-    int since;  /* of these from one on that is to be told at once */
+    int since;  /* of those, from the first urgent one on */
     bool busy, closing;
-    bool resting;  /* tokens were told just now: others wait */
-    bool urgent;   /* what waits is to be told at once: */
+    bool resting;  /* tokens were just sent: others wait */
+    bool urgent;   /* the waiting ones are urgent: */
     bool pressing; /* because of what it is, not because it is much */
     double last;   /* when the last token was made */
     bool follows;  /* the thread's: what is being said is not the last of its task in the list */
@@ -92,7 +92,7 @@ static void end_choice(srv_emitter *emitter, srv_job *task, int choice, srv_fini
     call_sink(emitter, task, &event);
 }
 
-/* An answer that cannot be told cannot go on. */
+/* An answer that cannot be sent cannot continue. */
 static void give_up(srv_emitter *emitter, srv_job *task)
 {
     emitter->owner.cancel(emitter->owner.user, task->id);
@@ -142,7 +142,7 @@ static void emit_end(srv_emitter *emitter, const srv_raw_event *m)
     emission t = {emitter, task, m->choice};
     mo_error err;
     if (srv_answer_stop(answer) >= 0) {
-        return; /* it was told */
+        return; /* it was sent */
     }
     if (srv_answer_end(answer, m->finish == SRV_FINISH_LENGTH, on_answer, &t, &err) != MO_OK) {
         give_up(emitter, task);
@@ -153,7 +153,7 @@ static void emit_end(srv_emitter *emitter, const srv_raw_event *m)
 
 static void emit(srv_emitter *emitter, const srv_raw_event *m)
 {
-    /* Whoever found no memory for what went wrong has this to say. */
+    /* Used if there was no memory for the error message. */
     static const mo_error no_memory = {MO_ENOMEM, "out of memory"};
     srv_job *task = m->task;
     srv_event event = {.text = {"", 0}, .stop = -1};
@@ -188,7 +188,7 @@ static void emit(srv_emitter *emitter, const srv_raw_event *m)
 /* What there was among messages. */
 typedef enum emitted { NO_TOKENS, TOKENS, FIRST_TOKENS } emitted;
 
-/* Says all of them. What several steps have for a client goes to him together: whoever writes waits for `told`. */
+/* Sends all of them. Events of several steps go to a client together: writers wait for `told`. */
 static emitted emit_all(srv_emitter *emitter, const srv_raw_event *list, size_t count)
 {
     emitted tokens = NO_TOKENS;
@@ -356,7 +356,7 @@ void srv_emitter_emit(srv_emitter *emitter, const srv_raw_event *messages, size_
     pthread_mutex_lock(&emitter->lock);
     while ((wait && far_behind(emitter)) || !make_room(emitter, count)) {
         if (!wait || (!emitter->count && !emitter->busy)) {
-            break; /* not even an empty list has room: nothing can be said any more */
+            break; /* no memory even for an empty list: nothing can be sent */
         }
         pthread_cond_wait(&emitter->less, &emitter->lock);
     }

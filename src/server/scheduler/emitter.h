@@ -1,5 +1,5 @@
 /* Teller: the thread that calls the sinks. What the scheduler has found out comes as messages, in order; taking text apart and
- * writing it to clients happens here, beside the next step of the model. Tokens that come faster than anybody reads are told several
+ * writing it to clients happens here, during the next step of the model. Tokens that come faster than one can read are sent several
  * at a time. */
 #ifndef SRV_EMITTER_H
 #define SRV_EMITTER_H
@@ -36,7 +36,7 @@ typedef struct srv_raw_event {
 
 typedef struct srv_emitter srv_emitter;
 
-/* Who hears of it when a sink wants no more, when a token is told, and when a choice has ended. */
+/* Callbacks for a sink that stops, a token that is sent, and a choice that has ended. */
 typedef struct srv_emitter_owner {
     void *user;
     void (*cancel)(void *user, uint64_t job);
@@ -48,7 +48,7 @@ mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo
 /* Says what is left to be said first. NULL is allowed. */
 void srv_emitter_close(srv_emitter *emitter);
 
-/* Hands the messages over; waits while the emitter is far behind, unless told not to (sinks must not). */
+/* Queues the messages; waits while the emitter is far behind, unless forbidden (sinks must not). */
 void srv_emitter_emit(srv_emitter *emitter, const srv_raw_event *messages, size_t count, bool wait);
 /* Waits until everything has been said. */
 void srv_emitter_drain(srv_emitter *emitter);

@@ -1,4 +1,4 @@
-/* Ends: of choices and tasks, by themselves or because somebody wants it; sequences are free then, and keep what they hold. */
+/* Ends: of choices and tasks, by themselves or on request; sequences are free then, and keep their state. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -51,7 +51,7 @@ static void release(srv_engine *e, srv_sequence *s)
     pthread_mutex_lock(&e->lock);
     s->last_job = s->task->id;
     s->task->slots[s->choice] = -1;
-    mo_session_clear_cancel(s->session); /* nobody finds it any more */
+    mo_session_clear_cancel(s->session); /* no longer found */
     s->task = NULL;
     s->waits = false;
     s->held = s->count = held;

@@ -254,7 +254,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     e->next_id = 1;
     srv_pace_init(&e->pace, e->info.batch, options->between_s > 0.0 ? options->between_s : 0.05);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_t monotonic; /* nobody waits longer because somebody sets the clock */
+    pthread_condattr_t monotonic; /* setting the clock does not prolong waits */
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&e->work, &monotonic);

@@ -12,7 +12,7 @@
 #include "server/scheduler/pace.h"
 #include "server/scheduler/prefix.h"
 
-/* Work that somebody asked to be done between two steps. */
+/* Work requested to run between two steps. */
 typedef struct srv_between {
     void (*work)(void *user);
     void *user;
@@ -57,7 +57,7 @@ struct srv_engine {
     srv_prefix *prefix;
     srv_pace pace;
     uint64_t uses;
-    int finished; /* tasks since the model was last told */
+    int finished; /* tasks since the model was last notified */
     mo_feed *feeds;
     int *fed;
     srv_raw_event *messages;

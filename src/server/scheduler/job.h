@@ -22,7 +22,7 @@ typedef enum srv_event_kind {
     SRV_CALL_END,
     SRV_END,    /* of one choice: finish, stop, completion_tokens */
     SRV_DONE,   /* of the job: usage and timings are final */
-    SRV_FAILED, /* error; the usage tells what was computed. MO_ECANCELLED: somebody cancelled it */
+    SRV_FAILED, /* error; the usage says what was computed. MO_ECANCELLED: cancelled */
 } srv_event_kind;
 
 typedef enum srv_finish {
@@ -63,7 +63,7 @@ typedef struct srv_event {
     int call;
     const char *call_id;
     /* The sampled tokens whose text this event completes, or (SRV_END) that had no text; those of SRV_CALL... too. Valid
-     * until the sink returns. Every sampled token is told exactly once, but for the one that ended the answer where
+     * until the sink returns. Every sampled token is reported exactly once, but for the one that ended the answer where
      * nothing was asked about it. */
     const srv_token *tokens;
     size_t token_count;
@@ -116,7 +116,7 @@ typedef struct srv_job_options {
     void *user;
     mo_adapter_use adapters[SRV_ADAPTERS]; /* of the engine's model */
     int adapter_count;
-    srv_routes_fn routes; /* of the first choice; NULL: nobody wants them */
+    srv_routes_fn routes; /* of the first choice; NULL: not needed */
     void *routes_user;
 } srv_job_options;
 
@@ -150,12 +150,12 @@ void srv_job_resume(srv_engine *engine, uint64_t job);
 /* ---- Engines ---------------------------------------------------------------------------------- */
 
 typedef struct srv_engine_options {
-    int parallel;    /* sequences at once, 1 to 256; 0: 4. The model was opened with so many `sessions` */
+    int parallel;    /* sequences at once, 1 to 256; 0: 4. The model was opened with this many `sessions` */
     int64_t context; /* positions of one; 0: the model's */
     mo_kv_type kv;
     int queue;               /* jobs that may wait; 0: 256 */
     double between_s;        /* prompts pass in pieces that delay others' tokens by no more; 0: 0.05 */
-    double stalled_s;        /* a job paused for so long makes room for those that wait; 0: 10 */
+    double stalled_s;        /* a job paused for this long ends if others wait; 0: 10 */
     int64_t cache_bytes;     /* of kept sessions in RAM; 0: 1 GiB; -1: none are kept */
     bool lossy;              /* the model was opened with a lossy option: nothing is kept on disk or shared */
     const char *cache_dir;   /* kept sessions are written there and found after a restart; NULL: none */
@@ -166,12 +166,12 @@ typedef struct srv_engine_options {
 /* The model outlives the engine. */
 mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, srv_engine **out,
                           mo_error *err);
-/* A few steps, so that whatever a device makes in its first ones is there before anybody asks. For an engine that has had no job. How
+/* A few steps, so that a device's first-time setup is done before the first request. For an engine that has had no job. How
  * many there were until `stopping`; sequences hold nothing afterwards. */
 int srv_engine_warmup(srv_engine *engine, const _Atomic bool *stopping);
 /* Cancels what is there; kept sessions stay on disk. NULL is allowed. */
 void srv_engine_close(srv_engine *engine);
-/* Accepts no more jobs, and waits until those that are there have ended, or so many seconds. True: none is left. */
+/* Accepts no more jobs, and waits until the others have ended, or this many seconds. True: none is left. */
 bool srv_engine_drain(srv_engine *engine, double seconds);
 
 /* Cancels the jobs that have been paused for `stalled_s`: others wait for the model to be free. */

@@ -11,7 +11,7 @@
 #include "server/scheduler/masks.h"
 
 /* Task: a job inside the engine, from submitting to its last event, and the text side of its choices. Three threads see
- * it: whoever submits and cancels, the scheduler, and the emitter that calls its sink; each member says whose it is. */
+ * it: the submitter, the scheduler, and the emitter that calls its sink; each member says whose it is. */
 
 typedef struct srv_job {
     /* Written before it is submitted: */
@@ -93,7 +93,7 @@ typedef struct srv_sequence {
     int64_t mark;    /* the prompt is computed up to here first, and a snapshot kept; 0: none */
     int64_t piece;   /* tokens of the step that runs */
     bool kept;       /* what it holds is in the prefix cache */
-    bool dirty;      /* a failure left it with nobody knows what */
+    bool dirty;      /* a failure left it in an unknown state */
 
     /* The scheduler's, written under the engine's lock: */
     srv_job *task; /* NULL: free */

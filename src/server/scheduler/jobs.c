@@ -341,7 +341,7 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
     srv_raw_event gone = {.kind = SRV_EVENT_FAILED, .at = mo_clock_s()};
     pthread_mutex_lock(&e->lock);
     srv_job *task = find(e, job);
-    if (task && srv_queue_remove(&e->queue, task)) { /* nobody else has it */
+    if (task && srv_queue_remove(&e->queue, task)) { /* not shared */
         srv_engine_forget(e, task);
         e->counts.cancelled++;
         gone.task = task;
@@ -397,7 +397,8 @@ void srv_engine_log_stalled(const srv_job *task, double now)
             (srv_log_field[]){
                 SRV_INT_FIELD("job", (int64_t)task->id),
                 SRV_REAL_FIELD("paused_s", now - task->paused_at),
-                SRV_TEXT_FIELD("message", "its client does not read while others wait; the answer was ended"),
+                SRV_TEXT_FIELD("message",
+                               "the client does not read its answer while others wait; the answer was ended"),
                 {0}});
 }
 

@@ -7,7 +7,7 @@
 
 #include "server/scheduler/scheduler.h"
 
-/* Memory: what is kept of sessions lies in the memory of those that run, and makes room for them. */
+/* Memory: cached sessions share the memory of running ones, and are evicted for them. */
 
 /* What the next step needs of blocks. */
 typedef struct demand {
@@ -93,7 +93,7 @@ static uint64_t number_of(const char *id, const char *prefix)
     return *end ? 0 : number;
 }
 
-/* Of those that nobody uses; with the engine's lock. */
+/* For unused ones; with the engine's lock. */
 static int list_sequences(const srv_engine *e, srv_kept_report *out, int limit)
 {
     int found = 0;

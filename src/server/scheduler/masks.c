@@ -17,7 +17,7 @@ struct srv_masks {
     pthread_cond_t wanted, made;
     /* Under the lock: */
     srv_mask *first, *last;
-    bool waiting; /* somebody waits in this step, until: */
+    bool waiting; /* a feed waits in this step, until: */
     struct timespec until;
     bool closing;
 };

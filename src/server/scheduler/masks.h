@@ -14,20 +14,20 @@ typedef enum srv_mask_state { SRV_MASK_NONE, SRV_MASK_WAITS, SRV_MASK_RUNS, SRV_
 typedef struct srv_mask {
     /* Under the lock of the masks: */
     srv_mask_state state;
-    mo_constraint *constraint; /* nobody else's while the mask waits or is made */
+    mo_constraint *constraint; /* not shared while the mask is queued or computed */
     const uint32_t *bits;      /* NULL: it failed, and the error says why */
     mo_error error;
-    bool missed; /* somebody could not wait for it */
+    bool missed; /* a feed could not wait for it */
     struct srv_mask *next;
 } srv_mask;
 
-/* there: called, by the thread, when a mask has come that somebody could not wait for. */
+/* there: called, by the thread, when a mask is ready that a feed could not wait for. */
 mo_status srv_masks_open(void (*there)(void *user), void *user, srv_masks **out, mo_error *err);
 void srv_masks_close(srv_masks *masks); /* none may be wanted any more; NULL is allowed */
 
 /* The mask of the constraint as it is now is wanted. */
 void srv_masks_want(srv_masks *masks, srv_mask *mask, mo_constraint *constraint);
-/* Nobody wants it any more; then the constraint may be changed or closed. Waits where it is being made. */
+/* Cancels it; then the constraint may be changed or closed. Waits while it is being computed. */
 void srv_masks_drop(srv_masks *masks, srv_mask *mask);
 
 /* A step begins: it has some patience. */

@@ -23,8 +23,8 @@ int64_t srv_pace_piece(const srv_pace *p, int answers)
 }
 
 /* Clients that ask together arrive some hundred microseconds apart, and a step that has begun is not left: the first would have it alone, and the
- * prompts of the others would pass in pieces beside its answer. A hundredth of the step is waited for them, but not where nobody could come in that
- * time, nor longer than anybody needs who asks at the same time. */
+ * prompts of the others would run in pieces with its answer. A hundredth of the step is waited for them, but not if no request could arrive in that
+ * time, nor longer than simultaneous requests need. */
 #define LEAST_GATHERING_S 0.0002
 #define MOST_GATHERING_S  0.005
 
@@ -59,7 +59,7 @@ static void learn_rate(srv_pace *p, double tokens, double seconds)
     }
 }
 
-/* Two pieces of unlike sizes say what a token of a prompt costs beside answers. Far into a context or with many answers that may be more
+/* Two pieces of unlike sizes give the cost of a prompt token next to answers. Far into a context or with many answers that may be more
  * than alone and all that the piece took: then larger ones would be of no use. Where tokens choose experts, the first of a piece cost more than
  * the later ones, up to four fifths of it by such a line: only what is clearly above that counts, and it is looked at again after a while. */
 static void learn_cost(srv_pace *p, double prompt, double seconds)

@@ -1,5 +1,5 @@
 /* Prefix: the prefix cache. A tree of token sequences, with snapshots of sessions that held them at some of its nodes. They
- * share their memory with sessions and with each other; whoever knows how much there is asks for room, and the ones used
+ * share their memory with sessions and with each other; the owner of the memory asks for space, and the ones used
  * longest ago go first, from a device's memory to RAM before they are dropped. With a directory, snapshots are also written
  * there, by a thread of its own, and found again after a restart; those that were dropped are read back when they are
  * needed.
@@ -53,9 +53,9 @@ bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *
 
 enum { SRV_PREFIX_NAME = 64 };
 
-/* What somebody wants of one that is kept. It lasts as long as the cache is open. */
+/* User settings of a cached one. It lasts as long as the cache is open. */
 typedef struct srv_prefix_wanted {
-    bool set_pin, pin; /* pinned ones are the last to make room, in memory and in the directory */
+    bool set_pin, pin; /* pinned ones are evicted last, in memory and in the directory */
     const char *name;  /* for those who look at the list, shorter than SRV_PREFIX_NAME; NULL: as it is */
 } srv_prefix_wanted;
 /* False: there is none of that number. Any thread. */

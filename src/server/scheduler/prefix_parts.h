@@ -58,7 +58,7 @@ struct srv_prefix {
     pthread_cond_t more;
     bool closing;
 
-    pthread_mutex_t lock; /* of the report, which nobody holds for long */
+    pthread_mutex_t lock; /* of the report, held only briefly */
     srv_prefix_report report;
 };
 

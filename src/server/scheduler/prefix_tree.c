@@ -118,7 +118,7 @@ static void prune(srv_prefix *p, srv_node *n)
     }
 }
 
-/* Cuts the edge to the node after so many tokens. NULL: no memory. */
+/* Splits the edge to the node after this many tokens. NULL: out of memory. */
 static srv_node *split(srv_node *n, int64_t at)
 {
     srv_node *upper = calloc(1, sizeof *upper);

@@ -364,7 +364,7 @@ typedef struct warmup {
     int steps;
 } warmup;
 
-/* The first `count` sequences go on by so many tokens. False: it failed, as it will in a request, which says so. */
+/* Extends the first `count` sequences by this many tokens. False: it failed; a request will report it. */
 static bool feed(warmup *r, int count, int64_t tokens)
 {
     const srv_engine *e = r->engine;

@@ -6,7 +6,7 @@
 #include "server/scheduler/engine.h"
 
 enum {
-    SRV_WORTHWHILE = 32, /* tokens: less is not worth a snapshot, or waiting for somebody else's prompt */
+    SRV_WORTHWHILE = 32, /* tokens: less is not worth a snapshot, or waiting for another prompt */
 };
 
 /* ---- Messages (messages.c) -------------------------------------------------------------------- */
@@ -18,9 +18,9 @@ void srv_raw_events_send(srv_engine *engine);
 
 /* Keeps the first tokens that the sequence holds, for others that begin alike; nothing where that is not worth it. */
 void srv_memory_keep(srv_engine *engine, srv_sequence *sequence, int64_t count);
-/* Before a step of so many feeds. */
+/* Before a step of this many feeds. */
 void srv_memory_make_room(srv_engine *engine, int count);
-/* So that so many bytes of blocks are free, as far as what is kept can go. */
+/* Frees this many bytes of blocks, as far as cached sessions can be evicted. */
 void srv_memory_make_room_for(srv_engine *engine, uint64_t bytes);
 /* Drops all that is kept. False: there was nothing. */
 bool srv_memory_drop_kept(srv_engine *engine);
@@ -40,7 +40,7 @@ void srv_end_what_is_over(srv_engine *engine);
 bool srv_admission_admit(srv_engine *engine);
 /* Ends a task whose client does not read while others wait. False: there is none. */
 bool srv_admission_end_stalled(srv_engine *engine);
-/* Where that fails the sequence holds nothing, or nobody knows what (`dirty`). */
+/* If that fails, the sequence is empty, or its state is unknown (`dirty`). */
 void srv_sequence_restore(srv_engine *engine, srv_sequence *sequence, const mo_snapshot *snapshot);
 
 /* ---- Steps (steps.c) -------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ bool srv_sequence_in_prompt(const srv_sequence *sequence);
 bool srv_sequence_draws_later(const srv_sequence *sequence);
 /* Asks for the masks that are to be made anew. */
 void srv_steps_want_masks(srv_engine *engine);
-/* Fills the engine's feeds and returns how many there are: of answers, and then of so many tokens of prompts. Under the lock. */
+/* Fills the engine's feeds and returns how many there are: of answers, and then of this many prompt tokens. Under the lock. */
 int srv_steps_build(srv_engine *engine, int *answers, int64_t *prompt);
 
 /* ---- Outcome (outcome.c) ---------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ struct srv_events {
     int count;
     bool closing;
     srv_expert_map *map; /* the thread's */
-    bool map_known;      /* somebody listened to it at the last round */
+    bool map_known;      /* it had a listener in the last round */
 };
 
 /* What one round tells, and whether it is news. */
@@ -74,7 +74,7 @@ static void tell_log(listener *l, srv_writer *w)
     }
 }
 
-/* With the mutex held: tells each what it has not heard. Nobody who is slow piles it up: see srv_stream_write(). */
+/* With the mutex held: sends each what it has not received. Slow listeners do not pile it up: see srv_stream_write(). */
 static void tell(srv_events *e, round *r)
 {
     for (int i = 0; i < e->count; i++) {

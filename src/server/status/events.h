@@ -1,4 +1,4 @@
-/* Events: the status of the server as it changes, to everybody who listens, at most four times a second. */
+/* Events: the status of the server as it changes, to all listeners, at most four times a second. */
 #ifndef SRV_EVENTS_H
 #define SRV_EVENTS_H
 

@@ -47,7 +47,7 @@ char srv_expert_map_letter(mo_expert_place location)
     return location == MO_EXPERT_DEVICE ? '2' : location == MO_EXPERT_RAM ? '1' : '0';
 }
 
-/* The counts for so many experts of a model; a model that was loaded anew from another file begins anew. NULL: no memory. */
+/* The counts for this many experts of a model; reset if it was reloaded from another file. NULL: no memory. */
 static seen_model *find(srv_expert_map *map, const char *id, size_t count)
 {
     seen_model *s = map->models;

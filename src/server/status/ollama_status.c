@@ -86,7 +86,7 @@ static json_t *model_info(const mo_file *file, bool verbose)
     json_t *info = json_object();
     mo_metadata_info entry;
     for (int64_t i = 0; mo_file_metadata(file, i, &entry, sizeof entry); i++) {
-        if (strncmp(entry.key, "tokenizer.chat_template", 23) != 0) { /* it is told by itself */
+        if (strncmp(entry.key, "tokenizer.chat_template", 23) != 0) { /* it is sent separately */
             json_object_set_new(info, entry.key, srv_metadata_json(file, i, verbose));
         }
     }

@@ -9,7 +9,7 @@
 #include "server/status/status.h"
 
 /* Scripts, styles and requests of this server alone; styles are set by scripts one by one, which is not "inline". Images
- * that a page makes itself (data:) and nothing of others: an answer cannot make a browser tell somebody what was said. */
+ * that a page makes itself (data:) and nothing of others: an answer cannot make a browser leak the conversation. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

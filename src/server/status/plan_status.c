@@ -43,7 +43,7 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
 }
 
 /* As the model is, or would be, loaded. Ceilings that the server found for itself are those it found when it loaded the model:
- * what is free beside it now is less. */
+ * the free memory is now less. */
 static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_report *r)
 {
     mo_plan_options o = srv_context_plan_options(srv_models_loading(models, index));
@@ -63,7 +63,7 @@ static srv_model *plan_instead(srv_models *models, int index, mo_plan_options *o
         mo_model_device(srv_model_mo(model), &device, sizeof device);
         o->instead = srv_model_mo(model);
         o->ram_bytes = o->ram_bytes ? o->ram_bytes : tiers.ceiling_bytes;
-        if (!o->device || !strchr(o->device, ',')) { /* of several the sum is nobody's ceiling */
+        if (!o->device || !strchr(o->device, ',')) { /* for several, the sum is not a ceiling */
             o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
         }
     }
@@ -117,7 +117,7 @@ static void reply_plan(srv_request *q, const char *id, const mo_plan_options *o,
     srv_request_end(q);
 }
 
-/* Ceilings that are the model's own were not given by anybody. */
+/* The model's own ceilings were not given. */
 static void tell_ceilings(mo_plan_report *r)
 {
     snprintf(r->why, sizeof r->why, "a RAM ceiling of %.1f MiB, as requested or as loaded",

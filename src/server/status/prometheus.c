@@ -54,7 +54,7 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* `last`: what was told before. */
+/* `last`: the previous values. */
 static void put_compatible(srv_writer *w, const srv_engine_report *t, const srv_engine_report *last)
 {
     static const struct {
