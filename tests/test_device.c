@@ -238,7 +238,7 @@ static void test_case(void **state)
             box_close(&b);
             continue;
         }
-        const int step = strcmp(*name, "host") == 0 ? 3 * FEWER : FEWER;
+        const int step = strcmp(*name, "scalar") == 0 ? 3 * FEWER : FEWER;
         for (int i = 0; i * step < c->variants; i++) {
             run_variant(&b, c, i * step, i % 4 == 3);
         }

@@ -107,8 +107,9 @@ static mo_model *open_counted(const oracle *o)
     model->engine->kernels = &counting;
     mo_workspace *w = &model->engine->space;
     enum { LISTS = 8 };
-    mo_jobs *const lists[LISTS] = {&w->mixer_in,  &w->latent_queries, &w->latent_absorb, &w->latent_expand,
-                                   &w->mixer_out, &w->router,         &w->ffn_in,        &w->ffn_out};
+    mo_jobs *const lists[LISTS] = {
+        &w->phases.mixer_in,  &w->phases.latent_queries, &w->phases.latent_absorb, &w->phases.latent_expand,
+        &w->phases.mixer_out, &w->phases.router,         &w->phases.ffn_in,        &w->phases.ffn_out};
     for (int i = 0; i < LISTS; i++) {
         lists[i]->kernels = &counting;
     }

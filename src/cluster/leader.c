@@ -235,7 +235,7 @@ static void spread_rows(const mo_forward *f, float *x, int64_t rows)
 {
     const int64_t width = f->spec->width;
     for (int64_t i = rows - 1; i >= 0; i--) {
-        const int64_t token = f->w->logits_token[i];
+        const int64_t token = f->w->logits.token[i];
         if (token != i) {
             memmove(x + token * width, x + i * width, sizeof(float) * (size_t)width);
         }

@@ -234,6 +234,48 @@ static void harmony_call(mo_rules *r, size_t i, const char *name, const char *ar
     mo_rules_add(r, " %s", args);
 }
 
+/* Styles whose parameters are tags too. */
+static void tag_call(writing *w, const char *name, const char *args)
+{
+    mo_rules *r = &w->r;
+    if (w->style == MO_STYLE_GLM) {
+        mark(w, MO_ROLE_SECTION_OPEN);
+        mo_rules_literal(r, name);
+        mo_rules_add(r, " \"\\n\"? %s", args);
+        mark(w, MO_ROLE_SECTION_CLOSE);
+        return;
+    }
+    const bool whole = w->style == MO_STYLE_CODER || w->style == MO_STYLE_SEED; /* a section of its own */
+    mark(w, whole ? MO_ROLE_SECTION_OPEN : MO_ROLE_CALL_OPEN);
+    if (whole) {
+        mo_rules_literal(r, "\n<function=");
+    }
+    mo_rules_literal(r, name);
+    mo_rules_literal(r, whole ? ">\n" : "\">\n");
+    mo_rules_add(r, " %s", args);
+    mark(w, MO_ROLE_CALL_CLOSE);
+    mo_rules_literal(r, "\n");
+    if (whole) {
+        mark(w, MO_ROLE_SECTION_CLOSE);
+    }
+}
+
+static void deepseek_call(writing *w, const char *name, const char *args)
+{
+    mo_rules *r = &w->r;
+    const bool fenced = w->style == MO_STYLE_DEEPSEEK3;
+    mark(w, MO_ROLE_CALL_OPEN);
+    mo_rules_literal(r, fenced ? "function" : name);
+    mark(w, MO_ROLE_NAME_CLOSE);
+    if (fenced) {
+        mo_rules_literal(r, name);
+        mo_rules_literal(r, "\n```json\n");
+    }
+    mo_rules_add(r, " %s", args);
+    mo_rules_literal(r, fenced ? "\n```" : "");
+    mark(w, MO_ROLE_CALL_CLOSE);
+}
+
 /* Rule call-I; its arguments are rule args-I. */
 static void call_rule(writing *w, size_t i)
 {
@@ -250,45 +292,11 @@ static void call_rule(writing *w, size_t i)
         break;
     case MO_STYLE_CODER:
     case MO_STYLE_SEED:
-        mark(w, MO_ROLE_SECTION_OPEN);
-        mo_rules_literal(r, "\n<function=");
-        mo_rules_literal(r, name);
-        mo_rules_literal(r, ">\n");
-        mo_rules_add(r, " %s", args);
-        mark(w, MO_ROLE_CALL_CLOSE);
-        mo_rules_literal(r, "\n");
-        mark(w, MO_ROLE_SECTION_CLOSE);
-        break;
     case MO_STYLE_GLM:
-        mark(w, MO_ROLE_SECTION_OPEN);
-        mo_rules_literal(r, name);
-        mo_rules_add(r, " \"\\n\"? %s", args);
-        mark(w, MO_ROLE_SECTION_CLOSE);
-        break;
-    case MO_STYLE_DEEPSEEK3:
-    case MO_STYLE_DEEPSEEK31: {
-        const bool fenced = w->style == MO_STYLE_DEEPSEEK3;
-        mark(w, MO_ROLE_CALL_OPEN);
-        mo_rules_literal(r, fenced ? "function" : name);
-        mark(w, MO_ROLE_NAME_CLOSE);
-        if (fenced) {
-            mo_rules_literal(r, name);
-            mo_rules_literal(r, "\n```json\n");
-        }
-        mo_rules_add(r, " %s", args);
-        mo_rules_literal(r, fenced ? "\n```" : "");
-        mark(w, MO_ROLE_CALL_CLOSE);
-        break;
-    }
     case MO_STYLE_DSML:
-    case MO_STYLE_MINIMAX:
-        mark(w, MO_ROLE_CALL_OPEN);
-        mo_rules_literal(r, name);
-        mo_rules_literal(r, "\">\n");
-        mo_rules_add(r, " %s", args);
-        mark(w, MO_ROLE_CALL_CLOSE);
-        mo_rules_literal(r, "\n");
-        break;
+    case MO_STYLE_MINIMAX: tag_call(w, name, args); break;
+    case MO_STYLE_DEEPSEEK3:
+    case MO_STYLE_DEEPSEEK31: deepseek_call(w, name, args); break;
     case MO_STYLE_LLAMA3: object_call(w, "{\"name\": ", name, ", \"parameters\": ", args, "}"); break;
     case MO_STYLE_GEMMA4:
         mark(w, MO_ROLE_CALL_OPEN);

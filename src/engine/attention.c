@@ -226,7 +226,7 @@ static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, he
                          float *L, float *O)
 {
     const mo_attention *a = &forward->layer->attention;
-    const mo_acts latent = mo_acts_lay(forward->w->latent_mixed, a->heads * forward->tokens, a->v_len);
+    const mo_acts latent = mo_acts_lay(forward->w->latent.mixed, a->heads * forward->tokens, a->v_len);
     for (int g = 0; g < p.count; g++) {
         const int head = p.first + g;
         const int64_t row = head * forward->tokens + t;
@@ -526,11 +526,11 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
     const mo_attention *a = &forward->layer->attention;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
-    mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &a->q, &forward->in, NULL, n, w->q, query_stride(a));
-    mo_jobs_add(&w->mixer_in, &a->k, &forward->in, NULL, n, w->k, a->kv_heads * a->k_len);
-    mo_jobs_add(&w->mixer_in, &a->v, &forward->in, NULL, n, w->v, a->kv_heads * a->v_len);
-    count = mo_jobs_phases(&w->mixer_in, phases, count);
+    mo_jobs_clear(&w->phases.mixer_in);
+    mo_jobs_add(&w->phases.mixer_in, &a->q, &forward->in, NULL, n, w->q, query_stride(a));
+    mo_jobs_add(&w->phases.mixer_in, &a->k, &forward->in, NULL, n, w->k, a->kv_heads * a->k_len);
+    mo_jobs_add(&w->phases.mixer_in, &a->v, &forward->in, NULL, n, w->v, a->kv_heads * a->v_len);
+    count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     if (a->norm_all) {
         phases[count++] = (mo_phase){
             .fn = norm_all_heads, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
@@ -566,8 +566,8 @@ int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
     if (!codes_heads(a)) {
         phases[count++] = mo_forward_mixed(forward);
     }
-    mo_jobs_clear(&w->mixer_out);
-    mo_jobs_add(&w->mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->mixer_out, phases, count);
+    mo_jobs_clear(&w->phases.mixer_out);
+    mo_jobs_add(&w->phases.mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
+    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

@@ -90,13 +90,14 @@ int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = forward->tokens;
     forward->mixed = mo_acts_lay(w->mixed, n, d->v_heads * d->head);
 
-    mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &d->qkv, &forward->in, NULL, n, w->q, channels_of(d));
-    mo_jobs_add(&w->mixer_in, &d->gate, &forward->in, NULL, n, w->k, d->v_heads * d->head);
-    mo_jobs_add(&w->mixer_in, &d->ba, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
-    mo_jobs_add(&w->mixer_in, &d->beta, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
-    mo_jobs_add(&w->mixer_in, &d->alpha, &forward->in, NULL, n, w->v + d->v_heads, 2 * (int64_t)d->v_heads);
-    count = mo_jobs_phases(&w->mixer_in, phases, count);
+    mo_jobs_clear(&w->phases.mixer_in);
+    mo_jobs_add(&w->phases.mixer_in, &d->qkv, &forward->in, NULL, n, w->q, channels_of(d));
+    mo_jobs_add(&w->phases.mixer_in, &d->gate, &forward->in, NULL, n, w->k, d->v_heads * d->head);
+    mo_jobs_add(&w->phases.mixer_in, &d->ba, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
+    mo_jobs_add(&w->phases.mixer_in, &d->beta, &forward->in, NULL, n, w->v, 2 * (int64_t)d->v_heads);
+    mo_jobs_add(&w->phases.mixer_in, &d->alpha, &forward->in, NULL, n, w->v + d->v_heads,
+                2 * (int64_t)d->v_heads);
+    count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     phases[count++] =
         (mo_phase){.fn = convolve, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
     phases[count++] = (mo_phase){.fn = keep_inputs,
@@ -110,8 +111,8 @@ int mo_forward_delta(mo_forward *forward, mo_phase *phases, int count)
                                  .grain = 1,
                                  .part = MO_PART_ATTENTION};
     phases[count++] = mo_forward_mixed(forward);
-    mo_jobs_clear(&w->mixer_out);
-    mo_jobs_add(&w->mixer_out, &d->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->mixer_out, phases, count);
+    mo_jobs_clear(&w->phases.mixer_out);
+    mo_jobs_add(&w->phases.mixer_out, &d->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
+    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

@@ -76,7 +76,7 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
             const int64_t t = i - forward->row_count;
             const int64_t n = forward->side_hidden.cols;
             mo_activate_row(forward->k, side->activation, forward->side_hidden.x + t * n,
-                            w->side_gate + t * n, w->side_up + t * n, n);
+                            w->side.gate + t * n, w->side.up + t * n, n);
             mo_forward_quantize(forward->k, &forward->side_hidden, t);
         }
     }
@@ -90,7 +90,7 @@ static mo_merge merge_of(const mo_forward *forward)
     const mo_workspace *w = forward->w;
     mo_merge m = {.n = forward->spec->width,
                   .eps = forward->spec->eps,
-                  .dense = l->dense ? w->side_down : NULL,
+                  .dense = l->dense ? w->side.down : NULL,
                   .dense_norm = l->post_ffn_norm_dense,
                   .post_norm = l->post_ffn_norm,
                   .out_scale = l->out_scale};
@@ -101,8 +101,8 @@ static mo_merge merge_of(const mo_forward *forward)
         m.row_of = w->picks.row_of;
         m.down = w->down;
         m.moe_norm = l->post_ffn_norm_moe;
-        m.shared = mo_linear_present(&l->moe.shared.up) ? w->side_down : NULL;
-        m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side_weight : NULL;
+        m.shared = mo_linear_present(&l->moe.shared.up) ? w->side.down : NULL;
+        m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side.weight : NULL;
     }
     return m;
 }
@@ -116,7 +116,7 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_merge m = merge_of(forward);
     for (int64_t t = begin; t < end; t++) {
         float *y = w->y + t * m.n;
-        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side_down + t * m.n : y, y, w->x + t * m.n)) {
+        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side.down + t * m.n : y, y, w->x + t * m.n)) {
             atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
         }
     }
@@ -183,12 +183,13 @@ void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, i
                                     .y = w->up + row * moe->width,
                                     .activation = moe->activation,
                                     .hidden = mo_acts_from(&forward->hidden, row)};
-        mo_jobs_add_gated(&w->ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width,
-                          &gated);
+        mo_jobs_add_gated(&w->phases.ffn_in, &b->gate, &forward->in, tokens, count,
+                          w->gate + row * moe->width, &gated);
         return;
     }
-    mo_jobs_add(&w->ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width, moe->width);
-    mo_jobs_add(&w->ffn_in, &b->up, &forward->in, tokens, count, w->up + row * moe->width, moe->width);
+    mo_jobs_add(&w->phases.ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width,
+                moe->width);
+    mo_jobs_add(&w->phases.ffn_in, &b->up, &forward->in, tokens, count, w->up + row * moe->width, moe->width);
     for (int64_t i = 0; i < count; i++) {
         w->rows[forward->row_count++] = (int32_t)(row + i);
     }
@@ -197,7 +198,7 @@ void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, i
 void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count)
 {
     mo_workspace *w = forward->w;
-    mo_jobs_add_for(&w->ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
+    mo_jobs_add_for(&w->phases.ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
                     w->identity + row, tokens, count, w->down + row * forward->spec->width,
                     forward->spec->width);
 }
@@ -212,26 +213,27 @@ static void add_side(mo_forward *forward)
     }
     const mo_acts *in = l->dense ? &forward->in_dense : &forward->in;
     const int64_t n = forward->tokens, width = side->up.w.rows;
-    forward->side_hidden = mo_acts_lay(w->side_hidden, n, width);
+    forward->side_hidden = mo_acts_lay(w->side.hidden, n, width);
     if (goes_on(forward, n, &side->gate, &side->up)) {
         const mo_job_gated gated = {
-            .up = &side->up, .y = w->side_up, .activation = side->activation, .hidden = forward->side_hidden};
-        mo_jobs_add_gated(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, &gated);
+            .up = &side->up, .y = w->side.up, .activation = side->activation, .hidden = forward->side_hidden};
+        mo_jobs_add_gated(&w->phases.ffn_in, &side->gate, in, NULL, n, w->side.gate, &gated);
     } else {
         forward->side_count = n;
-        mo_jobs_add(&w->ffn_in, &side->gate, in, NULL, n, w->side_gate, width);
-        mo_jobs_add(&w->ffn_in, &side->up, in, NULL, n, w->side_up, width);
+        mo_jobs_add(&w->phases.ffn_in, &side->gate, in, NULL, n, w->side.gate, width);
+        mo_jobs_add(&w->phases.ffn_in, &side->up, in, NULL, n, w->side.up, width);
     }
-    mo_jobs_add(&w->ffn_out, &side->down, &forward->side_hidden, NULL, n, w->side_down, forward->spec->width);
+    mo_jobs_add(&w->phases.ffn_out, &side->down, &forward->side_hidden, NULL, n, w->side.down,
+                forward->spec->width);
     if (!l->dense) {
-        mo_jobs_add(&w->ffn_in, &l->moe.shared_gate, in, NULL, n, w->side_weight, 1);
+        mo_jobs_add(&w->phases.ffn_in, &l->moe.shared_gate, in, NULL, n, w->side.weight, 1);
     }
 }
 
 void mo_forward_begin_round(mo_forward *forward)
 {
-    mo_jobs_clear(&forward->w->ffn_in);
-    mo_jobs_clear(&forward->w->ffn_out);
+    mo_jobs_clear(&forward->w->phases.ffn_in);
+    mo_jobs_clear(&forward->w->phases.ffn_out);
     forward->row_count = forward->side_count = 0;
 }
 
@@ -240,7 +242,7 @@ static bool flows(const mo_forward *forward)
 {
     return !forward->stoppable && forward->w->adapting.count == 0 &&
            forward->row_count + forward->side_count == 0 &&
-           mo_flow_joins(&forward->w->flow, &forward->w->ffn_in, &forward->w->ffn_out);
+           mo_flow_joins(&forward->w->flow, &forward->w->phases.ffn_in, &forward->w->phases.ffn_out);
 }
 
 /* A phase with an side_task before its first item. */
@@ -277,10 +279,10 @@ void mo_forward_run_round(mo_forward *forward, bool last)
     const bool joined = flows(forward);
     int count = 1;
     if (joined) {
-        phases[0] = mo_flow_phase(&forward->w->flow, &forward->w->ffn_in, &forward->w->ffn_out);
+        phases[0] = mo_flow_phase(&forward->w->flow, &forward->w->phases.ffn_in, &forward->w->phases.ffn_out);
         phases[0].part = part;
     } else {
-        count = mo_jobs_phases_of(&forward->w->ffn_in, phases, 0, part);
+        count = mo_jobs_phases_of(&forward->w->phases.ffn_in, phases, 0, part);
     }
     accompanied in = {.phase = phases[count - 1], .side_task = forward->side_task};
     forward->side_task = (mo_side_task){0};
@@ -299,7 +301,7 @@ void mo_forward_run_round(mo_forward *forward, bool last)
                                      .count = forward->row_count + forward->side_count,
                                      .grain = 1,
                                      .part = part};
-        count = mo_jobs_phases_of(&forward->w->ffn_out, phases, count, part);
+        count = mo_jobs_phases_of(&forward->w->phases.ffn_out, phases, count, part);
     }
     if (last && forward->engine->timed) {
         phases[count++] = (mo_phase){.fn = note_merge, .ctx = forward, .count = 1, .grain = 1, .part = part};

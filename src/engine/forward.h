@@ -94,7 +94,7 @@ int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count);
 
 /* Of latent attention: from the mixer's normed input to finished queries in w->q and keys in the cache; and, after the heads'
- * results, which are rows of w->latent_mixed, to forward->mixed. */
+ * results, which are rows of w->latent.mixed, to forward->mixed. */
 int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count);
 int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count);
 

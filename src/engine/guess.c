@@ -126,9 +126,9 @@ static bool choose_for(mo_forward *forward, const mo_layer *l, int64_t t, int32_
     const mo_moe *moe = &l->moe;
     const mo_acts in = mo_acts_lay(w->guess_in, 1, forward->spec->width);
     guess_input(forward, l, t, &in);
-    mo_jobs_clear(&w->guess);
-    mo_jobs_add(&w->guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
-    const mo_phase phase = mo_jobs_phase(&w->guess);
+    mo_jobs_clear(&w->phases.guess);
+    mo_jobs_add(&w->phases.guess, &moe->router.logits, &in, NULL, 1, w->guess_scores, moe->experts);
+    const mo_phase phase = mo_jobs_phase(&w->phases.guess);
     mo_pool_region(forward->engine->pool, &phase, 1);
     for (int e = 0; e < moe->experts; e++) {
         if (!isfinite(w->guess_scores[e])) {

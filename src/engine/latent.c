@@ -13,15 +13,15 @@ static by_head plain_of(const mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;
     return (by_head){.all =
-                         mo_acts_lay(forward->w->latent_plain, a->heads * forward->tokens, a->latent.plain),
-                     .head = forward->w->latent_acts};
+                         mo_acts_lay(forward->w->latent.plain, a->heads * forward->tokens, a->latent.plain),
+                     .head = forward->w->latent.acts};
 }
 
 static by_head mixed_of(const mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;
-    return (by_head){.all = mo_acts_lay(forward->w->latent_mixed, a->heads * forward->tokens, a->v_len),
-                     .head = forward->w->latent_acts + a->heads};
+    return (by_head){.all = mo_acts_lay(forward->w->latent.mixed, a->heads * forward->tokens, a->v_len),
+                     .head = forward->w->latent.acts + a->heads};
 }
 
 /* The products of all heads with their parts of a matrix: `rows` rows of it each, into y[t * stride + h * step]. */
@@ -44,7 +44,7 @@ static void norm_queries(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     const mo_forward *forward = ctx;
     const mo_latent *l = &forward->layer->attention.latent;
-    const mo_acts in = mo_acts_lay(forward->w->latent_in, forward->tokens, l->q_a.w.rows);
+    const mo_acts in = mo_acts_lay(forward->w->latent.in, forward->tokens, l->q_a.w.rows);
     for (int64_t t = begin; t < end; t++) {
         float *x = in.x + t * in.cols;
         forward->k->rms_norm(x, x, l->q_norm, in.cols, forward->spec->eps);
@@ -67,7 +67,7 @@ static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
         const float *s = c + forward->engine->batch * forward->w->rope_stride;
         for (int64_t h = first; h < first + part && h < a->heads; h++) {
             const int64_t row = h * forward->tokens + t;
-            mo_latent_query(forward->k, forward->w->latent_q + (t * a->heads + h) * n, a->latent.plain,
+            mo_latent_query(forward->k, forward->w->latent.q + (t * a->heads + h) * n, a->latent.plain,
                             a->n_rot, c, s, plain.all.x + row * plain.all.cols,
                             forward->w->q + (t * a->heads + h) * a->k_len + a->v_len);
             mo_forward_quantize(forward->k, &plain.all, row);
@@ -87,18 +87,18 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens, part = mo_attention_part(a);
     const bool two = mo_linear_present(&l->q_a);
-    w->latent_reads = two ? mo_acts_lay(w->latent_in, n, l->q_a.w.rows) : forward->in;
-    mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &l->q_a, &forward->in, NULL, n, w->latent_reads.x, l->q_a.w.rows);
-    mo_jobs_add(&w->mixer_in, &a->k, &forward->in, NULL, n, w->k, a->k_len);
-    mo_jobs_clear(&w->latent_queries);
-    mo_jobs_add(two ? &w->latent_queries : &w->mixer_in, &a->q, &w->latent_reads, NULL, n, w->latent_q,
-                a->q.w.rows);
-    count = mo_jobs_phases(&w->mixer_in, phases, count);
+    w->latent.reads = two ? mo_acts_lay(w->latent.in, n, l->q_a.w.rows) : forward->in;
+    mo_jobs_clear(&w->phases.mixer_in);
+    mo_jobs_add(&w->phases.mixer_in, &l->q_a, &forward->in, NULL, n, w->latent.reads.x, l->q_a.w.rows);
+    mo_jobs_add(&w->phases.mixer_in, &a->k, &forward->in, NULL, n, w->k, a->k_len);
+    mo_jobs_clear(&w->phases.latent_queries);
+    mo_jobs_add(two ? &w->phases.latent_queries : &w->phases.mixer_in, &a->q, &w->latent.reads, NULL, n,
+                w->latent.q, a->q.w.rows);
+    count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     if (two) {
         phases[count++] =
             (mo_phase){.fn = norm_queries, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
-        count = mo_jobs_phases(&w->latent_queries, phases, count);
+        count = mo_jobs_phases(&w->phases.latent_queries, phases, count);
     }
     phases[count++] = (mo_phase){.fn = prepare,
                                  .ctx = forward,
@@ -106,8 +106,9 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
                                  .grain = 1,
                                  .part = MO_PART_ATTENTION};
     const by_head plain = plain_of(forward);
-    add_heads(forward, &w->latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len, a->heads * a->k_len);
-    count = mo_jobs_phases(&w->latent_absorb, phases, count);
+    add_heads(forward, &w->phases.latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len,
+              a->heads * a->k_len);
+    count = mo_jobs_phases(&w->phases.latent_absorb, phases, count);
     return count;
 }
 
@@ -118,8 +119,8 @@ int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count)
     const mo_attention *a = &forward->layer->attention;
     const by_head mixed = mixed_of(forward);
     const int64_t n = a->latent.out_len;
-    add_heads(forward, &forward->w->latent_expand, &a->latent.v_b, &mixed, n, forward->mixed.x, n,
+    add_heads(forward, &forward->w->phases.latent_expand, &a->latent.v_b, &mixed, n, forward->mixed.x, n,
               forward->mixed.cols);
-    count = mo_jobs_phases(&forward->w->latent_expand, phases, count);
+    count = mo_jobs_phases(&forward->w->phases.latent_expand, phases, count);
     return count;
 }

@@ -76,7 +76,7 @@ static mo_status emit_together(output *o, mo_error *err)
 {
     const mo_forward *forward = o->forward;
     const int64_t vocab = forward->spec->vocab;
-    mo_jobs *jobs = &forward->w->output;
+    mo_jobs *jobs = &forward->w->phases.output;
     mo_jobs_clear(jobs);
     mo_jobs_add_for(jobs, &forward->spec->output, &o->in, NULL, o->token, o->count, o->row[0], vocab);
     mo_phase phases[4] = {{.fn = norm, .ctx = o, .count = o->count, .grain = 1, .part = MO_PART_OTHER}};
@@ -97,7 +97,7 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
     output *o = ctx;
     const mo_forward *forward = o->forward;
     const mo_linear *linear = &forward->spec->output;
-    float *made = forward->w->logits_piece + (int64_t)thread * MO_LOGITS_TOKENS * MO_LOGITS_ROWS;
+    float *made = forward->w->logits.piece + (int64_t)thread * MO_LOGITS_TOKENS * MO_LOGITS_ROWS;
     for (int64_t i = begin; i < end; i++) {
         const int64_t from = i * MO_LOGITS_ROWS, rest = linear->w.rows - from;
         const int64_t rows = rest < MO_LOGITS_ROWS ? rest : MO_LOGITS_ROWS;
@@ -106,8 +106,8 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
                             MO_LOGITS_ROWS, &forward->w->scratch[thread]);
         mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, rows, o->count, made,
                           MO_LOGITS_ROWS);
-        mo_job_adapt(&forward->w->output, forward->w->output.list, from, from + rows, 0, o->count, made,
-                     MO_LOGITS_ROWS);
+        mo_job_adapt(&forward->w->phases.output, forward->w->phases.output.list, from, from + rows, 0,
+                     o->count, made, MO_LOGITS_ROWS);
         for (int64_t t = 0; t < o->count; t++) {
             finish(o, made + t * MO_LOGITS_ROWS, rows);
             memcpy(o->row[t] + from, made + t * MO_LOGITS_ROWS, sizeof(float) * (size_t)rows);
@@ -118,7 +118,8 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
 static mo_status emit_apart(output *o, mo_error *err)
 {
     const int64_t rows = o->forward->spec->output.w.rows;
-    mo_jobs *jobs = &o->forward->w->output; /* what adapters add to the product, which is not the list's */
+    mo_jobs *jobs =
+        &o->forward->w->phases.output; /* what adapters add to the product, which is not the list's */
     mo_jobs_clear(jobs);
     mo_jobs_add_for(jobs, &o->forward->spec->output, &o->in, NULL, o->token, o->count, NULL, MO_LOGITS_ROWS);
     mo_phase phases[3] = {{.fn = norm, .ctx = o, .count = o->count, .grain = 1, .part = MO_PART_OTHER}};
@@ -142,8 +143,8 @@ int64_t mo_logits_list(const mo_forward *forward, int *slices)
         const mo_slice *s = &forward->slices[i];
         for (int64_t j = s->logits_from; s->logits && j < s->count; j++) {
             *slices += j == s->logits_from;
-            w->logits_token[count] = (int32_t)(first + j);
-            w->logits_row[count++] = s->logits + (j - s->logits_from) * forward->spec->vocab;
+            w->logits.token[count] = (int32_t)(first + j);
+            w->logits.row[count++] = s->logits + (j - s->logits_from) * forward->spec->vocab;
         }
         first += s->count;
     }
@@ -161,8 +162,8 @@ mo_status mo_logits_emit(mo_forward *forward, mo_error *err)
         const int64_t part = count - at < most ? count - at : most;
         output o = {.forward = forward,
                     .in = mo_acts_lay(w->in, part, forward->spec->width),
-                    .token = w->logits_token + at,
-                    .row = w->logits_row + at,
+                    .token = w->logits.token + at,
+                    .row = w->logits.row + at,
                     .count = part};
         status = slices > 1 ? emit_apart(&o, err) : emit_together(&o, err);
     }

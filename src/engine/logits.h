@@ -5,7 +5,7 @@
 
 #include "engine/forward.h"
 
-/* Lists the tokens of the step that want logits, ascending, in w->logits_token, and where these go in w->logits_row. Returns
+/* Lists the tokens of the step that want logits, ascending, in w->logits.token, and where these go in w->logits.row. Returns
  * how many; *slices: of how many sessions. */
 int64_t mo_logits_list(const mo_forward *forward, int *slices);
 

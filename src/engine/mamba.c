@@ -108,14 +108,14 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     const int64_t n = forward->tokens;
     forward->parts = mo_acts_lay(w->in_dense, n, m->rank); /* which the feed-forward part fills later */
     phases[count++] = mo_forward_mixed(forward);
-    mo_jobs_clear(&w->mixer_parts);
-    mo_jobs_add(&w->mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
-    count = mo_jobs_phases(&w->mixer_parts, phases, count);
+    mo_jobs_clear(&w->phases.mixer_parts);
+    mo_jobs_add(&w->phases.mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
+    count = mo_jobs_phases(&w->phases.mixer_parts, phases, count);
     phases[count++] =
         (mo_phase){.fn = norm_parts, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
-    mo_jobs_clear(&w->mixer_dt);
-    mo_jobs_add(&w->mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
-    count = mo_jobs_phases(&w->mixer_dt, phases, count);
+    mo_jobs_clear(&w->phases.mixer_dt);
+    mo_jobs_add(&w->phases.mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
+    count = mo_jobs_phases(&w->phases.mixer_dt, phases, count);
     return count;
 }
 
@@ -125,11 +125,11 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens, slices = forward->slice_count;
     forward->mixed = mo_acts_lay(w->mixed, n, m->inner);
-    mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &m->x, &forward->in, NULL, n, w->q, mo_mamba_channels(m));
-    mo_jobs_add(&w->mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
-    mo_jobs_add(&w->mixer_in, &m->dt_in, &forward->in, NULL, n, w->v, m->heads);
-    count = mo_jobs_phases(&w->mixer_in, phases, count);
+    mo_jobs_clear(&w->phases.mixer_in);
+    mo_jobs_add(&w->phases.mixer_in, &m->x, &forward->in, NULL, n, w->q, mo_mamba_channels(m));
+    mo_jobs_add(&w->phases.mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
+    mo_jobs_add(&w->phases.mixer_in, &m->dt_in, &forward->in, NULL, n, w->v, m->heads);
+    count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     phases[count++] = (mo_phase){.fn = convolve,
                                  .ctx = forward,
                                  .count = slices * mo_mamba_pieces(mo_mamba_channels(m)),
@@ -145,8 +145,8 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
                                  .part = MO_PART_ATTENTION};
     phases[count++] =
         (mo_phase){.fn = finish, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
-    mo_jobs_clear(&w->mixer_out);
-    mo_jobs_add(&w->mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->mixer_out, phases, count);
+    mo_jobs_clear(&w->phases.mixer_out);
+    mo_jobs_add(&w->phases.mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
+    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

@@ -78,10 +78,10 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] =
         (mo_phase){.fn = add_mixers, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_OTHER};
     if (l->routed) {
-        mo_jobs_clear(&w->router);
-        mo_jobs_add(&w->router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
+        mo_jobs_clear(&w->phases.router);
+        mo_jobs_add(&w->phases.router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
                     l->moe.experts);
-        count = mo_jobs_phases_of(&w->router, phases, count, MO_PART_ROUTING);
+        count = mo_jobs_phases_of(&w->phases.router, phases, count, MO_PART_ROUTING);
         phases[count++] =
             (mo_phase){.fn = choose, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ROUTING};
     }

@@ -24,17 +24,17 @@ int mo_forward_short_conv(mo_forward *forward, mo_phase *phases, int count)
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
     forward->mixed = mo_acts_lay(w->mixed, n, s->channels);
-    mo_jobs_clear(&w->mixer_in);
-    mo_jobs_add(&w->mixer_in, &s->in, &forward->in, NULL, n, w->q, 3 * s->channels);
-    count = mo_jobs_phases(&w->mixer_in, phases, count);
+    mo_jobs_clear(&w->phases.mixer_in);
+    mo_jobs_add(&w->phases.mixer_in, &s->in, &forward->in, NULL, n, w->q, 3 * s->channels);
+    count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     phases[count++] = (mo_phase){.fn = convolve,
                                  .ctx = forward,
                                  .count = forward->slice_count * mo_short_pieces(s->channels),
                                  .grain = 1,
                                  .part = MO_PART_ATTENTION};
     phases[count++] = mo_forward_mixed(forward);
-    mo_jobs_clear(&w->mixer_out);
-    mo_jobs_add(&w->mixer_out, &s->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->mixer_out, phases, count);
+    mo_jobs_clear(&w->phases.mixer_out);
+    mo_jobs_add(&w->phases.mixer_out, &s->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
+    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

@@ -27,11 +27,11 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     e->pairs = max64(e->pairs, a->n_rot / 2);
     if (a->latent.plain) {
         e->mixer_q = max64(e->mixer_q, a->latent.q_a.w.rows); /* on a device */
-        e->latent_in = max64(e->latent_in, a->latent.q_a.w.rows);
-        e->latent_q = max64(e->latent_q, a->q.w.rows);
-        e->latent_plain = max64(e->latent_plain, a->latent.plain);
-        e->latent_mixed = max64(e->latent_mixed, a->v_len);
-        e->latent_heads = max64(e->latent_heads, a->heads);
+        e->latent.in = max64(e->latent.in, a->latent.q_a.w.rows);
+        e->latent.q = max64(e->latent.q, a->q.w.rows);
+        e->latent.plain = max64(e->latent.plain, a->latent.plain);
+        e->latent.mixed = max64(e->latent.mixed, a->v_len);
+        e->latent.heads = max64(e->latent.heads, a->heads);
     }
 }
 
@@ -141,12 +141,12 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
 
 static void cut_latent(cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch)
 {
-    if (e->latent_heads) {
-        w->latent_in = cut_acts(c, batch, e->latent_in);
-        w->latent_q = cut(c, batch * e->latent_q, sizeof(float));
-        w->latent_plain = cut_acts(c, batch * e->latent_heads, e->latent_plain);
-        w->latent_mixed = cut_acts(c, batch * e->latent_heads, e->latent_mixed);
-        w->latent_acts = cut(c, 2 * e->latent_heads, sizeof *w->latent_acts);
+    if (e->latent.heads) {
+        w->latent.in = cut_acts(c, batch, e->latent.in);
+        w->latent.q = cut(c, batch * e->latent.q, sizeof(float));
+        w->latent.plain = cut_acts(c, batch * e->latent.heads, e->latent.plain);
+        w->latent.mixed = cut_acts(c, batch * e->latent.heads, e->latent.mixed);
+        w->latent.acts = cut(c, 2 * e->latent.heads, sizeof *w->latent.acts);
     }
 }
 
@@ -174,11 +174,11 @@ static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t widt
         w->hidden = cut_acts(c, rows, e->expert_width);
         w->down = cut(c, rows * width, sizeof(float));
     }
-    w->side_gate = cut(c, batch * e->side_width, sizeof(float));
-    w->side_up = cut(c, batch * e->side_width, sizeof(float));
-    w->side_hidden = cut_acts(c, batch, e->side_width);
-    w->side_down = cut(c, batch * width, sizeof(float));
-    w->side_weight = cut(c, batch, sizeof(float));
+    w->side.gate = cut(c, batch * e->side_width, sizeof(float));
+    w->side.up = cut(c, batch * e->side_width, sizeof(float));
+    w->side.hidden = cut_acts(c, batch, e->side_width);
+    w->side.down = cut(c, batch * width, sizeof(float));
+    w->side.weight = cut(c, batch, sizeof(float));
 }
 
 static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels, mo_scratch *scratch)
@@ -212,24 +212,24 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
     cut_attention(c, w, &e, context, threads);
     cut_latent(c, w, &e, batch);
     cut_ffn(c, w, &e, spec->width, batch);
-    w->logits_token = cut(c, batch, sizeof *w->logits_token);
-    w->logits_row = cut(c, batch, sizeof *w->logits_row);
-    w->logits_piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
-    cut_jobs(c, &w->mixer_in, 4, kernels, w->scratch);
-    cut_jobs(c, &w->latent_queries, 1, kernels, w->scratch);
-    cut_jobs(c, &w->latent_absorb, e.latent_heads, kernels, w->scratch);
-    cut_jobs(c, &w->latent_expand, e.latent_heads, kernels, w->scratch);
-    cut_jobs(c, &w->mixer_parts, 1, kernels, w->scratch);
-    cut_jobs(c, &w->mixer_dt, 1, kernels, w->scratch);
-    cut_jobs(c, &w->mixer_out, 1, kernels, w->scratch);
-    cut_jobs(c, &w->router, 1, kernels, w->scratch);
-    cut_jobs(c, &w->ffn_in, 2 * products + 3, kernels, w->scratch);
-    cut_jobs(c, &w->ffn_out, products + 1, kernels, w->scratch);
+    w->logits.token = cut(c, batch, sizeof *w->logits.token);
+    w->logits.row = cut(c, batch, sizeof *w->logits.row);
+    w->logits.piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
+    cut_jobs(c, &w->phases.mixer_in, 4, kernels, w->scratch);
+    cut_jobs(c, &w->phases.latent_queries, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.latent_absorb, e.latent.heads, kernels, w->scratch);
+    cut_jobs(c, &w->phases.latent_expand, e.latent.heads, kernels, w->scratch);
+    cut_jobs(c, &w->phases.mixer_parts, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.mixer_dt, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.mixer_out, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.router, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.ffn_in, 2 * products + 3, kernels, w->scratch);
+    cut_jobs(c, &w->phases.ffn_out, products + 1, kernels, w->scratch);
     w->flow = (mo_flow){.units = cut(c, products + 3, sizeof(mo_flow_unit)),
                         .after = cut(c, products + 3, sizeof(int32_t)),
                         .limit = (int)products + 3};
-    cut_jobs(c, &w->guess, 1, kernels, w->scratch);
-    cut_jobs(c, &w->output, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.guess, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.output, 1, kernels, w->scratch);
 }
 
 /* ---- Adapters ---- */
@@ -238,9 +238,10 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
 enum { ADAPTED = 11 };
 static void adapted_lists(mo_workspace *w, mo_jobs *lists[ADAPTED])
 {
-    mo_jobs *const all[ADAPTED] = {&w->mixer_in,    &w->latent_queries, &w->latent_absorb, &w->latent_expand,
-                                   &w->mixer_parts, &w->mixer_dt,       &w->mixer_out,     &w->router,
-                                   &w->ffn_in,      &w->ffn_out,        &w->output};
+    mo_jobs *const all[ADAPTED] = {
+        &w->phases.mixer_in,    &w->phases.latent_queries, &w->phases.latent_absorb, &w->phases.latent_expand,
+        &w->phases.mixer_parts, &w->phases.mixer_dt,       &w->phases.mixer_out,     &w->phases.router,
+        &w->phases.ffn_in,      &w->phases.ffn_out,        &w->phases.output};
     memcpy(lists, all, sizeof all);
 }
 
@@ -263,8 +264,10 @@ static void lay_out_low(cutter *c, mo_workspace *w, const mo_model_spec *spec, i
         lists[i]->lows = cut(c, limit, sizeof(mo_low));
         mo_job *list = cut(c, limit, sizeof *list);
         if (low) {
-            low[i] = (mo_jobs){
-                .kernels = w->mixer_in.kernels, .scratch = w->scratch, .list = list, .limit = (int)limit};
+            low[i] = (mo_jobs){.kernels = w->phases.mixer_in.kernels,
+                               .scratch = w->scratch,
+                               .list = list,
+                               .limit = (int)limit};
             lists[i]->low = &low[i];
         }
     }

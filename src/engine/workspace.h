@@ -32,6 +32,36 @@ typedef struct mo_made {
     _Alignas(64) _Atomic int64_t at;
 } mo_made;
 
+/* Latent attention. */
+typedef struct mo_latent_space {
+    void *in;      /* acts [batch][rows of q_a]: what q reads */
+    float *q;      /* [batch][heads][plain and rotated]: its products */
+    void *plain;   /* acts [heads][batch]: the plain part of queries, */
+    void *mixed;   /* and results before v_b */
+    mo_acts *acts; /* [2][heads] these two, head by head */
+    mo_acts reads; /* what the layer's q reads */
+} mo_latent_space;
+
+/* A dense or shared part. */
+typedef struct mo_side_space {
+    float *gate, *up; /* [batch][F] */
+    void *hidden;     /* acts */
+    float *down;      /* [batch][D] */
+    float *weight;    /* [batch] */
+} mo_side_space;
+
+typedef struct mo_logits_space {
+    int32_t *token; /* [batch] tokens whose logits are wanted, */
+    float **row;    /* [batch] and where these go */
+    float *piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
+} mo_logits_space;
+
+/* The products of a step, phase by phase. */
+typedef struct mo_phases {
+    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
+        ffn_in, ffn_out, guess, output;
+} mo_phases;
+
 typedef struct mo_workspace {
     void *memory;
     size_t bytes;
@@ -48,17 +78,12 @@ typedef struct mo_workspace {
     float *q, *k,
         *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x;
              Mamba: channels or steps, z, steps or their parts */
-    /* Latent attention: what q reads, acts [batch][rows of q_a]; its products [batch][heads][plain and rotated]; by head and token, acts: the plain
-     * part of queries, and results before v_b; the last two head by head. */
-    void *latent_in, *latent_plain, *latent_mixed;
-    float *latent_q;
-    mo_acts *latent_acts; /* [2][heads] */
-    mo_acts latent_reads; /* what the layer's q reads */
-    void *mixed;          /* acts [batch][widest mixer] */
-    float *y;             /* [batch][D] a mixer's output */
-    float *rope;          /* [ropes][2][batch][pairs] */
-    int64_t rope_stride;  /* floats of one token's c (or s) */
-    float *partial;       /* chunk results: [chunks][heads](mo_kv_partial() floats) */
+    mo_latent_space latent;
+    void *mixed;         /* acts [batch][widest mixer] */
+    float *y;            /* [batch][D] a mixer's output */
+    float *rope;         /* [ropes][2][batch][pairs] */
+    int64_t rope_stride; /* floats of one token's c (or s) */
+    float *partial;      /* chunk results: [chunks][heads](mo_kv_partial() floats) */
     int64_t partial_floats;
     int8_t *codes;           /* [MO_CHUNKED_TOKENS][heads][2 * mo_kv_padded(k_len)]: their coded queries, */
     float *g;                /* [MO_CHUNKED_TOKENS][heads] */
@@ -78,30 +103,27 @@ typedef struct mo_workspace {
     void *hidden;        /* acts [batch * used][F] */
     float *down;         /* [batch * used][D] */
 
-    float *side_gate, *side_up; /* [batch][F of a dense or shared part] */
-    void *side_hidden;          /* acts */
-    float *side_down;           /* [batch][D] */
-    float *side_weight;         /* [batch] */
-
-    int32_t *logits_token; /* [batch] tokens whose logits are wanted, */
-    float **logits_row;    /* [batch] and where these go */
-    float *logits_piece;   /* [threads][MO_LOGITS_TOKENS][MO_LOGITS_ROWS] */
+    mo_side_space side;
+    mo_logits_space logits;
 
     mo_adapting adapting; /* of the step */
     void *low_memory;     /* what adapters need, while some are open: lists of products, and u */
     size_t low_bytes;
 
-    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
-        ffn_in, ffn_out, guess, output;
+    mo_phases phases;
     mo_flow flow; /* from ffn_in to ffn_out */
 } mo_workspace;
+
+/* Columns of latent attention's parts; all heads together. */
+typedef struct mo_latent_extent {
+    int64_t in, q, plain, mixed, heads;
+} mo_latent_extent;
 
 /* The largest sizes over all layers of a model. */
 typedef struct mo_extent {
     int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
     int64_t queries, k_len, v_len; /* attention: query heads that are one piece of work, and lengths */
-    int64_t latent_in, latent_q, latent_plain, latent_mixed,
-        latent_heads;                 /* columns of these; all heads together */
+    mo_latent_extent latent;
     int64_t head_floats;              /* partials of one chunk of any KV format */
     int64_t heads, code_bytes, plane; /* attention: query heads, bytes of them coded, and of a plane of one */
     int64_t pairs;                    /* of a rope */

@@ -175,11 +175,11 @@ static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
     out->q_norm = put_vector(p, a->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
     out->k_norm = put_vector(p, a->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
     out->sinks = put_vector(p, a->sinks, a->heads);
-    out->q_a = put_linear(p, &a->latent.q_a);
-    out->k_b = put_linear(p, &a->latent.k_b);
-    out->v_b = put_linear(p, &a->latent.v_b);
-    out->q_a_norm = put_vector(p, a->latent.q_norm, a->latent.q_a.w.rows);
-    out->latent_norm = put_vector(p, a->latent.norm, a->v_len);
+    out->latent.q_a = put_linear(p, &a->latent.q_a);
+    out->latent.k_b = put_linear(p, &a->latent.k_b);
+    out->latent.v_b = put_linear(p, &a->latent.v_b);
+    out->latent.q_a_norm = put_vector(p, a->latent.q_norm, a->latent.q_a.w.rows);
+    out->latent.norm = put_vector(p, a->latent.norm, a->v_len);
 }
 
 static void put_delta(packer *p, const mo_delta *d, mo_gpu_layer *out)
@@ -214,13 +214,13 @@ static void put_mamba(packer *p, const mo_mamba *m, mo_gpu_layer *out)
     out->alpha = put_linear(p, &m->dt_in);
     out->out = put_linear(p, &m->out);
     out->conv = put_vector(p, m->conv, m->taps * channels);
-    out->conv_bias = put_vector(p, m->conv_bias, channels);
-    out->dt_norm = put_vector(p, m->dt_norm, m->rank);
-    out->b_norm = put_vector(p, m->b_norm, m->states);
-    out->c_norm = put_vector(p, m->c_norm, m->states);
+    out->mamba.conv_bias = put_vector(p, m->conv_bias, channels);
+    out->mamba.dt_norm = put_vector(p, m->dt_norm, m->rank);
+    out->mamba.b_norm = put_vector(p, m->b_norm, m->states);
+    out->mamba.c_norm = put_vector(p, m->c_norm, m->states);
     out->dt = put_vector(p, m->dt_bias, m->heads);
     out->a = put_vector(p, m->a, decays);
-    out->d = put_vector(p, m->d, m->heads ? m->heads : m->inner);
+    out->mamba.d = put_vector(p, m->d, m->heads ? m->heads : m->inner);
     out->delta_norm = put_vector(p, m->norm, m->inner);
 }
 

@@ -8,15 +8,24 @@
 #include "gpu/link.h"
 #include "gpu/memory.h"
 
+/* Latent attention; of k_b and v_b all heads' rows. */
+typedef struct mo_gpu_latent {
+    mo_dmatrix q_a, k_b, v_b;
+    mo_daddr q_a_norm, norm;
+} mo_gpu_latent;
+
+typedef struct mo_gpu_mamba_vectors {
+    mo_daddr conv_bias, d, dt_norm, b_norm, c_norm;
+} mo_gpu_mamba_vectors;
+
 /* A layer's core on the device. The matrices of expert 0 stand for the shapes of all. */
 typedef struct mo_gpu_layer {
     mo_dmatrix q, k, v,
         out; /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out; Mamba: x, z, -, out */
     mo_dmatrix ba, beta, alpha; /* delta; Mamba: parts, dt, dt_in */
-    mo_dmatrix q_a, k_b, v_b;   /* latent attention; of k_b and v_b all heads' rows */
-    mo_daddr q_a_norm, latent_norm;
-    mo_daddr conv, a, dt, delta_norm;               /* delta, and those of the others that have them */
-    mo_daddr conv_bias, d, dt_norm, b_norm, c_norm; /* Mamba */
+    mo_gpu_latent latent;
+    mo_daddr conv, a, dt, delta_norm; /* delta, and those of the others that have them */
+    mo_gpu_mamba_vectors mamba;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
     int rope; /* number among the engine's, -1: none */
     mo_daddr mixer_norm_bias, ffn_norm_bias;

@@ -141,28 +141,28 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
     const mo_gpu_scratch *r = p->scratch;
     const mo_dacts in =
         l->dense ? mo_dacts_lay(r->in_dense, p->tokens, p->core->spec->width) : mo_gpu_in_of(p);
-    const mo_dacts hidden = mo_dacts_lay(r->side_hidden, p->tokens, c->up.rows);
+    const mo_dacts hidden = mo_dacts_lay(r->side.hidden, p->tokens, c->up.rows);
     mo_op_product *first = mo_gpu_op_product(p, in);
-    mo_gpu_op_multiply(first, &c->gate, r->side_gate, c->up.rows);
-    mo_gpu_op_multiply(first, &c->up, r->side_up, c->up.rows);
+    mo_gpu_op_multiply(first, &c->gate, r->side.gate, c->up.rows);
+    mo_gpu_op_multiply(first, &c->up, r->side.up, c->up.rows);
     if (!l->dense) {
-        mo_gpu_op_multiply(first, &c->shared_gate, r->side_weight, 1);
+        mo_gpu_op_multiply(first, &c->shared_gate, r->side.weight, 1);
     }
     const mo_ffn *side = l->dense ? &l->ffn : &l->moe.shared;
-    mo_gpu_ops_adapt(p, &side->gate, in, r->side_gate, c->up.rows);
-    mo_gpu_ops_adapt(p, &side->up, in, r->side_up, c->up.rows);
+    mo_gpu_ops_adapt(p, &side->gate, in, r->side.gate, c->up.rows);
+    mo_gpu_ops_adapt(p, &side->up, in, r->side.up, c->up.rows);
     if (!l->dense) {
-        mo_gpu_ops_adapt(p, &l->moe.shared_gate, in, r->side_weight, 1);
+        mo_gpu_ops_adapt(p, &l->moe.shared_gate, in, r->side.weight, 1);
     }
     mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
-        (mo_op_activate){.gate = r->side_gate,
-                         .up = r->side_up,
+        (mo_op_activate){.gate = r->side.gate,
+                         .up = r->side.up,
                          .hidden = hidden,
                          .rows = (int32_t)p->tokens,
                          .n = c->up.rows,
                          .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
-    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side_down, p->core->spec->width);
-    mo_gpu_ops_adapt(p, &side->down, hidden, r->side_down, p->core->spec->width);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side.down, p->core->spec->width);
+    mo_gpu_ops_adapt(p, &side->down, hidden, r->side.down, p->core->spec->width);
 }
 
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
@@ -180,11 +180,11 @@ void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
         op->row_of = grouped ? r->row_of : 0;
     }
     if (l->routed && !l->dense && c->up.data) {
-        op->shared = r->side_down;
-        op->shared_gate = c->shared_gate.data ? r->side_weight : 0;
+        op->shared = r->side.down;
+        op->shared_gate = c->shared_gate.data ? r->side.weight : 0;
     }
     if (l->dense) {
-        op->dense = r->side_down;
+        op->dense = r->side.down;
         op->dense_norm = c->post_dense;
     }
     op->moe_norm = l->routed ? c->post_moe : 0;

@@ -44,8 +44,8 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
                             mo_daddr from, mo_error *err)
 {
     const size_t bytes = sizeof(float) * (size_t)gpu->core.spec->vocab;
-    const int32_t *token = forward->w->logits_token + at;
-    float *const *row = forward->w->logits_row + at;
+    const int32_t *token = forward->w->logits.token + at;
+    float *const *row = forward->w->logits.row + at;
     mo_status status = MO_OK;
     bool staged = false;
     for (int64_t i = 0, rows; i < count && status == MO_OK; i += rows) {
@@ -86,7 +86,7 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
                     .adapters = &gpu->adapters,
                     .ops = gpu->programs.batch_ops,
                     .limit = gpu->programs.batch_ops_limit};
-    const int32_t *token = forward->w->logits_token;
+    const int32_t *token = forward->w->logits.token;
     int slices;
     const int64_t count = mo_logits_list(forward, &slices);
     mo_status status = MO_OK;
@@ -114,7 +114,7 @@ static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
     const int64_t count = mo_logits_list(forward, &slices);
     const mo_daddr from =
         count ? gpu->scratch.logits +
-                    (mo_daddr)(sizeof(float) * (size_t)(forward->w->logits_token[0] * gpu->core.spec->vocab))
+                    (mo_daddr)(sizeof(float) * (size_t)(forward->w->logits.token[0] * gpu->core.spec->vocab))
               : 0;
     return fetch_rows(gpu, forward, 0, count, count, from, err);
 }

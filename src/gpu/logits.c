@@ -80,9 +80,9 @@ void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small)
     const int64_t count = mo_logits_list(forward, &slices);
     const uint32_t *best = gpu->scratch.pinned.bad + mo_gpu_best_at(gpu->core.spec->layer_count);
     for (int64_t i = 0; i < count; i++) {
-        const int32_t token = forward->w->logits_token[i];
+        const int32_t token = forward->w->logits.token[i];
         const int64_t place = small ? token : i;
-        mo_pick *pick = mo_gpu_logits_stays(gpu, forward, token, forward->w->logits_row[i], count);
+        mo_pick *pick = mo_gpu_logits_stays(gpu, forward, token, forward->w->logits.row[i], count);
         if (pick) {
             mo_gpu_session *s = mo_gpu_session_of(forward->slices[forward->w->slice_of[token]].state, gpu);
             uint64_t rank;

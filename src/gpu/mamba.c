@@ -9,7 +9,7 @@ static void add_convolution(mo_gpu_ops *p, int layer, mo_dacts after)
     mo_gpu_op_add(p, MO_OP_SSM_CONVOLVE)->ssm_convolve =
         (mo_op_ssm_convolve){.before = p->scratch->q,
                              .weight = c->conv,
-                             .bias = c->conv_bias,
+                             .bias = c->mamba.conv_bias,
                              .places = mo_gpu_block_at(p, b.places),
                              .slices = mo_gpu_block_at(p, b.slices),
                              .after = after,
@@ -29,9 +29,9 @@ static void add_widths(mo_gpu_ops *p, int layer, mo_dacts after)
     mo_gpu_op_multiply(mo_gpu_op_product(p, after), &c->ba, p->scratch->v, m->rank + 2 * m->states);
     mo_gpu_ops_adapt(p, &m->parts, after, p->scratch->v, m->rank + 2 * m->states);
     mo_gpu_op_add(p, MO_OP_SSM_PARTS)->ssm_parts = (mo_op_ssm_parts){.rows = p->scratch->v,
-                                                                     .dt_norm = c->dt_norm,
-                                                                     .b_norm = c->b_norm,
-                                                                     .c_norm = c->c_norm,
+                                                                     .dt_norm = c->mamba.dt_norm,
+                                                                     .b_norm = c->mamba.b_norm,
+                                                                     .c_norm = c->mamba.c_norm,
                                                                      .dt = dt,
                                                                      .tokens = (int32_t)p->tokens,
                                                                      .rank = (int32_t)m->rank,
@@ -51,7 +51,7 @@ static void add_scan(mo_gpu_ops *p, int layer, mo_daddr x, mo_dacts mixed)
                            .x_stride = channels,
                            .z = p->scratch->k,
                            .a = c->a,
-                           .d = c->d,
+                           .d = c->mamba.d,
                            .dt_bias = c->dt,
                            .norm = c->delta_norm,
                            .slices = mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).slices),

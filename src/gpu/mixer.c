@@ -153,9 +153,9 @@ static void prepare_latent(mo_gpu_ops *p, int layer, mo_dacts plain)
     const mo_gpu_layer *c = &p->core->layers[layer];
     const mo_gpu_block b = mo_gpu_block_of(p->scratch, p->tokens);
     mo_gpu_op_add(p, MO_OP_LATENT)->latent = (mo_op_latent){
-        .q = p->scratch->latent_q,
+        .q = p->scratch->latent.q,
         .k = p->scratch->k,
-        .norm = c->latent_norm,
+        .norm = c->latent.norm,
         .rope = mo_gpu_block_at(p, b.rope) + (mo_daddr)(2 * c->rope * p->tokens * p->core->extent.pairs * 4),
         .rope_rows = p->tokens,
         .rope_stride = p->core->extent.pairs,
@@ -163,9 +163,9 @@ static void prepare_latent(mo_gpu_ops *p, int layer, mo_dacts plain)
         .bad = mo_gpu_bad(p->scratch, layer, true),
         .plain = plain,
         .query = p->scratch->q,
-        .groups = p->scratch->latent_groups,
-        .data = {c->k_b.data, c->v_b.data},
-        .part_bytes = {part_bytes(&c->k_b, a->heads), part_bytes(&c->v_b, a->heads)},
+        .groups = p->scratch->latent.groups,
+        .data = {c->latent.k_b.data, c->latent.v_b.data},
+        .part_bytes = {part_bytes(&c->latent.k_b, a->heads), part_bytes(&c->latent.v_b, a->heads)},
         .tokens = (int32_t)p->tokens,
         .layer = layer,
         .heads = a->heads,
@@ -179,11 +179,11 @@ static void prepare_latent(mo_gpu_ops *p, int layer, mo_dacts plain)
 static void multiply_heads(mo_gpu_ops *p, int layer, int which, mo_dacts in, mo_daddr y, int64_t stride)
 {
     const int heads = p->core->spec->layers[layer].attention.heads;
-    mo_dmatrix m = which ? p->core->layers[layer].v_b : p->core->layers[layer].k_b;
+    mo_dmatrix m = which ? p->core->layers[layer].latent.v_b : p->core->layers[layer].latent.k_b;
     m.rows /= heads;
     mo_gpu_op_add(p, MO_OP_GROUPED)->grouped =
         (mo_op_grouped){.in = in,
-                        .groups = p->scratch->latent_groups + (mo_daddr)(which * heads) * sizeof(mo_dgroup),
+                        .groups = p->scratch->latent.groups + (mo_daddr)(which * heads) * sizeof(mo_dgroup),
                         .count = heads,
                         .rows = (int32_t)(heads * p->tokens),
                         .most = (int32_t)p->tokens,
@@ -197,32 +197,32 @@ static void mix_latent(mo_gpu_ops *p, int layer)
     const mo_attention *a = &p->core->spec->layers[layer].attention;
     const mo_gpu_layer *c = &p->core->layers[layer];
     const int64_t n = p->tokens, rows = a->heads * n;
-    const mo_dacts plain = mo_dacts_lay(p->scratch->latent_plain, rows, a->latent.plain);
-    const mo_dacts mixed = mo_dacts_lay(p->scratch->latent_mixed, rows, a->v_len);
+    const mo_dacts plain = mo_dacts_lay(p->scratch->latent.plain, rows, a->latent.plain);
+    const mo_dacts mixed = mo_dacts_lay(p->scratch->latent.mixed, rows, a->v_len);
     const mo_dacts out = mo_dacts_lay(p->scratch->mixed, n, mo_attention_out(a));
-    const mo_dacts reads = mo_dacts_lay(p->scratch->latent_in, n, c->q_a.rows);
+    const mo_dacts reads = mo_dacts_lay(p->scratch->latent.in, n, c->latent.q_a.rows);
     mo_op_product *in = mo_gpu_op_product(p, mo_gpu_in_of(p));
     mo_gpu_op_multiply(in, &c->k, p->scratch->k, a->k_len);
-    if (!c->q_a.data) {
-        mo_gpu_op_multiply(in, &c->q, p->scratch->latent_q, c->q.rows);
-        mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->latent_q, c->q.rows);
+    if (!c->latent.q_a.data) {
+        mo_gpu_op_multiply(in, &c->q, p->scratch->latent.q, c->q.rows);
+        mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->latent.q, c->q.rows);
         mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->k_len);
     } else { /* normed like the residual stream, to which nothing is added here */
-        mo_gpu_op_multiply(in, &c->q_a, p->scratch->q, c->q_a.rows);
-        mo_gpu_ops_adapt(p, &a->latent.q_a, mo_gpu_in_of(p), p->scratch->q, c->q_a.rows);
+        mo_gpu_op_multiply(in, &c->latent.q_a, p->scratch->q, c->latent.q_a.rows);
+        mo_gpu_ops_adapt(p, &a->latent.q_a, mo_gpu_in_of(p), p->scratch->q, c->latent.q_a.rows);
         mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->k_len);
         mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
         *op = (mo_op_stream){
-            .x = p->scratch->q, .tokens = (int32_t)n, .n = c->q_a.rows, .eps = p->core->spec->eps};
-        mo_gpu_op_norm(op, 0, c->q_a_norm, 0, reads);
-        mo_gpu_op_multiply(mo_gpu_op_product(p, reads), &c->q, p->scratch->latent_q, c->q.rows);
-        mo_gpu_ops_adapt(p, &a->q, reads, p->scratch->latent_q, c->q.rows);
+            .x = p->scratch->q, .tokens = (int32_t)n, .n = c->latent.q_a.rows, .eps = p->core->spec->eps};
+        mo_gpu_op_norm(op, 0, c->latent.q_a_norm, 0, reads);
+        mo_gpu_op_multiply(mo_gpu_op_product(p, reads), &c->q, p->scratch->latent.q, c->q.rows);
+        mo_gpu_ops_adapt(p, &a->q, reads, p->scratch->latent.q, c->q.rows);
     }
     prepare_latent(p, layer, plain);
     multiply_heads(p, layer, 0, plain, p->scratch->q, a->k_len);
     attend_all(p, layer, mixed);
-    multiply_heads(p, layer, 1, mixed, p->scratch->latent_out, a->latent.out_len);
-    mo_gpu_op_add(p, MO_OP_COLLECT)->collect = (mo_op_collect){.from = p->scratch->latent_out,
+    multiply_heads(p, layer, 1, mixed, p->scratch->latent.out, a->latent.out_len);
+    mo_gpu_op_add(p, MO_OP_COLLECT)->collect = (mo_op_collect){.from = p->scratch->latent.out,
                                                                .out = out,
                                                                .tokens = (int32_t)n,
                                                                .heads = a->heads,

@@ -120,13 +120,13 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
     r->k = cut(c, batch * e->mixer_k, sizeof(float));
     r->v = cut(c, batch * e->mixer_v, sizeof(float));
     r->mixed = cut(c, 1, mo_acts_bytes(batch, e->mixed));
-    if (e->latent_heads) {
-        r->latent_in = cut(c, 1, mo_acts_bytes(batch, e->latent_in));
-        r->latent_q = cut(c, batch * e->latent_q, sizeof(float));
-        r->latent_plain = cut(c, 1, mo_acts_bytes(batch * e->latent_heads, e->latent_plain));
-        r->latent_mixed = cut(c, 1, mo_acts_bytes(batch * e->latent_heads, e->latent_mixed));
-        r->latent_out = cut(c, batch * e->mixed, sizeof(float));
-        r->latent_groups = cut(c, 2 * e->latent_heads, sizeof(mo_dgroup));
+    if (e->latent.heads) {
+        r->latent.in = cut(c, 1, mo_acts_bytes(batch, e->latent.in));
+        r->latent.q = cut(c, batch * e->latent.q, sizeof(float));
+        r->latent.plain = cut(c, 1, mo_acts_bytes(batch * e->latent.heads, e->latent.plain));
+        r->latent.mixed = cut(c, 1, mo_acts_bytes(batch * e->latent.heads, e->latent.mixed));
+        r->latent.out = cut(c, batch * e->mixed, sizeof(float));
+        r->latent.groups = cut(c, 2 * e->latent.heads, sizeof(mo_dgroup));
     }
     r->y = cut(c, batch * width, sizeof(float));
     r->partial_floats = max64(chunks * MO_OP_SMALL, TOGETHER_CHUNKS) * e->head_floats;
@@ -145,11 +145,11 @@ static void lay_device(cutter *c, mo_gpu_scratch *r)
         lay_experts(c, r);
         r->sent = cut(c, 1, mo_acts_bytes(GPU_SMALL * e->used, e->expert_width));
     }
-    r->side_gate = cut(c, batch * e->side_width, sizeof(float));
-    r->side_up = cut(c, batch * e->side_width, sizeof(float));
-    r->side_hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
-    r->side_down = cut(c, batch * width, sizeof(float));
-    r->side_weight = cut(c, batch, sizeof(float));
+    r->side.gate = cut(c, batch * e->side_width, sizeof(float));
+    r->side.up = cut(c, batch * e->side_width, sizeof(float));
+    r->side.hidden = cut(c, 1, mo_acts_bytes(batch, e->side_width));
+    r->side.down = cut(c, batch * width, sizeof(float));
+    r->side.weight = cut(c, batch, sizeof(float));
     r->idle_bytes = (int64_t)(c->base + (uint64_t)c->used - r->idle);
     r->logits = cut(c, GPU_LOGITS_KEPT * r->core->spec->vocab, sizeof(float));
     mo_gpu_bf16_size(&r->bf16, r->core, batch);

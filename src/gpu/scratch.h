@@ -62,17 +62,27 @@ typedef struct mo_gpu_pinned {
     int32_t *counts;         /* [layers][group_limit] rows of each expert, where the device arranged them */
 } mo_gpu_pinned;
 
+/* As mo_latent_space and mo_side_space of engine/workspace.h. */
+typedef struct mo_gpu_latent_scratch {
+    mo_daddr in, plain, mixed; /* acts */
+    mo_daddr q, out;           /* q before it is taken apart, and the heads' results: floats */
+    mo_daddr groups;           /* mo_dgroup[2][heads] */
+} mo_gpu_latent_scratch;
+typedef struct mo_gpu_side_scratch {
+    mo_daddr hidden; /* acts */
+    mo_daddr gate, up, down, weight;
+} mo_gpu_side_scratch;
+
 /* Device memory that one step works in. */
 typedef struct mo_gpu_scratch {
     const mo_gpu_core *core;
     mo_daddr memory;
     int64_t bytes;
-    mo_daddr step; /* the block that the host sends at the beginning */
-    mo_daddr in, in_dense, in_router, mixed, hidden, side_hidden; /* acts */
-    mo_daddr q, k, v, y, partial, scores, weights, gate, up, down, side_gate, side_up, side_down, side_weight;
-    mo_daddr latent_in, latent_plain, latent_mixed; /* acts: as in engine/workspace.h, */
-    mo_daddr latent_q, latent_out;  /* q before it is taken apart, and the heads' results: floats */
-    mo_daddr latent_groups;         /* mo_dgroup[2][heads] */
+    mo_daddr step;                                   /* the block that the host sends at the beginning */
+    mo_daddr in, in_dense, in_router, mixed, hidden; /* acts */
+    mo_daddr q, k, v, y, partial, scores, weights, gate, up, down;
+    mo_gpu_side_scratch side;
+    mo_gpu_latent_scratch latent;
     mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
     mo_daddr work;                  /* mo_dwork and items, of the hot lane */
     mo_daddr sent;                  /* acts: hidden rows from the CPU */

@@ -16,7 +16,7 @@ static int part_of(const void *user, const mo_op *op)
     case MO_OP_TO_BF16: return op->to_bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_BF16: return op->bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_ROUND: return MO_PART_PRODUCTS;
-    case MO_OP_ACTIVATE: return op->activate.gate == s->side_gate ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
+    case MO_OP_ACTIVATE: return op->activate.gate == s->side.gate ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
     case MO_OP_HEADS:
     case MO_OP_LATENT:
     case MO_OP_ATTEND:

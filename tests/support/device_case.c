@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "device/cuda/cuda.h"
-#include "device/host/host.h"
 #include "device/sim/sim.h"
 
 /* ---- Devices ---------------------------------------------------------------------------------- */
@@ -35,7 +34,7 @@ void devices_list(void)
         add("emulated");
         return;
     }
-    add("host");
+    add("scalar");
     add("sim");
     if (getenv("MO_TEST_CUDA")) {
         add("cuda");
@@ -47,8 +46,9 @@ mo_device *device_open(const char *name)
     mo_error err = {0};
     mo_device *device = NULL;
     mo_status status;
-    if (strcmp(name, "host") == 0) {
-        status = mo_host_device_open(&mo_kernels_scalar, &device, &err);
+    if (strcmp(name, "scalar") == 0) { /* the definition */
+        status = mo_sim_open(&(mo_sim_options){.memory_bytes = 256 << 20, .kernels = &mo_kernels_scalar},
+                             &device, &err);
     } else if (strcmp(name, "sim") == 0) {
         status = mo_sim_open(&(mo_sim_options){.memory_bytes = 256 << 20}, &device, &err);
     } else if (strcmp(name, "cuda") == 0) {

@@ -487,16 +487,63 @@ static int bench_server(cli_server_bench *server, const speeds *s, bool other)
     server->prompt = s->prefill;
     server->generated = s->decode;
     server->rounds = s->rounds;
+#ifdef MO_PULL
     return cli_server_bench_run(server);
+#else
+    fprintf(stderr, "moraine bench: this program was built without libcurl; --server needs it\n");
+    return CLI_FAILED;
+#endif
+}
+
+typedef struct request {
+    const char *model, *text, *synthetic, *svg;
+    int64_t layers, parallel;
+    bool json;
+} request;
+
+/* Checks what the options say together. */
+static int check(const request *q, const speeds *s, const char *url)
+{
+    if (q->model && q->synthetic) {
+        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME, not both\n");
+        return CLI_USAGE;
+    }
+    if (q->layers && !q->synthetic) {
+        fprintf(stderr, "moraine bench: --layers requires --synthetic NAME\n");
+        return CLI_USAGE;
+    }
+    if (!check_alone("--svg supports", q->svg != NULL, q->parallel || url) ||
+        !check_alone("--depth supports", s->depth > 0, q->parallel || url)) {
+        return CLI_USAGE;
+    }
+    if (cli_cluster() && (q->synthetic || url)) {
+        fprintf(stderr, "moraine bench: with several ranks, give a model file that exists on every rank\n");
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
+static int bench_model(const request *q, speeds *s, const cli_loading *l)
+{
+    char made[512];
+    int code = q->synthetic ? make_model(q->synthetic, q->layers, made, sizeof made) : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
+    }
+    const char *path = cli_model_path("bench", q->synthetic ? made : q->model, q->json, &code);
+    if (path && q->parallel) {
+        cli_parallel p = {
+            .sequences = q->parallel, .prompt = s->prefill, .generated = s->decode, .rounds = s->rounds};
+        return bench_parallel(path, q->text, l, &p, q->json);
+    }
+    return path ? bench(path, q->text, l, s, q->svg, q->json) : code;
 }
 
 int cli_bench(int argc, char **argv)
 {
     cli_loading l = CLI_LOADING_DEFAULT;
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
-    const char *text = NULL, *synthetic = NULL, *svg = NULL;
-    int64_t layers = 0, parallel = 0;
-    bool json = false;
+    request q = {0};
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
     const cli_option options[] = {
         {"prefill", 0, CLI_INTEGER, "N", "prompt length in tokens; 0: skip (default: 512)", &s.prefill, 0,
@@ -508,20 +555,20 @@ int cli_bench(int argc, char **argv)
         {"rounds", 0, CLI_INTEGER, "N", "number of rounds; the median is reported (default: 5)", &s.rounds, 1,
          64},
         {"parallel", 0, CLI_INTEGER, "N", "decode N sequences in parallel, each with its own prompt",
-         &parallel, 1, CLI_PARALLEL_MAX},
+         &q.parallel, 1, CLI_PARALLEL_MAX},
         {"server", 0, CLI_TEXT, "URL",
          "measure a running server, such as http://127.0.0.1:8080, "
          "with --parallel streams, each with a new prompt",
          &server.url, 0, 0},
         {"api-key", 0, CLI_TEXT, "KEY", "API key of that server (env: LLAMA_API_KEY)", &server.key, 0, 0},
-        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text file instead of random ones", &text, 0, 0},
+        {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text file instead of random ones", &q.text, 0, 0},
         {"synthetic", 0, CLI_TEXT, "NAME",
          "first create a model of this shape (see moraine synth "
          "--list) as NAME.gguf in the current directory; it is kept",
-         &synthetic, 0, 0},
-        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &layers, 1, 1000},
-        {"json", 'j', CLI_FLAG, NULL, "print JSON", &json, 0, 0},
-        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the speeds of one sequence", &svg, 0, 0},
+         &q.synthetic, 0, 0},
+        {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &q.layers, 1, 1000},
+        {"json", 'j', CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the speeds of one sequence", &q.svg, 0, 0},
         CLI_LOADING_OPTIONS(l),
         CLI_LEARNING_OPTIONS(l.learning),
     };
@@ -542,50 +589,25 @@ int cli_bench(int argc, char **argv)
         .max_arguments = 1,
     };
     int first;
-    char made[512];
     int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
-    if (first < argc && synthetic) {
-        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME, not both\n");
-        return CLI_USAGE;
-    }
-    if (layers && !synthetic) {
-        fprintf(stderr, "moraine bench: --layers requires --synthetic NAME\n");
-        return CLI_USAGE;
-    }
-    if (!check_alone("--svg supports", svg != NULL, parallel || server.url) ||
-        !check_alone("--depth supports", s.depth > 0, parallel || server.url)) {
-        return CLI_USAGE;
-    }
-    if (cli_cluster() && (synthetic || server.url)) {
-        fprintf(stderr, "moraine bench: with several ranks, give a model file that exists on every rank\n");
-        return CLI_USAGE;
-    }
-    if (cli_cluster_follows("bench", argv[first], &l, &code)) {
+    q.model = argv[first];
+    code = check(&q, &s, server.url);
+    if (code != CLI_OK || cli_cluster_follows("bench", q.model, &l, &code)) {
         return code;
     }
-    if (!cli_check_writable("bench", "--svg", svg)) {
+    if (!cli_check_writable("bench", "--svg", q.svg)) {
         return CLI_FAILED;
     }
-    if (!check_lengths(&s, parallel, l.context)) {
+    if (!check_lengths(&s, q.parallel, l.context)) {
         return CLI_USAGE;
     }
     if (server.url) {
-        server.streams = parallel ? parallel : 1;
-        server.json = json;
-        return bench_server(&server, &s, first < argc || synthetic || text);
+        server.streams = q.parallel ? q.parallel : 1;
+        server.json = q.json;
+        return bench_server(&server, &s, q.model || q.synthetic || q.text);
     }
-    code = synthetic ? make_model(synthetic, layers, made, sizeof made) : CLI_OK;
-    if (code != CLI_OK) {
-        return code;
-    }
-    const char *path = cli_model_path("bench", synthetic ? made : argv[first], json, &code);
-    if (path && parallel) {
-        cli_parallel p = {
-            .sequences = parallel, .prompt = s.prefill, .generated = s.decode, .rounds = s.rounds};
-        return bench_parallel(path, text, &l, &p, json);
-    }
-    return path ? bench(path, text, &l, &s, svg, json) : code;
+    return bench_model(&q, &s, &l);
 }

@@ -384,6 +384,42 @@ static bool check(const request *r, const cli_session_file *saved)
     return true;
 }
 
+static int chat_with(const char *name, const request *r, cli_loading *l, const cli_sampling *s)
+{
+    mo_kv_type kv;
+    cli_generation g;
+    if (!cli_loading_kv("chat", l, &kv)) {
+        return CLI_USAGE;
+    }
+    l->vocabulary = true;
+    l->thinking = cli_thinking_of(&r->thinking);
+    l->bias = s->bias;
+    l->discovers = r->discover > 0;
+    int code = CLI_OK;
+    cli_session_file *saved = r->session ? cli_session_file_open("chat", r->session, &code) : NULL;
+    if (code == CLI_OK && !check(r, saved)) {
+        code = CLI_USAGE;
+    }
+    const char *path = code == CLI_OK ? cli_model_path("chat", name, false, &code) : NULL;
+    mo_model *model = path ? cli_loading_open("chat", path, l, &code) : NULL;
+    if (!model) {
+        cli_session_file_close(saved);
+        return code;
+    }
+    code = CLI_FAILED;
+    if (strcmp(mo_model_chat_name(model), "none") == 0) {
+        fprintf(stderr, "moraine chat: this model has no known chat "
+                        "format; moraine run --raw continues a text\n");
+    } else if (cli_generation_open(&g, "chat", model, kv, s)) {
+        code = talk(r, &g, saved);
+        cli_generation_close(&g);
+    }
+    cli_session_file_close(saved);
+    cli_tiers_left_out("chat", model);
+    mo_model_close(model);
+    return code;
+}
+
 int cli_chat(int argc, char **argv)
 {
     request r = {.limit = -1};
@@ -430,43 +466,6 @@ int cli_chat(int argc, char **argv)
         .max_arguments = 1,
     };
     int first;
-    int code = cli_options_parse(&usage, argc, argv, &first);
-    mo_kv_type kv;
-    cli_generation g;
-    if (code >= 0) {
-        return code;
-    }
-    if (!cli_loading_kv("chat", &l, &kv)) {
-        return CLI_USAGE;
-    }
-    l.vocabulary = true;
-    l.thinking = cli_thinking_of(&r.thinking);
-    l.bias = s.bias;
-    l.discovers = r.discover > 0;
-    cli_session_file *saved = NULL;
-    code = CLI_OK;
-    if (r.session) {
-        saved = cli_session_file_open("chat", r.session, &code);
-    }
-    if (code == CLI_OK && !check(&r, saved)) {
-        code = CLI_USAGE;
-    }
-    const char *path = code == CLI_OK ? cli_model_path("chat", argv[first], false, &code) : NULL;
-    mo_model *model = path ? cli_loading_open("chat", path, &l, &code) : NULL;
-    if (!model) {
-        cli_session_file_close(saved);
-        return code;
-    }
-    code = CLI_FAILED;
-    if (strcmp(mo_model_chat_name(model), "none") == 0) {
-        fprintf(stderr, "moraine chat: this model has no known chat "
-                        "format; moraine run --raw continues a text\n");
-    } else if (cli_generation_open(&g, "chat", model, kv, &s)) {
-        code = talk(&r, &g, saved);
-        cli_generation_close(&g);
-    }
-    cli_session_file_close(saved);
-    cli_tiers_left_out("chat", model);
-    mo_model_close(model);
-    return code;
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    return code >= 0 ? code : chat_with(argv[first], &r, &l, &s);
 }

@@ -353,17 +353,59 @@ static const char *idle_with_hosts(const cli_loading *l, const mo_plan_options *
                                                        : NULL;
 }
 
+typedef struct request {
+    const char *model, *svg, *hosts;
+    uint64_t ram;
+    bool json;
+} request;
+
+static int plan_for(const request *q, cli_loading *l, mo_plan_options *ask)
+{
+    int code = CLI_OK;
+    if (!cli_loading_kv("plan", l, &ask->kv) || !cli_loading_precision("plan", l, &ask->prompt_precision) ||
+        !cli_loading_device("plan", l, &ask->device, &ask->vram_bytes, ask->vram_each, &ask->postfetch)) {
+        return CLI_USAGE;
+    }
+    mo_model_options named = mo_model_options_default();
+    if (!cli_adapters_set("plan", &l->adapters, &named)) {
+        return CLI_USAGE;
+    }
+    ask->adapters = named.adapters;
+    ask->adapter_count = named.adapter_count;
+    const char *idle = q->hosts ? idle_with_hosts(l, ask, q->ram, q->svg) : l->divide ? "--divide" : NULL;
+    if (idle) {
+        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; omit it\n", idle,
+                q->hosts ? "with" : "without");
+        return CLI_USAGE;
+    }
+    if (!cli_check_writable("plan", "--svg", q->svg)) {
+        return CLI_FAILED;
+    }
+    cli_idle_streaming("plan", l);
+    const char *path = cli_model_path("plan", q->model, q->json, &code);
+    if (!path) {
+        return code;
+    }
+    cli_check_length("plan", path, l);
+    ask->context = l->context;
+    ask->batch = l->batch;
+    if (q->hosts) {
+        return cli_plan_hosts(path, q->hosts, l->divide, ask, q->json);
+    }
+    ask->ram_bytes = q->ram == RAM_NOT_GIVEN ? 0 : (int64_t)q->ram;
+    return make_plan(path, l, ask, q->svg, q->json);
+}
+
 int cli_plan(int argc, char **argv)
 {
-    bool json = false;
-    const char *svg = NULL, *hosts = NULL;
-    uint64_t ram = RAM_NOT_GIVEN;
+    request q = {.ram = RAM_NOT_GIVEN};
     cli_loading l = CLI_LOADING_DEFAULT;
     mo_plan_options ask = {.size = sizeof(mo_plan_options),
                            .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
     const cli_option options[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
-         "RAM limit, as in 24G (default: available memory or the cgroup limit, less a reserve)", &ram, 1, 0},
+         "RAM limit, as in 24G (default: available memory or the cgroup limit, less a reserve)", &q.ram, 1,
+         0},
         {"ctx", 'c', CLI_INTEGER, "N",
          "context size in tokens (default: the model's training context, at most 8192)", &l.context, 1,
          16777216},
@@ -379,7 +421,7 @@ int cli_plan(int argc, char **argv)
          "plan for several machines that share the model: a text file with "
          "one line per machine, as in \"anna ram=64G link=10Gbit/s latency=30us\"; "
          "probed: the machines measured by moraine probe under mpirun",
-         &hosts, 0, 0},
+         &q.hosts, 0, 0},
         {"divide", 0, CLI_TEXT, "HOW",
          "with --hosts: layers, experts or auto, the faster one (default: auto)", &l.divide, 0, 0},
         CLI_ADAPTER_OPTIONS(l.adapters),
@@ -388,8 +430,8 @@ int cli_plan(int argc, char **argv)
          &ask.cpu_moe, 0, 0},
         CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
         {"streaming", 0, CLI_FLAG, NULL, "accepted for compatibility; has no effect", &l.streaming, 0, 0},
-        {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
-        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the placement", &svg, 0, 0},
+        {"json", 0, CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
+        {"svg", 0, CLI_TEXT, "FILE", "write a chart of the placement", &q.svg, 0, 0},
     };
     const cli_usage usage = {
         .command = "plan",
@@ -407,42 +449,11 @@ int cli_plan(int argc, char **argv)
         .option_count = sizeof options / sizeof *options,
         .max_arguments = 1,
     };
-    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    int first;
+    const int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
     }
-    if (!cli_loading_kv("plan", &l, &ask.kv) || !cli_loading_precision("plan", &l, &ask.prompt_precision) ||
-        !cli_loading_device("plan", &l, &ask.device, &ask.vram_bytes, ask.vram_each, &ask.postfetch)) {
-        return CLI_USAGE;
-    }
-    mo_model_options named = mo_model_options_default();
-    if (!cli_adapters_set("plan", &l.adapters, &named)) {
-        return CLI_USAGE;
-    }
-    ask.adapters = named.adapters;
-    ask.adapter_count = named.adapter_count;
-    const char *idle = hosts ? idle_with_hosts(&l, &ask, ram, svg) : l.divide ? "--divide" : NULL;
-    if (idle) {
-        fprintf(stderr, "moraine plan: %s has no effect %s --hosts; omit it\n", idle,
-                hosts ? "with" : "without");
-        return CLI_USAGE;
-    }
-    if (!cli_check_writable("plan", "--svg", svg)) {
-        return CLI_FAILED;
-    }
-    cli_idle_streaming("plan", &l);
-    const char *path = cli_model_path("plan", argv[first], json, &code);
-    if (!path) {
-        return code;
-    }
-    cli_check_length("plan", path, &l);
-    if (hosts) {
-        ask.context = l.context;
-        ask.batch = l.batch;
-        return cli_plan_hosts(path, hosts, l.divide, &ask, json);
-    }
-    ask.ram_bytes = ram == RAM_NOT_GIVEN ? 0 : (int64_t)ram;
-    ask.context = l.context;
-    ask.batch = l.batch;
-    return make_plan(path, &l, &ask, svg, json);
+    q.model = argv[first];
+    return plan_for(&q, &l, &ask);
 }

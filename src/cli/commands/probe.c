@@ -295,16 +295,12 @@ int cli_probe(int argc, char **argv)
     if (first < argc && !(model = cli_pulled_path("probe", argv[first], &code))) {
         return code;
     }
-    if (model && directory) {
-        fprintf(stderr, "moraine probe: give a model or --dir, not both\n");
-        return CLI_USAGE;
-    }
-    if (dry && output) {
-        fprintf(stderr, "moraine probe: give --output or --dry, not both\n");
-        return CLI_USAGE;
-    }
-    if (network && !cli_cluster()) {
-        fprintf(stderr, "moraine probe: --network needs several ranks, started by mpirun\n");
+    const char *wrong = model && directory          ? "give a model or --dir, not both"
+                        : dry && output             ? "give --output or --dry, not both"
+                        : network && !cli_cluster() ? "--network needs several ranks, started by mpirun"
+                                                    : NULL;
+    if (wrong) {
+        fprintf(stderr, "moraine probe: %s\n", wrong);
         return CLI_USAGE;
     }
     if (cli_cluster_rank() == 0 &&

@@ -408,13 +408,11 @@ static int pinned_count(const srv_model_spec *specs, int count)
     return pinned;
 }
 
-static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
+static srv_server_options server_options(const serve_settings *s, const model_settings *common)
 {
-    static srv_model_spec specs[MODELS_MAX];
     static const char *origins[LIST_MAX], *hosts[LIST_MAX];
-    int count = 0, code = CLI_OK;
     const bool is_socket = strlen(s->host) > 5 && strcmp(s->host + strlen(s->host) - 5, ".sock") == 0;
-    srv_server_options o = {
+    return (srv_server_options){
         .host = is_socket ? NULL : s->host,
         .port = (int)s->port,
         .unix_path = is_socket ? s->host : s->unix_path,
@@ -437,67 +435,62 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         .slot_directory = s->slot_path,
         .response_directory = common->cache_dir,
     };
-    if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
-        !cli_check_directory("models-dir", s->models_dir) ||
-        !cli_check_directory("slot-save-path", s->slot_path)) {
-        return CLI_USAGE;
-    }
-    model_settings first = *common;
-    for (int i = 0; i < model_count && count < MODELS_MAX; i++) {
-        first.model = cli_pulled_path("serve", models[i], &code);
-        if (!first.model) {
+}
+
+/* Those that were named. Specs point into *m. */
+static int add_named(model_settings *m, const model_settings *common, char **models, int model_count,
+                     srv_model_spec *specs, int *count)
+{
+    int code = CLI_OK;
+    for (int i = 0; i < model_count && *count < MODELS_MAX && code == CLI_OK; i++) {
+        m->model = cli_pulled_path("serve", models[i], &code);
+        if (!m->model) {
             return code;
         }
         const char *id =
-            strcmp(first.model, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
-        first.alias = i == 0 ? common->alias : NULL;
-        code = cli_check_model("serve", first.model, &first.loading);
-        if (code == CLI_OK && !set_spec(&first, id, &specs[count++])) {
+            strcmp(m->model, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
+        m->alias = i == 0 ? common->alias : NULL;
+        code = cli_check_model("serve", m->model, &m->loading);
+        if (code == CLI_OK && !set_spec(m, id, &specs[(*count)++])) {
             code = CLI_USAGE;
         }
-        if (code != CLI_OK) {
-            return code;
-        }
     }
-    if (s->models_file && !add_sections(s, common, specs, &count)) {
+    return code;
+}
+
+/* Those of the file, and where there are none at all what is there without being named. */
+static int add_others(const serve_settings *s, model_settings *m, const model_settings *common,
+                      srv_model_spec *specs, int *count)
+{
+    int code = CLI_OK;
+    if (s->models_file && !add_sections(s, common, specs, count)) {
         return CLI_USAGE;
     }
-    if (s->models_max > 0 && pinned_count(specs, count) > s->models_max) {
+    if (s->models_max > 0 && pinned_count(specs, *count) > s->models_max) {
         fprintf(stderr, "moraine serve: --models-max is %d, but %d models are pinned\n", (int)s->models_max,
-                pinned_count(specs, count));
+                pinned_count(specs, *count));
         return CLI_USAGE;
     }
     const char *named = getenv("MORAINE_MODEL");
-    if (count == 0 && !s->models_dir && !(named && *named) && !add_pulled(common, specs, &count)) {
+    if (*count == 0 && !s->models_dir && !(named && *named) && !add_pulled(common, specs, count)) {
         return CLI_USAGE;
     }
-    if (count == 0 && !s->models_dir) {
-        first.model = cli_model_path("serve", NULL, false, &code);
-        first.model = first.model ? strdup(first.model) : NULL;
-        first.alias = common->alias;
-        if (!first.model || !set_spec(&first, NULL, &specs[count++])) {
+    if (*count == 0 && !s->models_dir) {
+        m->model = cli_model_path("serve", NULL, false, &code);
+        m->model = m->model ? strdup(m->model) : NULL;
+        m->alias = common->alias;
+        if (!m->model || !set_spec(m, NULL, &specs[(*count)++])) {
             return code != CLI_OK ? code : CLI_USAGE;
         }
     }
-    o.models = (srv_models_options){.specs = specs,
-                                    .count = count,
-                                    .directory = s->models_dir,
-                                    .most = (int)s->models_max,
-                                    .strict = s->strict};
-    if (s->warm) {
-        size_t length;
-        o.warm = cli_read_file("serve", s->warm, &length);
-        if (!o.warm || !cli_check_request("warm", s->warm, o.warm)) {
-            return CLI_FAILED;
-        }
-    }
-    first.model = first.alias = NULL;
-    if (!set_spec(&first, NULL, &o.models.others)) {
-        return CLI_USAGE;
-    }
+    return CLI_OK;
+}
+
+static int run_server(const srv_server_options *o)
+{
     srv_serving *serving = NULL;
     mo_error err = {0};
-    mo_status status = srv_serving_open(&o, &serving, &err);
+    mo_status status = srv_serving_open(o, &serving, &err);
     if (status == MO_OK) {
         status = srv_serving_run(serving, &err);
     }
@@ -511,6 +504,38 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
     return CLI_OK;
+}
+
+static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
+{
+    static srv_model_spec specs[MODELS_MAX];
+    int count = 0;
+    srv_server_options o = server_options(s, common);
+    if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
+        !cli_check_directory("models-dir", s->models_dir) ||
+        !cli_check_directory("slot-save-path", s->slot_path)) {
+        return CLI_USAGE;
+    }
+    model_settings m = *common;
+    int code = add_named(&m, common, models, model_count, specs, &count);
+    code = code == CLI_OK ? add_others(s, &m, common, specs, &count) : code;
+    if (code != CLI_OK) {
+        return code;
+    }
+    o.models = (srv_models_options){.specs = specs,
+                                    .count = count,
+                                    .directory = s->models_dir,
+                                    .most = (int)s->models_max,
+                                    .strict = s->strict};
+    if (s->warm) {
+        size_t length;
+        o.warm = cli_read_file("serve", s->warm, &length);
+        if (!o.warm || !cli_check_request("warm", s->warm, o.warm)) {
+            return CLI_FAILED;
+        }
+    }
+    m.model = m.alias = NULL;
+    return set_spec(&m, NULL, &o.models.others) ? run_server(&o) : CLI_USAGE;
 }
 
 /* Checks what the options say together. */

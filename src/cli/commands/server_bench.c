@@ -1,6 +1,5 @@
 #include "cli/commands/server_bench.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "cli/print/measured.h"
 #include "cli/signals.h"
 
-enum { STREAMS_MAX = 512, SILENCE_MS = 300000 };
+enum { STREAMS_MAX = 512, SILENCE_S = 300 };
 
 /* Times of one kind, all rounds together. */
 typedef struct times {
@@ -30,6 +29,7 @@ typedef struct stream {
 typedef struct run {
     const cli_server_bench *b;
     cli_url url;
+    CURLM *all;
     int64_t vocab;
     uint64_t seed;
     char model[128];
@@ -93,7 +93,7 @@ static void forget_version(cli_url *url)
 static bool look(run *r)
 {
     cli_wire w;
-    if (!cli_wire_open(&w, "bench", &r->url, "/v1/models", r->b->key, NULL)) {
+    if (!cli_wire_open(&w, r->all, "bench", &r->url, "/v1/models", r->b->key, NULL)) {
         return false;
     }
     const char *text = cli_wire_whole(&w);
@@ -102,10 +102,11 @@ static bool look(run *r)
     const char *id = json_string_value(json_object_get(model, "id"));
     r->vocab = json_integer_value(json_object_get(json_object_get(model, "meta"), "n_vocab"));
     snprintf(r->model, sizeof r->model, "%s", id ? id : "?");
-    if (w.status != 200 || !id) {
+    const bool reached = cli_wire_reached(&w, "bench", &r->url);
+    if (reached && (w.status != 200 || !id)) {
         fprintf(stderr, "moraine bench: %s/v1/models answered %d: %s\n", r->b->url, w.status,
                 text ? text : "nothing");
-    } else if (r->vocab <= 0) {
+    } else if (reached && r->vocab <= 0) {
         fprintf(stderr, "moraine bench: the server's model is not loaded; send it a request first\n");
     }
     const bool ok = w.status == 200 && id && r->vocab > 0;
@@ -161,15 +162,14 @@ static void hear(run *r, stream *s, const char *line)
 
 static void progress(run *r, stream *s)
 {
-    const bool went = cli_wire_go(&s->wire);
     for (char *line; s->wire.status == 200 && (line = cli_wire_line(&s->wire)); free(line)) {
         hear(r, s, line);
     }
-    if ((s->wire.over || !went) && !s->done && !s->failed) {
+    if (s->wire.over && !s->done && !s->failed) {
         if (s->wire.status != 200 && s->wire.status != 0) {
             fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,
                     s->wire.body ? s->wire.body : "");
-        } else {
+        } else if (cli_wire_reached(&s->wire, "bench", &r->url)) {
             fprintf(stderr, "moraine bench: the connection was closed before the answer was complete\n");
         }
         s->failed = true;
@@ -179,36 +179,27 @@ static void progress(run *r, stream *s)
 static bool play(run *r)
 {
     const int count = (int)r->b->streams;
-    struct pollfd polled[STREAMS_MAX];
     const double began = mo_clock_s();
     bool ok = true;
     for (int i = 0; i < count && ok; i++) {
         stream *s = &r->streams[i];
         char *body = make_body(r);
         *s = (stream){.began = mo_clock_s()};
-        ok = body && cli_wire_open(&s->wire, "bench", &r->url, "/completion", r->b->key, body);
+        ok = body && cli_wire_open(&s->wire, r->all, "bench", &r->url, "/completion", r->b->key, body);
         free(body);
     }
     for (int left = count; ok && left > 0;) {
+        const bool went = cli_wires_go(r->all, SILENCE_S);
         left = 0;
-        for (int i = 0; i < count; i++) {
-            stream *s = &r->streams[i];
-            const bool over = s->done || s->failed;
-            polled[i] = (struct pollfd){.fd = over ? -1 : s->wire.fd,
-                                        .events = (short)(cli_wire_sends(&s->wire) ? POLLOUT : POLLIN)};
-            left += !over;
-            ok = ok && !s->failed;
-        }
-        ok = ok && !cli_interrupted();
-        if (left > 0 && ok && poll(polled, (nfds_t)count, SILENCE_MS) <= 0) {
-            fprintf(stderr, "moraine bench: the server has been silent for %d seconds\n", SILENCE_MS / 1000);
-            ok = false;
-        }
         for (int i = 0; i < count && ok; i++) {
-            if (polled[i].fd >= 0 && polled[i].revents) {
-                progress(r, &r->streams[i]);
-            }
+            progress(r, &r->streams[i]);
+            left += !r->streams[i].done;
+            ok = !r->streams[i].failed;
         }
+        if (ok && !went && !cli_interrupted()) {
+            fprintf(stderr, "moraine bench: the server has been silent for %d seconds\n", SILENCE_S);
+        }
+        ok = ok && went && !cli_interrupted();
     }
     int64_t tokens = 0;
     for (int i = 0; i < count; i++) {
@@ -251,12 +242,15 @@ static int print(run *r)
 int cli_server_bench_run(const cli_server_bench *b)
 {
     run *r = calloc(1, sizeof *r);
+    CURLM *all = r && curl_global_init(CURL_GLOBAL_NOTHING) == 0 ? curl_multi_init() : NULL;
     int code = CLI_FAILED;
-    if (!r) {
+    if (!all) {
         fprintf(stderr, "moraine bench: out of memory\n");
+        free(r);
         return CLI_FAILED;
     }
     r->b = b;
+    r->all = all;
     r->seed = (uint64_t)(mo_clock_s() * 1e9);
     if (!cli_url_read(b->url, &r->url)) {
         fprintf(stderr, "moraine bench: --server needs a URL such as http://127.0.0.1:8080, not %s\n",
@@ -269,6 +263,8 @@ int cli_server_bench_run(const cli_server_bench *b)
         }
         code = ok ? print(r) : CLI_FAILED;
     }
+    curl_multi_cleanup(all);
+    curl_global_cleanup();
     free(r->first.item);
     free(r->between.item);
     free(r->rates.item);

@@ -15,24 +15,13 @@ static __device__ __forceinline__ uint32_t mo_arrange_same(int expert, int exper
     return same;
 }
 
-MO_BOUNDED(mo_arrange, mo_op_arrange, 32 * MO_ARRANGE_MANY_WARPS, 1);
-MO_KERNEL(mo_arrange, mo_op_arrange)
+enum { MO_ARRANGE_EACH = MO_OP_EXPERTS / (32 * MO_ARRANGE_WARPS) }; /* experts of a thread */
+
+/* Rows of every expert in [begin, end), which are the warp's. */
+static __device__ __forceinline__ void mo_arrange_count(const mo_op_arrange &op, const int32_t *ids,
+                                                        int begin, int end, int *next)
 {
-    static_assert(MO_ARRANGE_WARPS * MO_OP_EXPERTS <= MO_ARRANGE_COUNTS, "any layer has space");
-    __shared__ int counts[MO_ARRANGE_COUNTS]; /* [warps][experts]: a warp's rows, then its next place */
-    __shared__ int total[MO_OP_EXPERTS];
-    __shared__ int sums[MO_ARRANGE_MANY_WARPS];
-    mo_grid_begin();
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-    const int rows = op.tokens * op.used;
-    int *const next = counts + warp * op.experts;
-    const int each = ((rows + warps - 1) / warps + 31) / 32 * 32;
-    const int begin = min(warp * each, rows), end = min(begin + each, rows);
-    const int32_t *ids = mo_at<const int32_t>(op.ids);
-    for (int i = threadIdx.x; i < warps * op.experts; i += blockDim.x) {
-        counts[i] = 0;
-    }
-    __syncthreads();
+    const int lane = threadIdx.x & 31;
     for (int at = begin; at < end; at += 32) {
         const bool present = at + lane < end;
         const int expert = present ? ids[at + lane] : 0;
@@ -42,22 +31,17 @@ MO_KERNEL(mo_arrange, mo_op_arrange)
         }
         __syncwarp();
     }
-    __syncthreads();
-    for (int e = threadIdx.x; e < op.experts; e += blockDim.x) {
-        int sum = 0;
-        for (int w = 0; w < warps; w++) {
-            const int own = counts[w * op.experts + e];
-            counts[w * op.experts + e] = sum;
-            sum += own;
-        }
-        total[e] = sum;
-    }
-    __syncthreads();
-    /* Where each expert's rows begin: threads have neighbours, warps their sums, warps before them theirs. */
-    constexpr int PER_THREAD = MO_OP_EXPERTS / (32 * MO_ARRANGE_WARPS);
-    int own[PER_THREAD], sum = 0;
-    for (int i = 0; i < PER_THREAD; i++) {
-        const int e = threadIdx.x * PER_THREAD + i;
+}
+
+/* Rows of all experts before the thread's first one, and of its own before each of them: threads have neighbours, warps their sums, warps before
+ * them theirs. */
+static __device__ __forceinline__ int mo_arrange_before(const mo_op_arrange &op, const int *total, int *sums,
+                                                        int (&own)[MO_ARRANGE_EACH])
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int sum = 0;
+    for (int i = 0; i < MO_ARRANGE_EACH; i++) {
+        const int e = threadIdx.x * MO_ARRANGE_EACH + i;
         own[i] = sum;
         sum += e < op.experts ? total[e] : 0;
     }
@@ -74,9 +58,17 @@ MO_KERNEL(mo_arrange, mo_op_arrange)
     for (int w = 0; w < warp; w++) {
         before += sums[w];
     }
+    return before;
+}
+
+/* What is told of the thread's experts, and where the warps' rows of them begin. */
+static __device__ __forceinline__ void mo_arrange_tell(const mo_op_arrange &op, const int *total, int *counts,
+                                                       int before, const int (&own)[MO_ARRANGE_EACH])
+{
+    const int warps = blockDim.x >> 5;
     const int64_t part_at[3] = {0, op.up_at, op.down_at};
-    for (int i = 0; i < PER_THREAD; i++) {
-        const int e = threadIdx.x * PER_THREAD + i;
+    for (int i = 0; i < MO_ARRANGE_EACH; i++) {
+        const int e = threadIdx.x * MO_ARRANGE_EACH + i;
         if (e >= op.experts) {
             break;
         }
@@ -94,7 +86,12 @@ MO_KERNEL(mo_arrange, mo_op_arrange)
             counts[w * op.experts + e] += group.first;
         }
     }
-    __syncthreads();
+}
+
+static __device__ __forceinline__ void mo_arrange_place(const mo_op_arrange &op, const int32_t *ids,
+                                                        int begin, int end, int *next)
+{
+    const int lane = threadIdx.x & 31;
     for (int at = begin; at < end; at += 32) {
         const bool present = at + lane < end;
         const int expert = present ? ids[at + lane] : 0;
@@ -111,4 +108,41 @@ MO_KERNEL(mo_arrange, mo_op_arrange)
         }
         __syncwarp();
     }
+}
+
+MO_BOUNDED(mo_arrange, mo_op_arrange, 32 * MO_ARRANGE_MANY_WARPS, 1);
+MO_KERNEL(mo_arrange, mo_op_arrange)
+{
+    static_assert(MO_ARRANGE_WARPS * MO_OP_EXPERTS <= MO_ARRANGE_COUNTS, "any layer has space");
+    __shared__ int counts[MO_ARRANGE_COUNTS]; /* [warps][experts]: a warp's rows, then its next place */
+    __shared__ int total[MO_OP_EXPERTS];
+    __shared__ int sums[MO_ARRANGE_MANY_WARPS];
+    mo_grid_begin();
+    const int warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    const int rows = op.tokens * op.used;
+    int *const next = counts + warp * op.experts;
+    const int each = ((rows + warps - 1) / warps + 31) / 32 * 32;
+    const int begin = min(warp * each, rows), end = min(begin + each, rows);
+    const int32_t *ids = mo_at<const int32_t>(op.ids);
+    for (int i = threadIdx.x; i < warps * op.experts; i += blockDim.x) {
+        counts[i] = 0;
+    }
+    __syncthreads();
+    mo_arrange_count(op, ids, begin, end, next);
+    __syncthreads();
+    for (int e = threadIdx.x; e < op.experts; e += blockDim.x) {
+        int sum = 0;
+        for (int w = 0; w < warps; w++) {
+            const int own = counts[w * op.experts + e];
+            counts[w * op.experts + e] = sum;
+            sum += own;
+        }
+        total[e] = sum;
+    }
+    __syncthreads();
+    int own[MO_ARRANGE_EACH];
+    const int before = mo_arrange_before(op, total, sums, own);
+    mo_arrange_tell(op, total, counts, before, own);
+    __syncthreads();
+    mo_arrange_place(op, ids, begin, end, next);
 }

@@ -219,9 +219,9 @@ static __device__ __forceinline__ int mo_q3_k_scale(const uint8_t *scales, int s
     return (low | high << 4) - 32;
 }
 
-/* block: the file's block, in shared memory; unit: of it. RAW: a format with a table leaves its bytes as they are. */
-template <int TYPE, bool RAW>
-static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit, int part, mo_terms32 *o)
+/* Formats of 32 values. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_decode_small(const uint8_t *block, mo_terms32 *o)
 {
     uint32_t w[8];
     if constexpr (TYPE == MO_Q8_0) {
@@ -241,42 +241,58 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         mo_words_at<2, 5>(block + 2, w);
         mo_low_high(w + 1, o->code);
         mo_fifth_bits(w[0], o->code);
-    } else if constexpr (TYPE == MO_Q5_1) {
+    } else {
+        static_assert(TYPE == MO_Q5_1, "every format of 32 values is above");
         mo_words_at<4, 6>(block, w);
         o->dw = mo_half((uint16_t)w[0]);
         o->min = mo_half((uint16_t)(w[0] >> 16));
         mo_low_high(w + 2, o->code);
         mo_fifth_bits(w[1], o->code);
-    } else if constexpr (mo_has_table<TYPE>) {
-        if constexpr (TYPE == MO_IQ4_NL) {
-            o->dw = mo_half_at(block);
-            mo_words_at<2, 4>(block + 2, w);
-        } else if constexpr (TYPE == MO_MXFP4) {
-            o->dw = mo_e8m0_half(block[0]);
-            mo_words_at<1, 4>(block + 1, w);
-        } else if constexpr (TYPE == MO_IQ4_XS) {
-            mo_words_at<4, 2>(block, w);
-            o->dw = mo_half((uint16_t)w[0]);
-            o->scale0 = (int)((w[1] >> 4 * unit & 15) | (w[0] >> (16 + 2 * unit) & 3) << 4) - 32;
-            mo_words_at<4, 4>(block + 8 + 16 * unit, w);
-        } else {
-            const uint32_t scales = *(const uint32_t *)block >> 16 * unit;
-            o->dw = 0.5f * mo_ue4m3_to_f32((uint8_t)scales);
-            o->dw1 = 0.5f * mo_ue4m3_to_f32((uint8_t)(scales >> 8));
-            mo_words_at<4, 4>(block + 4 + 16 * unit, w);
-        }
+    }
+}
+
+/* Formats whose codes are looked up in a table. */
+template <int TYPE, bool RAW>
+static __device__ __forceinline__ void mo_decode_table(const uint8_t *block, int unit, mo_terms32 *o)
+{
+    uint32_t w[8];
+    if constexpr (TYPE == MO_IQ4_NL) {
+        o->dw = mo_half_at(block);
+        mo_words_at<2, 4>(block + 2, w);
+    } else if constexpr (TYPE == MO_MXFP4) {
+        o->dw = mo_e8m0_half(block[0]);
+        mo_words_at<1, 4>(block + 1, w);
+    } else if constexpr (TYPE == MO_IQ4_XS) {
+        mo_words_at<4, 2>(block, w);
+        o->dw = mo_half((uint16_t)w[0]);
+        o->scale0 = (int)((w[1] >> 4 * unit & 15) | (w[0] >> (16 + 2 * unit) & 3) << 4) - 32;
+        mo_words_at<4, 4>(block + 8 + 16 * unit, w);
+    } else {
+        const uint32_t scales = *(const uint32_t *)block >> 16 * unit;
+        o->dw = 0.5f * mo_ue4m3_to_f32((uint8_t)scales);
+        o->dw1 = 0.5f * mo_ue4m3_to_f32((uint8_t)(scales >> 8));
+        mo_words_at<4, 4>(block + 4 + 16 * unit, w);
+    }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if constexpr (RAW) {
-                o->code[i] = w[i];
-            } else if constexpr (TYPE == MO_NVFP4) {
-                const int at = 4 * (i / 2) + i % 2;
-                mo_look_up<TYPE>(w[i], &o->code[at], &o->code[at + 2]);
-            } else {
-                mo_look_up<TYPE>(w[i], &o->code[i], &o->code[4 + i]);
-            }
+    for (int i = 0; i < 4; i++) {
+        if constexpr (RAW) {
+            o->code[i] = w[i];
+        } else if constexpr (TYPE == MO_NVFP4) {
+            const int at = 4 * (i / 2) + i % 2;
+            mo_look_up<TYPE>(w[i], &o->code[at], &o->code[at + 2]);
+        } else {
+            mo_look_up<TYPE>(w[i], &o->code[i], &o->code[4 + i]);
         }
-    } else if constexpr (TYPE == MO_Q4_K) {
+    }
+}
+
+/* Formats of 256 values. */
+template <int TYPE>
+static __device__ __forceinline__ void mo_decode_large(const uint8_t *block, int unit, int part,
+                                                       mo_terms32 *o)
+{
+    uint32_t w[8];
+    if constexpr (TYPE == MO_Q4_K) {
         mo_k_scales(*(const mo_quad *)block, unit, part, o);
         mo_words_at<16, 8>(block + 16 + 32 * unit, w);
 #pragma unroll
@@ -319,13 +335,6 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         for (int i = 0; i < 8; i++) {
             o->code[i] = w[i] >> 2 * (unit & 3) & 0x03030303u;
         }
-    } else if constexpr (mo_format_by_row(TYPE)) {
-        o->dw = mo_grid_scale<TYPE>(block);
-        mo_grid_scales<TYPE>(block, unit, &o->scale0, &o->scale1);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            o->code[i] = mo_grid_codes<TYPE>(block, unit, i);
-        }
     } else {
         static_assert(TYPE == MO_Q3_K, "every quantized format is above");
         o->dw = mo_half_at(block + 108);
@@ -338,6 +347,27 @@ static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit,
         for (int i = 0; i < 8; i++) {
             o->code[i] = (w[i] >> 2 * (unit & 3) & 0x03030303u) | (high[i] >> unit & 0x01010101u) << 2;
         }
+    }
+}
+
+/* block: the file's block, in shared memory; unit: of it. RAW: a format with a table leaves its bytes as they are. */
+template <int TYPE, bool RAW>
+static __device__ __forceinline__ void mo_decode(const uint8_t *block, int unit, int part, mo_terms32 *o)
+{
+    if constexpr (TYPE == MO_Q8_0 || TYPE == MO_Q4_0 || TYPE == MO_Q4_1 || TYPE == MO_Q5_0 ||
+                  TYPE == MO_Q5_1) {
+        mo_decode_small<TYPE>(block, o);
+    } else if constexpr (mo_has_table<TYPE>) {
+        mo_decode_table<TYPE, RAW>(block, unit, o);
+    } else if constexpr (mo_format_by_row(TYPE)) {
+        o->dw = mo_grid_scale<TYPE>(block);
+        mo_grid_scales<TYPE>(block, unit, &o->scale0, &o->scale1);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            o->code[i] = mo_grid_codes<TYPE>(block, unit, i);
+        }
+    } else {
+        mo_decode_large<TYPE>(block, unit, part, o);
     }
 }
 

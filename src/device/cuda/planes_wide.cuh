@@ -131,19 +131,21 @@ static __device__ __forceinline__ mo_planes_query wide_query(const mo_op_attend 
     return mo_planes_query_of(t.s[row], op.scale);
 }
 
-/* Weights of the thread's rows, row and row + 8, from the group's scores; all groups tell each other what the others need. wide_keep() follows. MASKED:
- * some row may not see some position. */
-template <bool MASKED, typename T>
-static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &op, const T &t, int part,
-                                                           int row, const wide_view *views, float (*s)[4])
-{
-    wide_joined joined;
-    const int q = threadIdx.x & 3;
+/* The thread's rows, row and row + 8: what is highest of them, of what their weights are made of, and how many they are. */
+struct wide_rows {
     float top[2], most[2];
     uint32_t count[2];
+};
+
+/* Scores that a row does not see become -INFINITY; the highest of the group's are told to the others. */
+template <bool MASKED, typename T>
+static __device__ __forceinline__ void wide_tops(const T &t, int part, int row, const wide_view *views,
+                                                 float (*s)[4], wide_rows &w)
+{
+    const int q = threadIdx.x & 3;
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
-        top[i] = -INFINITY;
+        w.top[i] = -INFINITY;
         MO_UNROLL()
         for (int n = 0; n < T::SCORES; n++) {
             MO_UNROLL()
@@ -151,26 +153,33 @@ static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &o
                 const int u = part * T::POSITIONS + 8 * n + 2 * q + k;
                 float &x = s[n][2 * i + k];
                 x = !MASKED || (u >= views[i].from && u < views[i].to) ? x : -INFINITY;
-                top[i] = fmaxf(top[i], x);
+                w.top[i] = fmaxf(w.top[i], x);
             }
         }
-        top[i] = planes_row_max(top[i]);
+        w.top[i] = planes_row_max(w.top[i]);
         if (q == 0) {
-            t.tops[part * T::ROWS + row + 8 * i] = top[i];
+            t.tops[part * T::ROWS + row + 8 * i] = w.top[i];
         }
     }
-    __syncthreads();
+}
+
+/* Scores become shares times the values' scales; the largest of the group's and their count are told to the others. */
+template <bool MASKED, typename T>
+static __device__ __forceinline__ void wide_shares(const mo_op_attend &op, const T &t, int part, int row,
+                                                   float (*s)[4], wide_rows &w)
+{
+    const int q = threadIdx.x & 3;
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
         const mo_planes_query query = wide_query(op, t, row + 8 * i);
-        top[i] = -INFINITY;
+        w.top[i] = -INFINITY;
         MO_UNROLL()
         for (int p = 0; p < T::GROUPS; p++) {
-            top[i] = fmaxf(top[i], t.tops[p * T::ROWS + row + 8 * i]);
+            w.top[i] = fmaxf(w.top[i], t.tops[p * T::ROWS + row + 8 * i]);
         }
-        top[i] = top[i] + 0.0f;
-        most[i] = 0.0f;
-        count[i] = 0;
+        w.top[i] = w.top[i] + 0.0f;
+        w.most[i] = 0.0f;
+        w.count[i] = 0;
         MO_UNROLL()
         for (int n = 0; n < T::SCORES; n++) {
             const float2 scale = *(const float2 *)(t.value_scales + part * T::POSITIONS + 8 * n + 2 * q);
@@ -178,20 +187,54 @@ static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &o
             for (int k = 0; k < 2; k++) {
                 float &x = s[n][2 * i + k];
                 const bool seen = !MASKED || x != -INFINITY;
-                const float p = seen ? mo_share(x - top[i], query.e, query.least) : 0.0f;
-                count[i] += mo_planes_count(p);
+                const float p = seen ? mo_share(x - w.top[i], query.e, query.least) : 0.0f;
+                w.count[i] += mo_planes_count(p);
                 x = seen ? p * (k ? scale.y : scale.x) : 0.0f;
-                most[i] = fmaxf(most[i], x);
+                w.most[i] = fmaxf(w.most[i], x);
             }
         }
-        most[i] = planes_row_max(most[i]);
-        count[i] += __shfl_xor_sync(MO_FULL, count[i], 1);
-        count[i] += __shfl_xor_sync(MO_FULL, count[i], 2);
+        w.most[i] = planes_row_max(w.most[i]);
+        w.count[i] += __shfl_xor_sync(MO_FULL, w.count[i], 1);
+        w.count[i] += __shfl_xor_sync(MO_FULL, w.count[i], 2);
         if (q == 0) {
-            t.mosts[part * T::ROWS + row + 8 * i] = most[i];
-            t.counts[part * T::ROWS + row + 8 * i] = count[i];
+            t.mosts[part * T::ROWS + row + 8 * i] = w.most[i];
+            t.counts[part * T::ROWS + row + 8 * i] = w.count[i];
         }
     }
+}
+
+/* Writes the weights of row r, the thread's row i, as codes. */
+template <typename T>
+static __device__ __forceinline__ void wide_codes(const T &t, int part, int r, int i, const float (*s)[4],
+                                                  float inverse)
+{
+    const int q = threadIdx.x & 3;
+    MO_UNROLL()
+    for (int n = 0; n < T::SCORES; n += 2) {
+        const int u = part * T::POSITIONS + 8 * n;
+        const float *x = &s[n][2 * i], *y = &s[n + 1][2 * i];
+        const float *cut = t.cuts + n % 4 * 8 + 2 * q;
+        uint32_t hi, lo;
+        mo_planes_pack(mo_bits_of(fmaf(x[0], inverse, cut[0])), mo_bits_of(fmaf(x[1], inverse, cut[1])),
+                       mo_bits_of(fmaf(y[0], inverse, cut[8])), mo_bits_of(fmaf(y[1], inverse, cut[9])), &hi,
+                       &lo);
+        uint8_t *out = t.weights + u / 16 * T::ROW_UNIT + 16 * r + 4 * q;
+        *(uint32_t *)out = hi;
+        *(uint32_t *)(out + T::LOW_WEIGHTS) = lo;
+    }
+}
+
+/* Weights of the thread's rows from the group's scores; all groups tell each other what the others need. wide_keep() follows. MASKED:
+ * some row may not see some position. */
+template <bool MASKED, typename T>
+static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &op, const T &t, int part,
+                                                           int row, const wide_view *views, float (*s)[4])
+{
+    wide_joined joined;
+    wide_rows w;
+    wide_tops<MASKED>(t, part, row, views, s, w);
+    __syncthreads();
+    wide_shares<MASKED>(op, t, part, row, s, w);
     __syncthreads();
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
@@ -199,31 +242,18 @@ static __device__ __forceinline__ wide_joined wide_weights(const mo_op_attend &o
         uint32_t all = 0;
         MO_UNROLL()
         for (int p = 0; p < T::GROUPS; p++) {
-            most[i] = fmaxf(most[i], t.mosts[p * T::ROWS + r]);
+            w.most[i] = fmaxf(w.most[i], t.mosts[p * T::ROWS + r]);
             all += t.counts[p * T::ROWS + r];
         }
-        const float inverse = mo_planes_inverse(most[i]);
-        MO_UNROLL()
-        for (int n = 0; n < T::SCORES; n += 2) {
-            const int u = part * T::POSITIONS + 8 * n;
-            const float *x = &s[n][2 * i], *y = &s[n + 1][2 * i];
-            const float *cut = t.cuts + n % 4 * 8 + 2 * q;
-            uint32_t hi, lo;
-            mo_planes_pack(mo_bits_of(fmaf(x[0], inverse, cut[0])), mo_bits_of(fmaf(x[1], inverse, cut[1])),
-                           mo_bits_of(fmaf(y[0], inverse, cut[8])), mo_bits_of(fmaf(y[1], inverse, cut[9])),
-                           &hi, &lo);
-            uint8_t *out = t.weights + u / 16 * T::ROW_UNIT + 16 * r + 4 * q;
-            *(uint32_t *)out = hi;
-            *(uint32_t *)(out + T::LOW_WEIGHTS) = lo;
-        }
+        wide_codes(t, part, r, i, s, mo_planes_inverse(w.most[i]));
         joined.a[i] = 1.0f; /* a row that sees nothing: -0 * 0 added to anything leaves it as it is */
         joined.b[i] = -0.0f;
-        joined.M[i] = top[i];
-        if (top[i] != -INFINITY) {
-            const mo_join join = mo_join_of(t.M[r], wide_query(op, t, r).g * top[i]);
+        joined.M[i] = w.top[i];
+        if (w.top[i] != -INFINITY) {
+            const mo_join join = mo_join_of(t.M[r], wide_query(op, t, r).g * w.top[i]);
             const float l = (float)(int32_t)(all - MO_KV_BLOCK * 0x4B000000u) * MO_SHARE_BACK;
             joined.a[i] = join.a;
-            joined.b[i] = join.b * mo_planes_back(most[i]);
+            joined.b[i] = join.b * mo_planes_back(w.most[i]);
             joined.M[i] = join.top;
             joined.L[i] = mo_joined(join, t.L[r], l);
         }

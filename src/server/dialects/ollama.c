@@ -132,8 +132,8 @@ static void put_end(const srv_generation *g, const char *reason, srv_writer *w)
 {
     srv_put_literal(w, ",\"done\":true,\"done_reason\":");
     srv_put_cstring(w, reason);
-    put_number(w, ",\"total_duration\":", mo_clock_ns() - g->begun_ns);
-    put_number(w, ",\"load_duration\":", g->load_ns);
+    put_number(w, ",\"total_duration\":", mo_clock_ns() - g->times.begun_ns);
+    put_number(w, ",\"load_duration\":", g->times.load_ns);
     put_number(w, ",\"prompt_eval_count\":", g->usage.prompt_tokens);
     put_number(w, ",\"prompt_eval_duration\":", nanoseconds(g->timings.prompt_s));
     put_number(w, ",\"eval_count\":", g->usage.completion_tokens);

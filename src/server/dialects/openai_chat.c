@@ -24,7 +24,7 @@ static void put_head(const srv_generation *g, const char *object, srv_writer *w)
     srv_put_literal(w, ",\"object\":");
     srv_put_cstring(w, object);
     srv_put_literal(w, ",\"created\":");
-    srv_put_int(w, g->created);
+    srv_put_int(w, g->times.created);
     srv_put_literal(w, ",\"model\":");
     srv_put_cstring(w, g->model);
     srv_put_literal(w, ",\"system_fingerprint\":");

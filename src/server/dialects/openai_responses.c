@@ -152,7 +152,7 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
     srv_put_literal(w, "{\"id\":");
     srv_put_cstring(w, g->id);
     srv_put_literal(w, ",\"object\":\"response\",\"created_at\":");
-    srv_put_int(w, g->created);
+    srv_put_int(w, g->times.created);
     srv_put_literal(w, ",\"completed_at\":");
     if (at == ENDED && !cut) {
         srv_put_int(w, (int64_t)time(NULL));

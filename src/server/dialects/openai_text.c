@@ -94,7 +94,7 @@ static void put_head(const srv_generation *g, srv_writer *w)
     srv_put_literal(w, "{\"id\":");
     srv_put_cstring(w, g->id);
     srv_put_literal(w, ",\"object\":\"text_completion\",\"created\":");
-    srv_put_int(w, g->created);
+    srv_put_int(w, g->times.created);
     srv_put_literal(w, ",\"model\":");
     srv_put_cstring(w, g->model);
     srv_put_literal(w, ",\"system_fingerprint\":");

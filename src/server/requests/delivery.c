@@ -26,7 +26,7 @@ static void each_job(srv_generation *g, void (*act)(srv_engine *engine, uint64_t
 static void client_gone(void *user)
 {
     srv_generation *g = user;
-    atomic_store(&g->gone, true);
+    atomic_store(&g->stops.gone, true);
     each_job(g, srv_job_cancel);
 }
 
@@ -34,14 +34,14 @@ static void client_gone(void *user)
 static void stop_here(void *user, bool ending)
 {
     srv_generation *g = user;
-    atomic_store(ending ? &g->ending : &g->stopped, true);
+    atomic_store(ending ? &g->stops.ending : &g->stops.stopped, true);
     each_job(g, srv_job_cancel);
 }
 
 static void client_reads(void *user)
 {
     srv_generation *g = user;
-    atomic_fetch_add(&g->drained, 1);
+    atomic_fetch_add(&g->stops.drained, 1);
     each_job(g, srv_job_resume);
 }
 
@@ -51,10 +51,10 @@ static void flush(srv_generation *g)
     if (g->starting || !g->streaming || g->out.length == 0) {
         return;
     }
-    const unsigned before = atomic_load(&g->drained);
-    if (!srv_stream_write(g->request, g->out.data, g->out.length) && !atomic_load(&g->gone)) {
+    const unsigned before = atomic_load(&g->stops.drained);
+    if (!srv_stream_write(g->request, g->out.data, g->out.length) && !atomic_load(&g->stops.gone)) {
         each_job(g, srv_job_pause);
-        if (atomic_load(&g->drained) != before) {
+        if (atomic_load(&g->stops.drained) != before) {
             each_job(g, srv_job_resume);
         }
     }
@@ -86,15 +86,15 @@ static void add_up(srv_generation *g)
 
 bool srv_generation_is_cut(const srv_generation *g, const srv_choice *c)
 {
-    return c->finish == SRV_FINISH_LENGTH || (c->finish == SRV_FINISH_NONE && atomic_load(&g->stopped));
+    return c->finish == SRV_FINISH_LENGTH || (c->finish == SRV_FINISH_NONE && atomic_load(&g->stops.stopped));
 }
 
 static const char *finish_word(const srv_generation *g)
 {
     if (g->failed) {
-        return atomic_load(&g->gone) ? "cancelled" : "failed";
+        return atomic_load(&g->stops.gone) ? "cancelled" : "failed";
     }
-    if (atomic_load(&g->stopped)) {
+    if (atomic_load(&g->stops.stopped)) {
         return "cancelled";
     }
     return g->choice_count > 0 && g->choices[0].finish == SRV_FINISH_LENGTH ? "length" : "stop";
@@ -103,7 +103,7 @@ static const char *finish_word(const srv_generation *g)
 /* All jobs have ended: the answer, or the rest of it, or what went wrong. */
 static void complete(srv_generation *g)
 {
-    if (g->listed) {
+    if (g->stops.listed) {
         srv_running_remove(g->generator->running, g);
     }
     if (g->trace) { /* before the client knows the answer's end and asks for it */
@@ -153,7 +153,7 @@ static void fail(srv_generation *g, const mo_error *err)
         return; /* the first reason counts */
     }
     g->failed = true;
-    if (err->status == MO_ECANCELLED && atomic_load(&g->ending)) {
+    if (err->status == MO_ECANCELLED && atomic_load(&g->stops.ending)) {
         srv_fault_set(&g->fault, SRV_FAULT_UNAVAILABLE, NULL,
                       "the server is shutting down; the answer is incomplete");
     } else if (err->status == MO_ECANCELLED) {
@@ -260,7 +260,8 @@ static bool sink(void *user, const srv_event *event)
         job->usage = *event->usage;
         job->timings = *event->timings;
         atomic_store(&g->jobs[job->prompt], 0);
-        if (event->kind == SRV_FAILED && event->error->status == MO_ECANCELLED && atomic_load(&g->stopped)) {
+        if (event->kind == SRV_FAILED && event->error->status == MO_ECANCELLED &&
+            atomic_load(&g->stops.stopped)) {
             end_choices(g, job->prompt, event);
         } else if (event->kind == SRV_FAILED) {
             fail(g, event->error);
@@ -272,7 +273,7 @@ static bool sink(void *user, const srv_event *event)
     if (!last && !event->more) {
         flush(g);
     }
-    const bool stay = !atomic_load(&g->gone);
+    const bool stay = !atomic_load(&g->stops.gone);
     pthread_mutex_unlock(&g->lock);
     if (last) {
         complete(g);
@@ -403,7 +404,7 @@ void srv_generation_start(srv_generation *g)
     }
     srv_request_on_gone(g->request, client_gone, g);
     if (g->generator->running) {
-        g->listed = srv_running_add(g->generator->running, g->id, stop_here, g);
+        g->stops.listed = srv_running_add(g->generator->running, g->id, stop_here, g);
     }
     mo_reply_options reply = mo_reply_options_default();
     reply.in_thought = g->in_thought;
@@ -417,7 +418,8 @@ void srv_generation_start(srv_generation *g)
     for (size_t i = 0; i < g->prompt_count && good; i++) {
         good = submit(g, i, &reply);
     }
-    if (!good || atomic_load(&g->gone) || atomic_load(&g->stopped) || atomic_load(&g->ending)) {
+    if (!good || atomic_load(&g->stops.gone) || atomic_load(&g->stops.stopped) ||
+        atomic_load(&g->stops.ending)) {
         each_job(g, srv_job_cancel);
     }
     pthread_mutex_lock(&g->lock);

@@ -35,7 +35,7 @@ static bool ref_model(srv_generation *g)
         !srv_model_ref(g->generator->models, name.data, g->request, &g->model_ref, &g->fault)) {
         return false;
     }
-    g->load_ns = mo_clock_ns() - began;
+    g->times.load_ns = mo_clock_ns() - began;
     g->model = srv_model_id(g->model_ref);
     snprintf(g->fingerprint, sizeof g->fingerprint, "moraine-%s-%016" PRIx64, mo_version(),
              srv_engine_info(srv_model_engine(g->model_ref))->fingerprint);
@@ -59,8 +59,8 @@ srv_generation *srv_generation_open(const srv_generator *generator, srv_request 
     g->dialect = dialect;
     g->writer = writer;
     g->parameters = srv_parameters_default();
-    g->created = (int64_t)time(NULL);
-    g->begun_ns = srv_request_begun_ns(request);
+    g->times.created = (int64_t)time(NULL);
+    g->times.begun_ns = srv_request_begun_ns(request);
     g->large = srv_request_body(request).length > LARGE_BODY;
     if (!srv_body_read(srv_request_body(request), &g->root, &g->root_held, &g->fault) || !ref_model(g)) {
         srv_generation_refuse(g);

@@ -43,6 +43,37 @@ typedef struct srv_dialect_writer {
     void (*whole)(srv_generation *g, srv_writer *out);
 } srv_dialect_writer;
 
+/* Earlier answers, for the responses API: see response_input.h. */
+typedef struct srv_history {
+    struct srv_response_store *kept; /* NULL: none are kept */
+    json_t *before;                  /* items before the request's own; NULL: none */
+    size_t bytes;                    /* of these */
+    bool store;                      /* the answer is kept */
+} srv_history;
+
+typedef struct srv_generation_times {
+    int64_t created;  /* Unix time */
+    int64_t begun_ns; /* when it came, by the monotonic clock */
+    int64_t load_ns;  /* how long it waited for its model */
+} srv_generation_times;
+
+/* How it may end early. */
+typedef struct srv_generation_stops {
+    bool listed;         /* others can stop it */
+    atomic_bool stopped; /* on request: the text so far is the answer */
+    atomic_bool ending;  /* by the server's end: it is not complete */
+    atomic_bool gone;
+    atomic_uint drained;
+} srv_generation_stops;
+
+/* The job of one prompt. */
+typedef struct srv_request_job {
+    srv_generation *generation;
+    size_t prompt;
+    srv_usage usage;
+    srv_timings timings;
+} srv_request_job;
+
 struct srv_generation {
     const srv_generator *generator;
     srv_request *request;
@@ -59,12 +90,7 @@ struct srv_generation {
     srv_tools tools;
     srv_format format;
     srv_conversation conversation;
-    struct {
-        struct srv_response_store *kept; /* earlier answers; NULL: none are kept */
-        json_t *before;                  /* items that were said before the request's own; NULL: none */
-        size_t bytes;                    /* of these */
-        bool store;                      /* the answer is kept */
-    } history;                           /* of the responses API: see response_history.h */
+    srv_history history;
 
     /* What the engine is asked. */
     srv_tokens prompts[SRV_PROMPTS_MAX];
@@ -79,9 +105,8 @@ struct srv_generation {
 
     /* What the answer says of itself. */
     char id[64];
-    int64_t created;           /* Unix time */
-    int64_t begun_ns, load_ns; /* when it came, by the monotonic clock; how long it waited for its model */
-    const char *model;         /* its id */
+    srv_generation_times times;
+    const char *model; /* its id */
     char fingerprint[64];
     srv_writer prefix; /* of the dialect writer: what every chunk begins with */
 
@@ -95,20 +120,11 @@ struct srv_generation {
     /* The way between: see generation.c. */
     pthread_mutex_t lock;
     _Atomic uint64_t jobs[SRV_PROMPTS_MAX];
-    struct srv_request_job {
-        srv_generation *generation;
-        size_t prompt;
-        srv_usage usage;
-        srv_timings timings;
-    } running[SRV_PROMPTS_MAX];
+    srv_request_job running[SRV_PROMPTS_MAX];
     size_t running_count;
     bool starting, streaming, failed;
     struct srv_trace *trace; /* NULL: not wanted */
-    bool listed;             /* others can stop it */
-    atomic_bool stopped;     /* on request: the text so far is the answer */
-    atomic_bool ending;      /* by the server's end: it is not complete */
-    atomic_bool gone;
-    atomic_uint drained;
+    srv_generation_stops stops;
     srv_writer out;
 };
 
