@@ -62,4 +62,20 @@ static inline uint32_t mo_utf8_decode(const uint8_t *p, size_t length)
     }
 }
 
+/* Writes the bytes of a code point, 1 to 4, and says how many. Surrogates and what is past U+10FFFF become U+FFFD. */
+static inline size_t mo_utf8_encode(uint32_t code, char *bytes)
+{
+    uint32_t c = code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0xFFFD : code;
+    if (c < 0x80) {
+        bytes[0] = (char)c;
+        return 1;
+    }
+    const size_t length = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = length - 1; i > 0; i--, c >>= 6) {
+        bytes[i] = (char)(0x80 | (c & 0x3F));
+    }
+    bytes[0] = (char)((0xF00 >> length & 0xFF) | c);
+    return length;
+}
+
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 
 enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, LOOKS_PER_BEAT = 4, WHY_BYTES = 256 };
 #define BEAT_MOST_NS ((int64_t)2000000000)
@@ -550,8 +551,7 @@ static void *watch(void *ctx)
         pthread_mutex_lock(&l->lock);
         const bool urgent = l->stop || (atomic_load(&l->lost) && !told);
         if (!urgent) {
-            pthread_cond_timedwait(&l->stopped, &l->lock,
-                                   &(struct timespec){at / 1000000000, at % 1000000000});
+            mo_cond_wait(&l->stopped, &l->lock, at);
         }
         stop = l->stop;
         const bool tell = stop || (atomic_load(&l->lost) && !told);
@@ -604,12 +604,8 @@ mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *
         l->others[r].heard_ns = mo_clock_ns();
     }
     l->still_since_ns = mo_clock_ns();
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->stopped, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mo_cond_init(&l->stopped);
     l->watching = l->beats->ranks > 1 && pthread_create(&l->thread, NULL, watch, l) == 0;
     if (l->beats->ranks > 1 && !l->watching) {
         mo_link_close(l);

@@ -1,6 +1,8 @@
 /* Answer: text, thoughts, and the ways into calls. What is within a call is in call.c. */
 #include "dialogue/answer.h"
 
+#include <string.h>
+
 #include "dialogue/call.h"
 
 static bool is_harmony(const mo_reading *r)

@@ -1,6 +1,8 @@
 /* Call: marks, then a name, then arguments: JSON, tags, or a notation of the style's own. */
 #include "dialogue/call.h"
 
+#include <string.h>
+
 #include "dialogue/python.h"
 #include "dialogue/value.h"
 

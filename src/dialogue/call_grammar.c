@@ -2,6 +2,7 @@
 #include "dialogue/call_grammar.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "dialogue/gemma_rules.h"

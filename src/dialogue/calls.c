@@ -2,6 +2,7 @@
 #include "dialogue/calls.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 

@@ -5,7 +5,7 @@
 #ifndef MO_DIALOGUE_GEMMA_H
 #define MO_DIALOGUE_GEMMA_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 #include "dialogue/json.h"
 
 enum { MO_GEMMA_DEPTH = 64 }; /* deeper values become strings */

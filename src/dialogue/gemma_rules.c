@@ -2,6 +2,7 @@
 #include "dialogue/gemma_rules.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "dialogue/tools.h"
 

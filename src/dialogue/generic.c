@@ -1,8 +1,10 @@
 /* Generic: the system text that asks a model without a format of its own for calls as JSON. */
 #include "dialogue/generic.h"
 
+#include <string.h>
+
+#include "base/bytes.h"
 #include "base/status.h"
-#include "dialogue/bytes.h"
 #include "dialogue/json.h"
 #include "dialogue/tools.h"
 

@@ -1,6 +1,8 @@
 /* Header: words between marks. */
 #include "dialogue/header.h"
 
+#include <string.h>
+
 #include "dialogue/json.h"
 
 void mo_header_clear(mo_header *h, bool begun)

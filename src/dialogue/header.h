@@ -6,7 +6,7 @@
 #ifndef MO_DIALOGUE_HEADER_H
 #define MO_DIALOGUE_HEADER_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 
 typedef struct mo_header {
     mo_bytes text;

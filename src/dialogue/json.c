@@ -2,6 +2,9 @@
 #include "dialogue/json.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
 
 void mo_json_escape(mo_bytes *to, char c)
 {
@@ -36,27 +39,7 @@ void mo_json_quote(mo_bytes *to, mo_text text)
 static void add_code(mo_bytes *to, uint32_t c)
 {
     char u[4];
-    size_t n;
-    if (c < 0x80) {
-        u[0] = (char)c;
-        n = 1;
-    } else if (c < 0x800) {
-        u[0] = (char)(0xC0 | c >> 6);
-        u[1] = (char)(0x80 | (c & 0x3F));
-        n = 2;
-    } else if (c < 0x10000) {
-        u[0] = (char)(0xE0 | c >> 12);
-        u[1] = (char)(0x80 | (c >> 6 & 0x3F));
-        u[2] = (char)(0x80 | (c & 0x3F));
-        n = 3;
-    } else {
-        u[0] = (char)(0xF0 | c >> 18);
-        u[1] = (char)(0x80 | (c >> 12 & 0x3F));
-        u[2] = (char)(0x80 | (c >> 6 & 0x3F));
-        u[3] = (char)(0x80 | (c & 0x3F));
-        n = 4;
-    }
-    mo_bytes_add(to, u, n);
+    mo_bytes_add(to, u, mo_utf8_encode(c, u));
 }
 
 /* A half of a pair that stays alone becomes U+FFFD. */

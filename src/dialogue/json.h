@@ -3,7 +3,9 @@
 #ifndef MO_DIALOGUE_JSON_H
 #define MO_DIALOGUE_JSON_H
 
-#include "dialogue/bytes.h"
+#include <string.h>
+
+#include "base/bytes.h"
 
 static inline bool mo_json_is_space(char c)
 {

@@ -1,6 +1,8 @@
 /* Object: a machine of one level; what is nested deeper and does not matter is passed over. */
 #include "dialogue/object.h"
 
+#include <string.h>
+
 #include "dialogue/value.h"
 
 enum {

@@ -1,6 +1,8 @@
 /* Piece list: texts lie one behind the other in one buffer, which may move until it is sealed. */
 #include "dialogue/piece_list.h"
 
+#include <stdlib.h>
+
 /* Offsets stand where pointers will: the buffer moves while it grows. */
 static const char *offset(size_t at)
 {

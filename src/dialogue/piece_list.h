@@ -2,7 +2,7 @@
 #ifndef MO_DIALOGUE_PIECE_LIST_H
 #define MO_DIALOGUE_PIECE_LIST_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 
 typedef struct mo_piece_list {
     mo_piece *items; /* while they are collected, text.data and id.data are offsets into `bytes` */

@@ -2,7 +2,7 @@
 #ifndef MO_DIALOGUE_PYTHON_H
 #define MO_DIALOGUE_PYTHON_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 
 /* Adds an object with the keyword arguments in `text`, what stands between the parentheses. What has no key is left out. */
 void mo_python_arguments(mo_bytes *to, mo_text text);

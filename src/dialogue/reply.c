@@ -1,6 +1,8 @@
 /* Reply: finds the marks. A byte waits as long as it may belong to one; the machine (answer.h) says which marks count now. */
 #include "dialogue/reply.h"
 
+#include <string.h>
+
 #include "base/growing.h"
 #include "base/status.h"
 #include "dialogue/answer.h"

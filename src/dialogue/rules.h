@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 #include "text/tokenizer.h"
 
 enum { MO_RULES_MARKS = 64 };

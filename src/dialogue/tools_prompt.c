@@ -2,8 +2,8 @@
  * channel for calls; all others get the generic text. */
 #include "dialogue/tools_prompt.h"
 
+#include "base/bytes.h"
 #include "base/status.h"
-#include "dialogue/bytes.h"
 #include "dialogue/generic.h"
 #include "dialogue/typescript.h"
 

@@ -1,6 +1,8 @@
 /* Typescript: what a schema says of types; of other limits, descriptions tell. */
 #include "dialogue/typescript.h"
 
+#include <string.h>
+
 enum { LEVELS = 16 }; /* deeper values are any */
 
 static void add_json(mo_bytes *to, const json_t *value)

@@ -2,7 +2,7 @@
 #ifndef MO_DIALOGUE_TYPESCRIPT_H
 #define MO_DIALOGUE_TYPESCRIPT_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 #include "dialogue/tools.h"
 
 void mo_typescript_tools(mo_bytes *to, const mo_tools *tools);

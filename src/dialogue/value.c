@@ -2,6 +2,7 @@
 #include "dialogue/value.h"
 
 #include <jansson.h>
+#include <string.h>
 
 #include "base/nesting.h"
 #include "dialogue/json.h"

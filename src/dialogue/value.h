@@ -2,7 +2,7 @@
 #ifndef MO_DIALOGUE_VALUE_H
 #define MO_DIALOGUE_VALUE_H
 
-#include "dialogue/bytes.h"
+#include "base/bytes.h"
 
 /* Adds the text as a value of the types (of mo_json_types; 0: nothing is known) that the schema allows: JSON where it is JSON
  * of such a type, Python's True, False and None where no string is meant, otherwise a string. */

@@ -62,23 +62,23 @@ static bool all(const char *digits, int count, char digit)
     return true;
 }
 
-static void any_digits(mo_writer *w, int count)
+static void any_digits(mo_bytes *w, int count)
 {
     if (count > 0) {
-        mo_writer_print(w, count > 1 ? " [0-9]{%d}" : " [0-9]", count);
+        mo_bytes_print(w, count > 1 ? " [0-9]{%d}" : " [0-9]", count);
     }
 }
 
-static void one_digit(mo_writer *w, char low, char high)
+static void one_digit(mo_bytes *w, char low, char high)
 {
-    mo_writer_print(w, low == high ? " \"%c\"" : " [%c-%c]", low, high);
+    mo_bytes_print(w, low == high ? " \"%c\"" : " [%c-%c]", low, high);
 }
 
 /* Texts of `count` digits from a to b, as part of a sequence. */
-static void between(mo_writer *w, const char *a, const char *b, int count)
+static void between(mo_bytes *w, const char *a, const char *b, int count)
 {
     while (count > 0 && a[0] == b[0] && !(all(a, count, '0') && all(b, count, '9'))) {
-        mo_writer_print(w, " \"%c\"", a[0]);
+        mo_bytes_print(w, " \"%c\"", a[0]);
         a++;
         b++;
         count--;
@@ -91,25 +91,25 @@ static void between(mo_writer *w, const char *a, const char *b, int count)
     static const char nines[] = "999999999999999999999", zeros[] = "000000000000000000000";
     const char *separator = " (";
     if (!from_zero) {
-        mo_writer_print(w, "%s \"%c\"", separator, low++);
+        mo_bytes_print(w, "%s \"%c\"", separator, low++);
         between(w, a + 1, nines, count - 1);
         separator = " |";
     }
     const char last = to_nine ? high : (char)(high - 1);
     if (low <= last) {
-        mo_writer_print(w, "%s", separator);
+        mo_bytes_print(w, "%s", separator);
         one_digit(w, low, last);
         any_digits(w, count - 1);
         separator = " |";
     }
     if (!to_nine) {
-        mo_writer_print(w, "%s \"%c\"", separator, high);
+        mo_bytes_print(w, "%s \"%c\"", separator, high);
         between(w, zeros, b + 1, count - 1);
     }
-    mo_writer_print(w, ")");
+    mo_bytes_print(w, ")");
 }
 
-void mo_decimal_write_whole(mo_writer *w, uint64_t low, uint64_t high)
+void mo_decimal_write_whole(mo_bytes *w, uint64_t low, uint64_t high)
 {
     char a[24], b[24];
     const char *separator = "(";
@@ -121,7 +121,7 @@ void mo_decimal_write_whole(mo_writer *w, uint64_t low, uint64_t high)
         }
         last = count >= 20 || last > high ? high : last;
         snprintf(b, sizeof b, "%" PRIu64, last);
-        mo_writer_print(w, "%s", separator);
+        mo_bytes_print(w, "%s", separator);
         between(w, a, b, count);
         separator = " |";
         if (last >= high) {
@@ -129,7 +129,7 @@ void mo_decimal_write_whole(mo_writer *w, uint64_t low, uint64_t high)
         }
         low = last + 1;
     }
-    mo_writer_print(w, ")");
+    mo_bytes_print(w, ")");
 }
 
 /* ---- Numbers with a fraction ---- */
@@ -153,13 +153,13 @@ static uint64_t scaled(const char *fraction, int count, bool *more)
 }
 
 /* One whole number with the fractions of the span. Returns whether there are any. */
-static bool write_span(mo_writer *w, const char **separator, const span *s, int digits)
+static bool write_span(mo_bytes *w, const char **separator, const span *s, int digits)
 {
     bool some = false;
     if (s->low[0] == '\0' && !s->above_low) {
         const bool alone = s->high && s->high[0] == '\0' && s->below_high;
         if (!alone) {
-            mo_writer_print(w, "%s \"%" PRIu64 "\"", *separator, s->whole);
+            mo_bytes_print(w, "%s \"%" PRIu64 "\"", *separator, s->whole);
             *separator = " |";
             some = true;
         }
@@ -187,7 +187,7 @@ static bool write_span(mo_writer *w, const char **separator, const span *s, int 
         char a[24], b[24];
         snprintf(a, sizeof a, "%0*" PRIu64, n, low);
         snprintf(b, sizeof b, "%0*" PRIu64, n, high);
-        mo_writer_print(w, "%s \"%" PRIu64 ".\"", *separator, s->whole);
+        mo_bytes_print(w, "%s \"%" PRIu64 ".\"", *separator, s->whole);
         between(w, a, b, n);
         *separator = " |";
         some = true;
@@ -196,12 +196,12 @@ static bool write_span(mo_writer *w, const char **separator, const span *s, int 
 }
 
 /* Numbers from low to high, neither of them negative. */
-static bool write_positive(mo_writer *w, const char **separator, const char *sign, mo_bound low,
-                           mo_bound high, int digits)
+static bool write_positive(mo_bytes *w, const char **separator, const char *sign, mo_bound low, mo_bound high,
+                           int digits)
 {
     const char *inner = " (";
     bool some = false;
-    mo_writer part = {0};
+    mo_bytes part = {0};
     const span first = {low.at.whole, low.at.fraction, NULL, low.exclusive, false};
     const span last = {high.at.whole, "", high.at.fraction, false, high.exclusive};
     const span only = {low.at.whole, low.at.fraction, high.at.fraction, low.exclusive, high.exclusive};
@@ -210,10 +210,10 @@ static bool write_positive(mo_writer *w, const char **separator, const char *sig
     } else if (low.at.whole < high.at.whole) {
         some = write_span(&part, &inner, &first, digits);
         if (low.at.whole + 1 < high.at.whole) {
-            mo_writer_print(&part, "%s ", inner);
+            mo_bytes_print(&part, "%s ", inner);
             mo_decimal_write_whole(&part, low.at.whole + 1, high.at.whole - 1);
             if (digits > 0) {
-                mo_writer_print(&part, " (\".\" [0-9]{1,%d})?", digits);
+                mo_bytes_print(&part, " (\".\" [0-9]{1,%d})?", digits);
             }
             inner = " |";
             some = true;
@@ -221,17 +221,17 @@ static bool write_positive(mo_writer *w, const char **separator, const char *sig
         some |= write_span(&part, &inner, &last, digits);
     }
     if (some) {
-        mo_writer_print(w, "%s%s", *separator, sign);
-        mo_writer_bytes(w, part.text ? part.text : "", part.length);
-        mo_writer_print(w, ")");
+        mo_bytes_print(w, "%s%s", *separator, sign);
+        mo_bytes_add(w, part.data ? part.data : "", part.length);
+        mo_bytes_print(w, ")");
         *separator = " |";
         w->failed |= part.failed;
     }
-    free(part.text);
+    free(part.data);
     return some;
 }
 
-bool mo_decimal_write(mo_writer *w, mo_bound low, mo_bound high, int digits)
+bool mo_decimal_write(mo_bytes *w, mo_bound low, mo_bound high, int digits)
 {
     const char *separator = "";
     bool some = false;

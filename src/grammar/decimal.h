@@ -22,9 +22,9 @@ typedef struct mo_bound {
 } mo_bound;
 
 /* Whole numbers from low to high. */
-void mo_decimal_write_whole(mo_writer *w, uint64_t low, uint64_t high);
+void mo_decimal_write_whole(mo_bytes *w, uint64_t low, uint64_t high);
 
 /* Numbers of both signs between two bounds with at most this many digits after the point. False when there are none. */
-bool mo_decimal_write(mo_writer *w, mo_bound low, mo_bound high, int digits);
+bool mo_decimal_write(mo_bytes *w, mo_bound low, mo_bound high, int digits);
 
 #endif

@@ -67,21 +67,6 @@ static mo_status read_character(mo_gbnf_text *t, uint32_t *out)
     return status;
 }
 
-static size_t encode(uint32_t c, char *to)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--) {
-        to[i] = (char)(0x80 | (c & 0x3F));
-        c >>= 6;
-    }
-    to[0] = (char)((0xF00 >> n & 0xFF) | c);
-    return n;
-}
-
 static mo_status read_literal(mo_gbnf_text *t, mo_syntax **out)
 {
     const size_t begin = t->at++;
@@ -102,7 +87,7 @@ static mo_status read_literal(mo_gbnf_text *t, mo_syntax **out)
         uint32_t c;
         status = read_character(t, &c);
         if (status == MO_OK) {
-            used += encode(c, bytes + used);
+            used += mo_utf8_encode(c, bytes + used);
         }
     }
     if (status == MO_OK) {

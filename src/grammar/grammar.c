@@ -42,21 +42,21 @@ static mo_status compile(mo_grammar *g, const char *gbnf, size_t length, const m
     const mo_tokenizer *tokenizer = mo_lexicon_tokenizer(g->lexicon);
     const mo_gbnf_tokens tokens = {find_token, tokenizer, mo_tokenizer_size(tokenizer)};
     mo_syntax_grammar syntax;
-    mo_writer w = {0};
+    mo_bytes w = {0};
     mo_status status = MO_OK;
     const bool opening = options->after || options->trigger_count || form;
     if (opening && length <= MO_GBNF_BYTES) {
-        mo_writer_bytes(&w, gbnf, length);
+        mo_bytes_add(&w, gbnf, length);
         status = mo_opening_write(&w, tokenizer, options, form, err);
     }
     if (status == MO_OK) {
-        status = mo_gbnf_parse(w.text ? w.text : gbnf, w.text ? w.length : length,
-                               w.text ? MO_OPENING_ROOT : "root", &tokens, &syntax, err);
+        status = mo_gbnf_parse(w.data ? w.data : gbnf, w.data ? w.length : length,
+                               w.data ? MO_OPENING_ROOT : "root", &tokens, &syntax, err);
     }
     if (status == MO_OK) {
         status = mo_program_make(&syntax, &g->program, err);
     }
-    free(w.text);
+    free(w.data);
     return status;
 }
 

@@ -38,87 +38,87 @@ static mo_status sort_out(const mo_tokenizer *t, const char *const *strings, siz
 }
 
 /* Free text, in rules named `name`, before `next` (NULL: nothing has to follow). */
-static mo_status write_free(mo_writer *w, const ends *e, const char *name, const char *next, mo_error *err)
+static mo_status write_free(mo_bytes *w, const ends *e, const char *name, const char *next, mo_error *err)
 {
-    mo_writer others = {0};
-    mo_writer_print(&others, " | <[*");
+    mo_bytes others = {0};
+    mo_bytes_print(&others, " | <[*");
     for (size_t i = 0; i < e->token_count; i++) {
-        mo_writer_print(&others, "-%d", e->tokens[i]);
+        mo_bytes_print(&others, "-%d", e->tokens[i]);
     }
-    mo_writer_print(&others, "]> %s%s%s", name, next ? " | " : "", next ? next : "");
+    mo_bytes_print(&others, "]> %s%s%s", name, next ? " | " : "", next ? next : "");
     mo_status status = others.failed ? mo_fail(err, MO_ENOMEM, "out of memory for a grammar")
-                                     : mo_until_write(w, e->texts, e->text_count, name, others.text, err);
-    free(others.text);
+                                     : mo_until_write(w, e->texts, e->text_count, name, others.data, err);
+    free(others.data);
     return status;
 }
 
 /* ---- The form of an answer ---- */
 
-static void write_mark(mo_writer *w, const mo_tokenizer *t, const char *text)
+static void write_mark(mo_bytes *w, const mo_tokenizer *t, const char *text)
 {
     const int32_t token = mo_token_find(t, text);
-    mo_writer_print(w, " ");
+    mo_bytes_print(w, " ");
     if (token >= 0 && (mo_token_is_control(t, token) || mo_token_is_user(t, token))) {
-        mo_writer_print(w, "<[%d]>", token);
+        mo_bytes_print(w, "<[%d]>", token);
     } else {
         mo_writer_literal(w, text, strlen(text));
     }
 }
 
 /* Rule mo-answer: a thought, which the prompt may have begun, and the answer with its marks. */
-static mo_status write_answer(mo_writer *w, const mo_tokenizer *t, const mo_answer_form *form,
+static mo_status write_answer(mo_bytes *w, const mo_tokenizer *t, const mo_answer_form *form,
                               const char *inner, mo_error *err)
 {
     const char *close = form->channels ? "<|end|>" : form->close;
     ends e;
     mo_status status = MO_OK;
     if (!close) {
-        mo_writer_print(w, "mo-answer ::= %s\n", inner);
+        mo_bytes_print(w, "mo-answer ::= %s\n", inner);
         return MO_OK;
     }
     status = sort_out(t, &close, 1, &e, err);
     status = status == MO_OK ? write_free(w, &e, "mo-thought", NULL, err) : status;
-    mo_writer_print(w, "mo-answer ::= (");
+    mo_bytes_print(w, "mo-answer ::= (");
     if (!form->in_thought && form->channels) {
         write_mark(w, t, "<|channel|>");
-        mo_writer_print(w, " \"analysis\"");
+        mo_bytes_print(w, " \"analysis\"");
         write_mark(w, t, "<|message|>");
     } else if (!form->in_thought) {
         write_mark(w, t, form->open);
     }
-    mo_writer_print(w, " mo-thought");
+    mo_bytes_print(w, " mo-thought");
     write_mark(w, t, close);
     if (form->channels) {
         write_mark(w, t, "<|start|>");
-        mo_writer_print(w, " \"assistant\"");
+        mo_bytes_print(w, " \"assistant\"");
     } else {
-        mo_writer_print(w, " [ \\t\\n]{0,4}");
+        mo_bytes_print(w, " [ \\t\\n]{0,4}");
     }
-    mo_writer_print(w, form->in_thought ? ")" : ")?");
+    mo_bytes_print(w, form->in_thought ? ")" : ")?");
     if (form->channels) {
         write_mark(w, t, "<|channel|>");
-        mo_writer_print(w, " \"final\"");
+        mo_bytes_print(w, " \"final\"");
         write_mark(w, t, "<|message|>");
     }
     if (form->around[0]) {
-        mo_writer_print(w, " (");
+        mo_bytes_print(w, " (");
         write_mark(w, t, form->around[0]);
-        mo_writer_print(w, " %s", inner);
+        mo_bytes_print(w, " %s", inner);
         write_mark(w, t, form->around[1]);
-        mo_writer_print(w, " | %s)\n", inner);
+        mo_bytes_print(w, " | %s)\n", inner);
     } else {
-        mo_writer_print(w, " %s\n", inner);
+        mo_bytes_print(w, " %s\n", inner);
     }
     return status;
 }
 
-mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo_grammar_options *options,
+mo_status mo_opening_write(mo_bytes *w, const mo_tokenizer *tokenizer, const mo_grammar_options *options,
                            const mo_answer_form *form, mo_error *err)
 {
     ends e;
     const char *inner = options->trigger_count ? "mo-free" : "root";
     mo_status status = MO_OK;
-    mo_writer_print(w, "\n");
+    mo_bytes_print(w, "\n");
     if (options->trigger_count) {
         status = sort_out(tokenizer, options->triggers, options->trigger_count, &e, err);
         if (status == MO_OK) {
@@ -134,11 +134,11 @@ mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo
         if (status == MO_OK) {
             status = write_free(w, &e, "mo-before", NULL, err);
         }
-        mo_writer_print(w, MO_OPENING_ROOT " ::= mo-before");
+        mo_bytes_print(w, MO_OPENING_ROOT " ::= mo-before");
         write_mark(w, tokenizer, options->after);
-        mo_writer_print(w, " %s\n", inner);
+        mo_bytes_print(w, " %s\n", inner);
     } else {
-        mo_writer_print(w, MO_OPENING_ROOT " ::= %s\n", inner);
+        mo_bytes_print(w, MO_OPENING_ROOT " ::= %s\n", inner);
     }
     if (status == MO_OK && w->failed) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a grammar");

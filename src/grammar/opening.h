@@ -17,7 +17,7 @@ typedef struct mo_answer_form {
 
 /* Adds the rules for the options' `after` and `triggers`, and for the form of an answer (NULL: none), to a grammar whose rule
  * is root. */
-mo_status mo_opening_write(mo_writer *w, const mo_tokenizer *tokenizer, const mo_grammar_options *options,
+mo_status mo_opening_write(mo_bytes *w, const mo_tokenizer *tokenizer, const mo_grammar_options *options,
                            const mo_answer_form *form, mo_error *err);
 
 #endif

@@ -12,7 +12,7 @@ static const char no_memory[] = "out of memory";
 
 typedef struct regex {
     const uint8_t *p;
-    mo_writer *out;
+    mo_bytes *out;
     const char *any;
     int depth;
     const char *why; /* NULL: all is well so far */
@@ -206,7 +206,7 @@ static void write_range(regex *r, uint32_t low, uint32_t high)
 {
     mo_writer_class_character(r->out, low);
     if (high > low) {
-        mo_writer_print(r->out, "-");
+        mo_bytes_print(r->out, "-");
         mo_writer_class_character(r->out, high);
     }
 }
@@ -214,7 +214,7 @@ static void write_range(regex *r, uint32_t low, uint32_t high)
 /* A settled set: what is written as it is, and escapes. */
 static void write_set(regex *r, const mo_charset *set)
 {
-    mo_writer_print(r->out, "([");
+    mo_bytes_print(r->out, "([");
     for (size_t i = 0; i < set->count; i++) {
         uint32_t low = set->ranges[i].low, high = set->ranges[i].high;
         low = low < 0x20 ? 0x20 : low;
@@ -230,13 +230,13 @@ static void write_set(regex *r, const mo_charset *set)
             write_range(r, low, high);
         }
     }
-    mo_writer_print(r->out, "]");
+    mo_bytes_print(r->out, "]");
     for (size_t i = 0; i < sizeof escaped / sizeof *escaped; i++) {
         if (mo_charset_has(set, escaped[i].c)) {
-            mo_writer_print(r->out, " | %s", escaped[i].text);
+            mo_bytes_print(r->out, " | %s", escaped[i].text);
         }
     }
-    mo_writer_print(r->out, ")");
+    mo_bytes_print(r->out, ")");
 }
 
 /* ---- Structure ---- */
@@ -261,27 +261,27 @@ static bool read_quantifier(regex *r)
     switch (*r->p) {
     case '*':
     case '+':
-    case '?': mo_writer_print(r->out, "%c", *r->p++); break;
+    case '?': mo_bytes_print(r->out, "%c", *r->p++); break;
     case '{':
         r->p++;
         if (!read_count(r, &min)) {
             return wrong(r, "expected a number of repetitions after {");
         }
-        mo_writer_print(r->out, "{%ld", min);
+        mo_bytes_print(r->out, "{%ld", min);
         if (*r->p == ',') {
             r->p++;
-            mo_writer_print(r->out, ",");
+            mo_bytes_print(r->out, ",");
             if (read_count(r, &max)) {
                 if (max < min) {
                     return wrong(r, "the maximum of a repetition is below its minimum");
                 }
-                mo_writer_print(r->out, "%ld", max);
+                mo_bytes_print(r->out, "%ld", max);
             }
         }
         if (*r->p++ != '}') {
             return wrong(r, "expected } after a number of repetitions");
         }
-        mo_writer_print(r->out, "}");
+        mo_bytes_print(r->out, "}");
         break;
     default: return true;
     }
@@ -306,7 +306,7 @@ static bool read_group(regex *r)
             return cannot(r, "lookahead and lookbehind are not supported");
         }
     }
-    mo_writer_print(r->out, "(");
+    mo_bytes_print(r->out, "(");
     if (!read_alternatives(r, false)) {
         return false;
     }
@@ -315,7 +315,7 @@ static bool read_group(regex *r)
     }
     r->p++;
     r->depth--;
-    mo_writer_print(r->out, ")");
+    mo_bytes_print(r->out, ")");
     return true;
 }
 
@@ -364,7 +364,7 @@ static bool read_sequence(regex *r, bool top)
         r->p++;
     }
     if (top && !begins) {
-        mo_writer_print(r->out, "%s* ", r->any);
+        mo_bytes_print(r->out, "%s* ", r->any);
     }
     while (*r->p && *r->p != '|' && *r->p != ')') {
         if (top && *r->p == '$' && (r->p[1] == '\0' || r->p[1] == '|')) {
@@ -376,13 +376,13 @@ static bool read_sequence(regex *r, bool top)
         if (!read_atom(r) || !read_quantifier(r)) {
             return false;
         }
-        mo_writer_print(r->out, " ");
+        mo_bytes_print(r->out, " ");
     }
     if (!some) {
-        mo_writer_print(r->out, "\"\" ");
+        mo_bytes_print(r->out, "\"\" ");
     }
     if (top && !ends) {
-        mo_writer_print(r->out, "%s*", r->any);
+        mo_bytes_print(r->out, "%s*", r->any);
     }
     return true;
 }
@@ -394,7 +394,7 @@ static bool read_alternatives(regex *r, bool top)
     }
     while (*r->p == '|') {
         r->p++;
-        mo_writer_print(r->out, "| ");
+        mo_bytes_print(r->out, "| ");
         if (!read_sequence(r, top)) {
             return false;
         }
@@ -402,7 +402,7 @@ static bool read_alternatives(regex *r, bool top)
     return true;
 }
 
-bool mo_regex_write(const char *pattern, const char *any, mo_writer *out, const char **why, bool *malformed)
+bool mo_regex_write(const char *pattern, const char *any, mo_bytes *out, const char **why, bool *malformed)
 {
     regex r = {.p = (const uint8_t *)pattern, .out = out, .any = any};
     bool ok = read_alternatives(&r, true);

@@ -7,6 +7,6 @@
 
 /* any: the rule for any character of a string, before and after a pattern that is not anchored. False: *why says what is
  * malformed or cannot be expressed, and *malformed which of both (NULL: memory is out); *out is to be dropped then. */
-bool mo_regex_write(const char *pattern, const char *any, mo_writer *out, const char **why, bool *malformed);
+bool mo_regex_write(const char *pattern, const char *any, mo_bytes *out, const char **why, bool *malformed);
 
 #endif

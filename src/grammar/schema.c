@@ -44,11 +44,11 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
 }
 
 /* A schema can refer to itself with nothing in between. */
-static mo_status check_rules(const mo_writer *w, const char *prefix, mo_error *err)
+static mo_status check_rules(const mo_bytes *w, const char *prefix, mo_error *err)
 {
     mo_syntax_grammar syntax;
     mo_error inner = {MO_OK, {0}};
-    const mo_status status = mo_gbnf_parse(w->text, w->length, prefix, NULL, &syntax, &inner);
+    const mo_status status = mo_gbnf_parse(w->data, w->length, prefix, NULL, &syntax, &inner);
     if (status == MO_OK) {
         mo_syntax_free(&syntax);
         return MO_OK;
@@ -73,23 +73,23 @@ mo_status mo_schema_write(const char *json, size_t length, const char *prefix, b
     s.made = json_array();
     status = s.made ? mo_schema_rule(&s, s.root, name) : mo_schema_no_memory(&s);
     if (status == MO_OK) {
-        mo_writer body = {0};
-        mo_writer_print(&body, "%s", name);
+        mo_bytes body = {0};
+        mo_bytes_print(&body, "%s", name);
         status = mo_schema_define(&s, prefix, &body);
     }
     status = status == MO_OK ? check_rules(&s.out, prefix, err) : status;
     mo_schema_forget(&s);
     json_decref(s.made);
     json_decref(s.root);
-    if (status == MO_OK && !s.notes.text && !(s.notes.text = calloc(1, 1))) {
+    if (status == MO_OK && !s.notes.data && !(s.notes.data = calloc(1, 1))) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a schema");
     }
     if (status != MO_OK) {
-        free(s.out.text);
-        free(s.notes.text);
+        free(s.out.data);
+        free(s.notes.data);
         return status;
     }
-    *gbnf = s.out.text;
-    *unenforced = s.notes.text;
+    *gbnf = s.out.data;
+    *unenforced = s.notes.data;
     return MO_OK;
 }

@@ -34,7 +34,7 @@ static mo_status read(mo_schema_rules *s, const json_t *schema, array *a)
 }
 
 /* The tuple: all its items, up to the maximum. */
-static mo_status write_first(mo_schema_rules *s, const array *a, const char *ws, mo_writer *out,
+static mo_status write_first(mo_schema_rules *s, const array *a, const char *ws, mo_bytes *out,
                              int64_t *count)
 {
     mo_status status = MO_OK;
@@ -47,26 +47,26 @@ static mo_status write_first(mo_schema_rules *s, const array *a, const char *ws,
         status = mo_schema_rule(s, json_array_get(a->first, (size_t)i), rule);
         mo_schema_up(s, list);
         if (i > 0) {
-            mo_writer_print(out, " \",\" %s", ws);
+            mo_bytes_print(out, " \",\" %s", ws);
         }
-        mo_writer_print(out, " %s", rule);
+        mo_bytes_print(out, " %s", rule);
     }
     mo_schema_up(s, before);
     return status;
 }
 
-static void write_times(mo_writer *out, int64_t min, int64_t max)
+static void write_times(mo_bytes *out, int64_t min, int64_t max)
 {
-    mo_writer_print(out, "{%d,", (int)min);
+    mo_bytes_print(out, "{%d,", (int)min);
     if (max >= 0) {
-        mo_writer_print(out, "%d", (int)max);
+        mo_bytes_print(out, "%d", (int)max);
     }
-    mo_writer_print(out, "}");
+    mo_bytes_print(out, "}");
 }
 
 /* What may follow `count` items of a tuple. */
 static mo_status write_others(mo_schema_rules *s, const array *a, int64_t count, const char *ws,
-                              mo_writer *out)
+                              mo_bytes *out)
 {
     char rule[MO_RULE_NAME];
     const int64_t min = a->min > count ? a->min - count : 0;
@@ -87,29 +87,29 @@ static mo_status write_others(mo_schema_rules *s, const array *a, int64_t count,
         return status;
     }
     if (count > 0) {
-        mo_writer_print(out, " (\",\" %s %s)", ws, rule);
+        mo_bytes_print(out, " (\",\" %s %s)", ws, rule);
         write_times(out, min, max);
         return MO_OK;
     }
-    mo_writer_print(out, " (%s (\",\" %s %s)", rule, ws, rule);
+    mo_bytes_print(out, " (%s (\",\" %s %s)", rule, ws, rule);
     write_times(out, min > 0 ? min - 1 : 0, max > 0 ? max - 1 : -1);
-    mo_writer_print(out, " %s)%s", ws, min > 0 ? "" : "?");
+    mo_bytes_print(out, " %s)%s", ws, min > 0 ? "" : "?");
     return MO_OK;
 }
 
-mo_status mo_schema_array(mo_schema_rules *s, json_t *schema, mo_writer *out)
+mo_status mo_schema_array(mo_schema_rules *s, json_t *schema, mo_bytes *out)
 {
     char ws[MO_RULE_NAME];
     array a;
     int64_t count = 0;
     mo_schema_common(s, MO_RULE_WS, ws);
     mo_status status = read(s, schema, &a);
-    mo_writer_print(out, "\"[\" %s", ws);
+    mo_bytes_print(out, "\"[\" %s", ws);
     status = status == MO_OK ? write_first(s, &a, ws, out, &count) : status;
     status = status == MO_OK ? write_others(s, &a, count, ws, out) : status;
     if (count > 0) {
-        mo_writer_print(out, " %s", ws);
+        mo_bytes_print(out, " %s", ws);
     }
-    mo_writer_print(out, " \"]\"");
+    mo_bytes_print(out, " \"]\"");
     return status;
 }

@@ -5,6 +5,6 @@
 #include "grammar/schema_rules.h"
 
 /* Writes what such an array looks like. */
-mo_status mo_schema_array(mo_schema_rules *s, json_t *schema, mo_writer *out);
+mo_status mo_schema_array(mo_schema_rules *s, json_t *schema, mo_bytes *out);
 
 #endif

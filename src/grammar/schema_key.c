@@ -43,25 +43,25 @@ static void put(place *tree, int *count, const char *name)
 
 static mo_status write_place(mo_schema_rules *s, const place *tree, int at, const char *base)
 {
-    mo_writer body = {0};
+    mo_bytes body = {0};
     char name[MO_RULE_NAME + 16];
     snprintf(name, sizeof name, at ? "%s-k%d" : "%s", base, at);
-    mo_writer_print(&body, "[^\"\\\\\\x00-\\x1F");
+    mo_bytes_print(&body, "[^\"\\\\\\x00-\\x1F");
     for (int c = tree[at].child; c; c = tree[c].sibling) {
         mo_writer_class_character(&body, tree[c].character);
     }
-    mo_writer_print(&body, "] [^\"\\\\\\x00-\\x1F]* \"\\\"\"");
+    mo_bytes_print(&body, "] [^\"\\\\\\x00-\\x1F]* \"\\\"\"");
     for (int c = tree[at].child; c; c = tree[c].sibling) {
         const uint32_t character = tree[c].character;
         if (character < 0x20 || character == '"' || character == '\\') {
             continue; /* cannot be written without an escape */
         }
-        mo_writer_print(&body, " | [");
+        mo_bytes_print(&body, " | [");
         mo_writer_class_character(&body, character);
-        mo_writer_print(&body, "] %s-k%d", base, c);
+        mo_bytes_print(&body, "] %s-k%d", base, c);
     }
     if (!tree[at].taken) {
-        mo_writer_print(&body, " | \"\\\"\"");
+        mo_bytes_print(&body, " | \"\\\"\"");
     }
     return mo_schema_define(s, name, &body);
 }
@@ -91,7 +91,7 @@ mo_status mo_schema_key(mo_schema_rules *s, const char *const *taken, size_t cou
         put(tree, &places, taken[i]);
     }
     char base[MO_RULE_NAME];
-    mo_writer body = {0};
+    mo_bytes body = {0};
     mo_schema_name(s, base);
     mo_status status = MO_OK;
     for (int i = 0; i < places && status == MO_OK; i++) {
@@ -100,7 +100,7 @@ mo_status mo_schema_key(mo_schema_rules *s, const char *const *taken, size_t cou
     free(tree);
     if (status == MO_OK) {
         mo_schema_name(s, name);
-        mo_writer_print(&body, "\"\\\"\" %s", base);
+        mo_bytes_print(&body, "\"\\\"\" %s", base);
         status = mo_schema_define(s, name, &body);
     }
     return status;

@@ -92,20 +92,20 @@ static bool whole_limits(const limits *l, int64_t *low, int64_t *high)
     return a <= b;
 }
 
-static void write_integers(mo_writer *out, int64_t low, int64_t high, const char *zeros)
+static void write_integers(mo_bytes *out, int64_t low, int64_t high, const char *zeros)
 {
     if (low < 0) {
-        mo_writer_print(out, "\"-\" ");
+        mo_bytes_print(out, "\"-\" ");
         mo_decimal_write_whole(out, high < 0 ? (uint64_t)-high : 1, (uint64_t)-low);
-        mo_writer_print(out, "%s%s", zeros, high >= 0 ? " | " : "");
+        mo_bytes_print(out, "%s%s", zeros, high >= 0 ? " | " : "");
     }
     if (high >= 0 && zeros[0] && low <= 0) {
-        mo_writer_print(out, "\"0\"%s", high > 0 ? " | " : "");
+        mo_bytes_print(out, "\"0\"%s", high > 0 ? " | " : "");
         low = 1;
     }
     if (high >= 0 && low <= high) {
         mo_decimal_write_whole(out, low > 0 ? (uint64_t)low : 0, (uint64_t)high);
-        mo_writer_print(out, "%s", zeros);
+        mo_bytes_print(out, "%s", zeros);
     }
 }
 
@@ -129,7 +129,7 @@ static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *bas
     mo_status status = MO_OK;
     for (int left = 0; left < DIGITS; left++) {
         for (int64_t r = 0; r < k && status == MO_OK; r++) {
-            mo_writer body = {0};
+            mo_bytes body = {0};
             char name[MO_RULE_NAME + 32];
             const char *separator = "";
             if (!alive[left][r]) {
@@ -140,15 +140,15 @@ static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *bas
                 if (!alive[left - 1][to]) {
                     continue;
                 }
-                mo_writer_print(&body, "%s[", separator);
+                mo_bytes_print(&body, "%s[", separator);
                 for (int64_t d = first; d < 10; d += k) {
-                    mo_writer_print(&body, "%d", (int)d);
+                    mo_bytes_print(&body, "%d", (int)d);
                 }
-                mo_writer_print(&body, "] %s-r%d-%d", base, (int)to, left - 1);
+                mo_bytes_print(&body, "] %s-r%d-%d", base, (int)to, left - 1);
                 separator = " | ";
             }
             if (r == 0) {
-                mo_writer_print(&body, "%s\"\"", separator);
+                mo_bytes_print(&body, "%s\"\"", separator);
             }
             snprintf(name, sizeof name, "%s-r%d-%d", base, (int)r, left);
             status = mo_schema_define(s, name, &body);
@@ -158,7 +158,7 @@ static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *bas
 }
 
 static mo_status write_multiples(mo_schema_rules *s, const limits *l, int64_t k, int64_t low, int64_t high,
-                                 mo_writer *out)
+                                 mo_bytes *out)
 {
     const int64_t first = low >= 0 ? (low + k - 1) / k : low / k; /* in units of k */
     const int64_t last = high >= 0 ? high / k : -((-high + k - 1) / k);
@@ -169,7 +169,7 @@ static mo_status write_multiples(mo_schema_rules *s, const limits *l, int64_t k,
     }
     if (last - first < LISTED) {
         for (int64_t i = first; i <= last; i++) {
-            mo_writer_print(out, "%s\"%" PRId64 "\"", i > first ? " | " : "", i * k);
+            mo_bytes_print(out, "%s\"%" PRId64 "\"", i > first ? " | " : "", i * k);
         }
         return MO_OK;
     }
@@ -196,23 +196,23 @@ static mo_status write_multiples(mo_schema_rules *s, const limits *l, int64_t k,
     mo_schema_name(s, base);
     const mo_status status = write_remainders(s, k, base, alive);
     if (low <= 0) {
-        mo_writer_print(out, "\"0\" | ");
+        mo_bytes_print(out, "\"0\" | ");
     }
-    mo_writer_print(out, "%s(", low < 0 ? "\"-\"? " : "");
+    mo_bytes_print(out, "%s(", low < 0 ? "\"-\"? " : "");
     for (int d = 1; d < 10; d++) {
-        mo_writer_print(out, "%s\"%d\" %s-r%d-%d", d > 1 ? " | " : "", d, base, (int)(d % k), DIGITS - 1);
+        mo_bytes_print(out, "%s\"%d\" %s-r%d-%d", d > 1 ? " | " : "", d, base, (int)(d % k), DIGITS - 1);
     }
-    mo_writer_print(out, ")");
+    mo_bytes_print(out, ")");
     return status;
 }
 
-static mo_status write_whole(mo_schema_rules *s, const limits *l, double multiple, mo_writer *out)
+static mo_status write_whole(mo_schema_rules *s, const limits *l, double multiple, mo_bytes *out)
 {
     int64_t low, high;
     if (!l->has_low && !l->has_high && multiple == 1) {
         char name[MO_RULE_NAME];
         mo_schema_common(s, MO_RULE_INTEGER, name);
-        mo_writer_print(out, "%s", name);
+        mo_bytes_print(out, "%s", name);
         return MO_OK;
     }
     if (!whole_limits(l, &low, &high)) {
@@ -233,7 +233,7 @@ static bool bound_of(bool has, double value, bool exclusive, double otherwise, m
     return mo_decimal_of(has ? value : otherwise, &out->at);
 }
 
-static mo_status write_decimals(mo_schema_rules *s, const limits *l, int digits, mo_writer *out)
+static mo_status write_decimals(mo_schema_rules *s, const limits *l, int digits, mo_bytes *out)
 {
     mo_bound low, high;
     char name[MO_RULE_NAME];
@@ -241,7 +241,7 @@ static mo_status write_decimals(mo_schema_rules *s, const limits *l, int digits,
                        bound_of(l->has_high, l->high, l->below_high, beyond - 1, &high);
     if (!known) {
         mo_schema_common(s, MO_RULE_NUMBER, name);
-        mo_writer_print(out, "%s", name);
+        mo_bytes_print(out, "%s", name);
         return mo_schema_note(s, l->has_low ? "minimum" : "maximum", "has too many digits to be enforced");
     }
     if (!l->has_high && l->low >= beyond - 1) {
@@ -270,7 +270,7 @@ static int digits_of(double multiple)
     return 0;
 }
 
-mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool integer, mo_writer *out)
+mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool integer, mo_bytes *out)
 {
     limits l = {0};
     const json_t *multiple_of;
@@ -304,7 +304,7 @@ mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool intege
     if (!l.has_low && !l.has_high && digits == MO_DECIMAL_DIGITS) {
         char name[MO_RULE_NAME];
         mo_schema_common(s, MO_RULE_NUMBER, name);
-        mo_writer_print(out, "%s", name);
+        mo_bytes_print(out, "%s", name);
         return MO_OK;
     }
     return write_decimals(s, &l, digits, out);

@@ -5,6 +5,6 @@
 #include "grammar/schema_rules.h"
 
 /* Writes what such a number looks like, as alternatives. */
-mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool integer, mo_writer *out);
+mo_status mo_schema_number(mo_schema_rules *s, const json_t *schema, bool integer, mo_bytes *out);
 
 #endif

@@ -114,13 +114,13 @@ static void drop_impossible(object *o)
 static mo_status write_pair(object *o, const char *key, json_t *value)
 {
     char rule[MO_RULE_NAME];
-    mo_writer body = {0};
+    mo_bytes body = {0};
     const size_t before = o->s->path_length;
     mo_status status = mo_schema_rule(o->s, value, rule);
     mo_schema_up(o->s, before);
     if (status == MO_OK) {
         mo_schema_name(o->s, o->pair);
-        mo_writer_print(&body, "%s \":\" %s %s", key, o->ws, rule);
+        mo_bytes_print(&body, "%s \":\" %s %s", key, o->ws, rule);
         status = mo_schema_define(o->s, o->pair, &body);
     }
     return status;
@@ -222,7 +222,7 @@ static mo_status write_extra(object *o)
 static mo_status write_member(object *o, member *m)
 {
     char value[MO_RULE_NAME];
-    mo_writer body = {0}, key = {0};
+    mo_bytes body = {0}, key = {0};
     json_t *name = json_string(m->name);
     char *quoted = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;
     json_decref(name);
@@ -234,14 +234,14 @@ static mo_status write_member(object *o, member *m)
     mo_status status = mo_schema_rule(o->s, m->schema, value);
     mo_schema_up(o->s, before);
     if (status == MO_OK) {
-        mo_writer_print(&key, "%s:", quoted);
-        mo_writer_literal(&body, key.text ? key.text : "", key.length);
-        mo_writer_print(&body, " %s %s", o->ws, value);
+        mo_bytes_print(&key, "%s:", quoted);
+        mo_writer_literal(&body, key.data ? key.data : "", key.length);
+        mo_bytes_print(&body, " %s %s", o->ws, value);
         body.failed |= key.failed;
         mo_schema_name(o->s, m->rule);
         status = mo_schema_define(o->s, m->rule, &body);
     }
-    free(key.text);
+    free(key.data);
     free(quoted);
     return status;
 }
@@ -254,7 +254,7 @@ static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RUL
         snprintf(name, MO_RULE_NAME, "%s", o->members[low].rule);
         return MO_OK;
     }
-    mo_writer body = {0};
+    mo_bytes body = {0};
     char first[MO_RULE_NAME], second[MO_RULE_NAME];
     const size_t middle = low + (high - low) / 2;
     mo_status status = write_some(o, low, middle, first);
@@ -262,13 +262,13 @@ static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RUL
     if (status != MO_OK) {
         return status;
     }
-    mo_writer_print(&body, "%s (\",\" %s %s)? | %s", first, o->ws, second, second);
+    mo_bytes_print(&body, "%s (\",\" %s %s)? | %s", first, o->ws, second, second);
     mo_schema_name(o->s, name);
     return mo_schema_define(o->s, name, &body);
 }
 
 /* With a required one the commas are known: those before it bring their own behind them, those after it in front. */
-static mo_status write_around_required(object *o, mo_writer *out)
+static mo_status write_around_required(object *o, mo_bytes *out)
 {
     bool past = false;
     mo_status status = MO_OK;
@@ -279,36 +279,36 @@ static mo_status write_around_required(object *o, mo_writer *out)
             end++;
         }
         if (end == i) {
-            mo_writer_print(out, past ? " \",\" %s %s" : " %s%s", past ? o->ws : "", o->members[i].rule);
+            mo_bytes_print(out, past ? " \",\" %s %s" : " %s%s", past ? o->ws : "", o->members[i].rule);
             past = true;
             i++;
             continue;
         }
         status = write_some(o, i, end, some);
-        mo_writer_print(out, past ? " (\",\" %s %s)?" : " (%s \",\" %s)?", past ? o->ws : some,
-                        past ? some : o->ws);
+        mo_bytes_print(out, past ? " (\",\" %s %s)?" : " (%s \",\" %s)?", past ? o->ws : some,
+                       past ? some : o->ws);
         i = end;
     }
     if (o->extra) {
-        mo_writer_print(out, " (\",\" %s %s)*", o->ws, o->pair);
+        mo_bytes_print(out, " (\",\" %s %s)*", o->ws, o->pair);
     }
     return status;
 }
 
-static mo_status write_optional(object *o, mo_writer *out)
+static mo_status write_optional(object *o, mo_bytes *out)
 {
     char some[MO_RULE_NAME];
     const mo_status status = write_some(o, 0, o->count, some);
-    mo_writer_print(out, " (%s", some);
+    mo_bytes_print(out, " (%s", some);
     if (o->extra) {
-        mo_writer_print(out, " (\",\" %s %s)* | %s (\",\" %s %s)*", o->ws, o->pair, o->pair, o->ws, o->pair);
+        mo_bytes_print(out, " (\",\" %s %s)* | %s (\",\" %s %s)*", o->ws, o->pair, o->pair, o->ws, o->pair);
     }
-    mo_writer_print(out, ")");
+    mo_bytes_print(out, ")");
     return status;
 }
 
 /* minProperties and maxProperties. Names of a map may repeat, so no more than one can be promised. */
-static mo_status write_map(object *o, mo_writer *out)
+static mo_status write_map(object *o, mo_bytes *out)
 {
     int64_t min, max;
     mo_status status = mo_schema_count(o->s, o->schema, "minProperties", &min);
@@ -326,15 +326,15 @@ static mo_status write_map(object *o, mo_writer *out)
         if (min > 0) {
             return mo_schema_wrong(o->s, "minProperties", "no properties are allowed");
         }
-        mo_writer_print(out, "\"{\" %s \"}\"", o->ws);
+        mo_bytes_print(out, "\"{\" %s \"}\"", o->ws);
         return MO_OK;
     }
-    mo_writer_print(out, "\"{\" %s (%s (\",\" %s %s){%d,", o->ws, o->pair, o->ws, o->pair,
-                    (int)(min > 1 ? min - 1 : 0));
+    mo_bytes_print(out, "\"{\" %s (%s (\",\" %s %s){%d,", o->ws, o->pair, o->ws, o->pair,
+                   (int)(min > 1 ? min - 1 : 0));
     if (max >= 0) {
-        mo_writer_print(out, "%d", (int)max - 1);
+        mo_bytes_print(out, "%d", (int)max - 1);
     }
-    mo_writer_print(out, "} %s)%s \"}\"", o->ws, min > 0 ? "" : "?");
+    mo_bytes_print(out, "} %s)%s \"}\"", o->ws, min > 0 ? "" : "?");
     return MO_OK;
 }
 
@@ -353,7 +353,7 @@ static mo_status check_counts(object *o)
     return status;
 }
 
-static mo_status write(object *o, mo_writer *out)
+static mo_status write(object *o, mo_bytes *out)
 {
     mo_status status = MO_OK;
     if (o->count == 0) {
@@ -366,19 +366,19 @@ static mo_status write(object *o, mo_writer *out)
     if (status != MO_OK) {
         return status;
     }
-    mo_writer_print(out, "\"{\" %s", o->ws);
+    mo_bytes_print(out, "\"{\" %s", o->ws);
     if (o->required > 0) {
         status = write_around_required(o, out);
-        mo_writer_print(out, " %s \"}\"", o->ws);
+        mo_bytes_print(out, " %s \"}\"", o->ws);
         return status;
     }
-    mo_writer_print(out, " (");
+    mo_bytes_print(out, " (");
     status = write_optional(o, out);
-    mo_writer_print(out, " %s)? \"}\"", o->ws);
+    mo_bytes_print(out, " %s)? \"}\"", o->ws);
     return status;
 }
 
-mo_status mo_schema_object(mo_schema_rules *s, json_t *schema, mo_writer *out)
+mo_status mo_schema_object(mo_schema_rules *s, json_t *schema, mo_bytes *out)
 {
     object o = {.s = s, .schema = schema};
     mo_schema_common(s, MO_RULE_WS, o.ws);

@@ -69,7 +69,7 @@ mo_status mo_schema_note(mo_schema_rules *s, const char *key, const char *why)
     if (s->strict) {
         status = mo_fail(s->err, MO_EUNSUPPORTED, "%s: %s", s->path, why);
     } else {
-        mo_writer_print(&s->notes, "%s: %s\n", s->path, why);
+        mo_bytes_print(&s->notes, "%s: %s\n", s->path, why);
         status = s->notes.failed ? mo_schema_no_memory(s) : MO_OK;
     }
     mo_schema_up(s, before);
@@ -100,15 +100,15 @@ void mo_schema_name(mo_schema_rules *s, char name[MO_RULE_NAME])
     snprintf(name, MO_RULE_NAME, "%s-%d", s->prefix, s->next++);
 }
 
-mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_writer *body)
+mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_bytes *body)
 {
     mo_status status = body->failed ? mo_schema_no_memory(s) : MO_OK;
     if (status == MO_OK) {
-        mo_writer_print(&s->out, "%s ::= ", name);
+        mo_bytes_print(&s->out, "%s ::= ", name);
         if (body->length) {
-            mo_writer_bytes(&s->out, body->text, body->length);
+            mo_bytes_add(&s->out, body->data, body->length);
         }
-        mo_writer_print(&s->out, "\n");
+        mo_bytes_print(&s->out, "\n");
         if (s->out.failed) {
             status = s->out.length > s->out.limit
                          ? mo_fail(s->err, MO_EINVAL, "the schema is too large: its rules exceed %zu bytes",
@@ -116,8 +116,8 @@ mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_writer *body
                          : mo_schema_no_memory(s);
         }
     }
-    free(body->text);
-    *body = (mo_writer){0};
+    free(body->data);
+    *body = (mo_bytes){0};
     return status;
 }
 
@@ -168,15 +168,15 @@ void mo_schema_common(mo_schema_rules *s, mo_common_rule rule, char name[MO_RULE
         return;
     }
     s->common[rule] = true;
-    mo_writer_print(&s->out, "%s ::= ", name);
+    mo_bytes_print(&s->out, "%s ::= ", name);
     for (const char *p = common[rule].text; *p; p++) {
         if (*p == '@') {
-            mo_writer_print(&s->out, "%s-", s->prefix);
+            mo_bytes_print(&s->out, "%s-", s->prefix);
         } else {
-            mo_writer_bytes(&s->out, p, 1);
+            mo_bytes_add(&s->out, p, 1);
         }
     }
-    mo_writer_print(&s->out, "\n");
+    mo_bytes_print(&s->out, "\n");
     for (int i = 0; i < 4 && common[rule].needs[i] != MO_COMMON_RULES; i++) {
         char other[MO_RULE_NAME];
         mo_schema_common(s, common[rule].needs[i], other);

@@ -24,14 +24,14 @@ typedef enum mo_common_rule {
 typedef struct mo_schema_seen mo_schema_seen;
 
 typedef struct mo_schema_rules {
-    mo_writer out;
+    mo_bytes out;
     const char *prefix;
     json_t *root;
     int next;   /* number of the next rule */
     int depth;  /* of C's stack */
     int visits; /* schemas so far */
     bool strict;
-    mo_writer notes; /* what is not enforced */
+    mo_bytes notes; /* what is not enforced */
     char path[MO_SCHEMA_PATH];
     size_t path_length; /* may be longer than what is kept of it */
     bool common[MO_COMMON_RULES];
@@ -46,7 +46,7 @@ mo_status mo_schema_rule(mo_schema_rules *s, json_t *schema, char name[MO_RULE_N
 
 /* A new rule's name; its text is written by the caller in one piece, after those of the rules it needs. */
 void mo_schema_name(mo_schema_rules *s, char name[MO_RULE_NAME]);
-mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_writer *body); /* frees body */
+mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_bytes *body); /* frees body */
 
 /* The name of a common rule. */
 void mo_schema_common(mo_schema_rules *s, mo_common_rule rule, char name[MO_RULE_NAME]);

@@ -57,21 +57,21 @@ static mo_status text_of(mo_schema_rules *s, const json_t *schema, const char *k
 }
 
 /* *done: the pattern was written. */
-static mo_status write_pattern(mo_schema_rules *s, const char *pattern, mo_writer *out, bool *done)
+static mo_status write_pattern(mo_schema_rules *s, const char *pattern, mo_bytes *out, bool *done)
 {
     char any[MO_RULE_NAME];
     const char *why = NULL;
     bool malformed = false;
-    mo_writer text = {0};
+    mo_bytes text = {0};
     mo_schema_common(s, MO_RULE_CHAR, any);
     *done = mo_regex_write(pattern, any, &text, &why, &malformed);
     mo_status status = text.failed || (!*done && !why) ? mo_schema_no_memory(s) : MO_OK;
     if (status == MO_OK && *done) {
-        mo_writer_print(out, "\"\\\"\" (%s) \"\\\"\"", text.text ? text.text : "\"\"");
+        mo_bytes_print(out, "\"\\\"\" (%s) \"\\\"\"", text.data ? text.data : "\"\"");
     } else if (status == MO_OK) {
         status = malformed ? mo_schema_wrong(s, "pattern", "%s", why) : mo_schema_note(s, "pattern", why);
     }
-    free(text.text);
+    free(text.data);
     return status;
 }
 
@@ -92,7 +92,7 @@ static mo_status note_others(mo_schema_rules *s, const json_t *schema, const cha
     return status;
 }
 
-mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *out)
+mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_bytes *out)
 {
     const char *pattern, *format;
     int64_t min, max;
@@ -114,7 +114,7 @@ mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *
     if (status == MO_OK && format) {
         const char *text = format_text(format);
         if (text) {
-            mo_writer_print(out, "\"\\\"\" %s \"\\\"\"", text);
+            mo_bytes_print(out, "\"\\\"\" %s \"\\\"\"", text);
             return note_others(s, schema, "format");
         }
         status = mo_schema_note(s, "format", "is unknown and not enforced");
@@ -124,14 +124,14 @@ mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *
     }
     if (min <= 0 && max < 0) {
         mo_schema_common(s, MO_RULE_STRING, name);
-        mo_writer_print(out, "%s", name);
+        mo_bytes_print(out, "%s", name);
         return MO_OK;
     }
     mo_schema_common(s, MO_RULE_CHAR, name);
-    mo_writer_print(out, "\"\\\"\" %s{%d,", name, (int)(min < 0 ? 0 : min));
+    mo_bytes_print(out, "\"\\\"\" %s{%d,", name, (int)(min < 0 ? 0 : min));
     if (max >= 0) {
-        mo_writer_print(out, "%d", (int)max);
+        mo_bytes_print(out, "%d", (int)max);
     }
-    mo_writer_print(out, "} \"\\\"\"");
+    mo_bytes_print(out, "} \"\\\"\"");
     return MO_OK;
 }

@@ -5,6 +5,6 @@
 #include "grammar/schema_rules.h"
 
 /* Writes what such a string looks like, with its quotes, as alternatives. */
-mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_writer *out);
+mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_bytes *out);
 
 #endif

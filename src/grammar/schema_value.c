@@ -66,14 +66,13 @@ static bool fits(const json_t *value, unsigned types)
     return false;
 }
 
-static mo_status write_constant(mo_schema_rules *s, const json_t *value, const char *separator,
-                                mo_writer *out)
+static mo_status write_constant(mo_schema_rules *s, const json_t *value, const char *separator, mo_bytes *out)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!text) {
         return mo_schema_no_memory(s);
     }
-    mo_writer_print(out, "%s", separator);
+    mo_bytes_print(out, "%s", separator);
     mo_writer_literal(out, text, strlen(text));
     free(text);
     return MO_OK;
@@ -95,7 +94,7 @@ static mo_status note_beside_enum(mo_schema_rules *s, const json_t *schema)
     return status;
 }
 
-static mo_status write_enum(mo_schema_rules *s, const json_t *schema, unsigned types, mo_writer *out)
+static mo_status write_enum(mo_schema_rules *s, const json_t *schema, unsigned types, mo_bytes *out)
 {
     const json_t *constant = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
     const char *separator = "";
@@ -149,7 +148,7 @@ static mo_status note_unsupported(mo_schema_rules *s, const json_t *schema, unsi
     return status;
 }
 
-static mo_status write_types(mo_schema_rules *s, json_t *schema, unsigned types, mo_writer *out)
+static mo_status write_types(mo_schema_rules *s, json_t *schema, unsigned types, mo_bytes *out)
 {
     const char *separator = "";
     char name[MO_RULE_NAME];
@@ -161,7 +160,7 @@ static mo_status write_types(mo_schema_rules *s, json_t *schema, unsigned types,
         if (!(types & one)) {
             continue;
         }
-        mo_writer_print(out, "%s", separator);
+        mo_bytes_print(out, "%s", separator);
         separator = " | ";
         switch (one) {
         case MO_TYPE_OBJECT: status = mo_schema_object(s, schema, out); break;
@@ -169,8 +168,8 @@ static mo_status write_types(mo_schema_rules *s, json_t *schema, unsigned types,
         case MO_TYPE_STRING: status = mo_schema_string(s, schema, out); break;
         case MO_TYPE_NUMBER: status = mo_schema_number(s, schema, false, out); break;
         case MO_TYPE_INTEGER: status = mo_schema_number(s, schema, true, out); break;
-        case MO_TYPE_BOOLEAN: mo_writer_print(out, "\"true\" | \"false\""); break;
-        case MO_TYPE_NULL: mo_writer_print(out, "\"null\""); break;
+        case MO_TYPE_BOOLEAN: mo_bytes_print(out, "\"true\" | \"false\""); break;
+        case MO_TYPE_NULL: mo_bytes_print(out, "\"null\""); break;
         default: mo_schema_common(s, MO_RULE_VALUE, name); break;
         }
     }
@@ -179,7 +178,7 @@ static mo_status write_types(mo_schema_rules *s, json_t *schema, unsigned types,
 
 /* ---- Values ---- */
 
-static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_writer *out);
+static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_bytes *out);
 
 static bool asserts(const json_t *schema)
 {
@@ -204,7 +203,7 @@ static json_t *without(mo_schema_rules *s, json_t *schema, const char *key)
     return mo_schema_keep(s, rest);
 }
 
-static mo_status write_reference(mo_schema_rules *s, json_t *schema, mo_writer *out)
+static mo_status write_reference(mo_schema_rules *s, json_t *schema, mo_bytes *out)
 {
     json_t *rest = without(s, schema, "$ref"), *target;
     char name[MO_RULE_NAME];
@@ -221,11 +220,11 @@ static mo_status write_reference(mo_schema_rules *s, json_t *schema, mo_writer *
     }
     mo_status status = mo_schema_resolve(s, schema, &target);
     status = status == MO_OK ? mo_schema_rule(s, target, name) : status;
-    mo_writer_print(out, "%s", status == MO_OK ? name : "");
+    mo_bytes_print(out, "%s", status == MO_OK ? name : "");
     return status;
 }
 
-static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_writer *out)
+static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_bytes *out)
 {
     json_t *list = json_object_get(schema, "allOf"), *all = without(s, schema, "allOf");
     mo_status status = MO_OK;
@@ -251,7 +250,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_writer *out)
 }
 
 /* One of several, each with the constraints next to them. */
-static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, mo_writer *out)
+static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, mo_bytes *out)
 {
     json_t *list = json_object_get(schema, key), *rest = without(s, schema, key);
     const char *separator = "";
@@ -277,7 +276,7 @@ static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, 
         status = alone ? MO_OK : mo_schema_merge(s, rest, one, &one);
         if (status == MO_OK && !json_is_false(one)) {
             status = mo_schema_rule(s, one, name);
-            mo_writer_print(out, "%s%s", separator, status == MO_OK ? name : "");
+            mo_bytes_print(out, "%s%s", separator, status == MO_OK ? name : "");
             separator = " | ";
         }
         if (status == MO_OK) {
@@ -291,13 +290,13 @@ static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, 
     return status;
 }
 
-static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_writer *out)
+static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_bytes *out)
 {
     unsigned types;
     char name[MO_RULE_NAME];
     if (json_is_true(schema)) {
         mo_schema_common(s, MO_RULE_VALUE, name);
-        mo_writer_print(out, "%s", name);
+        mo_bytes_print(out, "%s", name);
         return MO_OK;
     }
     if (json_is_false(schema)) {
@@ -324,7 +323,7 @@ static mo_status write_value(mo_schema_rules *s, json_t *schema, mo_writer *out)
             status = write_enum(s, schema, types, out);
         } else if (status == MO_OK && types == MO_TYPE_ANY) {
             mo_schema_common(s, MO_RULE_VALUE, name);
-            mo_writer_print(out, "%s", name);
+            mo_bytes_print(out, "%s", name);
         } else if (status == MO_OK) {
             status = write_types(s, schema, types, out);
         }
@@ -347,7 +346,7 @@ mo_status mo_schema_rule(mo_schema_rules *s, json_t *schema, char name[MO_RULE_N
     if (++s->visits > MO_SCHEMA_VISITS) {
         return mo_schema_wrong(s, NULL, "the expanded schema has more than %d parts", MO_SCHEMA_VISITS);
     }
-    mo_writer body = {0};
+    mo_bytes body = {0};
     char path[MO_SCHEMA_PATH];
     const size_t before = s->path_length;
     memcpy(path, s->path, sizeof path);
@@ -356,7 +355,7 @@ mo_status mo_schema_rule(mo_schema_rules *s, json_t *schema, char name[MO_RULE_N
     mo_status status = remember(s, schema, number);
     status = status == MO_OK ? write_value(s, schema, &body) : status;
     if (status != MO_OK) { /* the path is that of what is wrong */
-        free(body.text);
+        free(body.data);
         return status;
     }
     memcpy(s->path, path, sizeof path);

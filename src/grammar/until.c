@@ -71,31 +71,31 @@ static void add_level(automaton *a, const uint32_t *const *strings, const size_t
     }
 }
 
-static void name(mo_writer *w, const char *prefix, int state)
+static void name(mo_bytes *w, const char *prefix, int state)
 {
-    mo_writer_print(w, state ? "%s-%d" : "%s", prefix, state);
+    mo_bytes_print(w, state ? "%s-%d" : "%s", prefix, state);
 }
 
-static void write_state(mo_writer *w, const automaton *a, int state, const char *prefix, const char *others)
+static void write_state(mo_bytes *w, const automaton *a, int state, const char *prefix, const char *others)
 {
     name(w, prefix, state);
-    mo_writer_print(w, " ::= ([^");
+    mo_bytes_print(w, " ::= ([^");
     for (int i = 0; i < a->characters; i++) {
         if (go(a, state, a->alphabet[i]) != 0) {
             mo_writer_class_character(w, a->alphabet[i]);
         }
     }
-    mo_writer_print(w, "] %s", prefix);
+    mo_bytes_print(w, "] %s", prefix);
     for (int i = 0; i < a->characters; i++) {
         const int to = go(a, state, a->alphabet[i]);
         if (to != 0 && !a->states[to].met) {
-            mo_writer_print(w, " | [");
+            mo_bytes_print(w, " | [");
             mo_writer_class_character(w, a->alphabet[i]);
-            mo_writer_print(w, "] ");
+            mo_bytes_print(w, "] ");
             name(w, prefix, to);
         }
     }
-    mo_writer_print(w, "%s)?\n", others);
+    mo_bytes_print(w, "%s)?\n", others);
 }
 
 /* The characters of a string. *length 0: it is empty or not UTF-8. */
@@ -136,7 +136,7 @@ static mo_status check(const char *const *strings, size_t count, size_t *bytes, 
     return MO_OK;
 }
 
-mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count, const char *prefix,
+mo_status mo_until_write(mo_bytes *w, const char *const *strings, size_t count, const char *prefix,
                          const char *others, mo_error *err)
 {
     size_t bytes, longest = 0, used = 0;
@@ -194,7 +194,7 @@ mo_status mo_until_write(mo_writer *w, const char *const *strings, size_t count,
 mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *prefix, char **gbnf,
                         mo_error *err)
 {
-    mo_writer w = {0};
+    mo_bytes w = {0};
     MO_OWN_ERROR(err)
     *gbnf = NULL;
     if (!mo_writer_is_name(prefix)) {
@@ -202,9 +202,9 @@ mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *pr
     }
     const mo_status status = mo_until_write(&w, strings, count, prefix, "", err);
     if (status != MO_OK) {
-        free(w.text);
+        free(w.data);
         return status;
     }
-    *gbnf = w.text;
+    *gbnf = w.data;
     return MO_OK;
 }

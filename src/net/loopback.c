@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 
 typedef struct packet {
     uint64_t number;
@@ -171,9 +172,8 @@ static void look(mo_transport *t, mo_net_message *m, bool wait)
         if (m->state != MO_NET_UNDER_WAY || !wait) {
             break;
         }
-        const struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
         if (until) {
-            pthread_cond_timedwait(&l->changed, &l->lock, &at);
+            mo_cond_wait(&l->changed, &l->lock, until);
         } else {
             pthread_cond_wait(&l->changed, &l->lock);
         }
@@ -221,12 +221,8 @@ mo_status mo_loopback_open(const mo_loopback_options *options, mo_loopback **out
     }
     mo_loopback *l = calloc(1, sizeof *l);
     if (l) {
-        pthread_condattr_t attributes;
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         pthread_mutex_init(&l->lock, NULL);
-        pthread_cond_init(&l->changed, &attributes);
-        pthread_condattr_destroy(&attributes);
+        mo_cond_init(&l->changed);
         l->options = *options;
         l->ends = calloc(ranks, sizeof *l->ends);
         l->wires = calloc(wires, sizeof *l->wires);

@@ -2,13 +2,6 @@
 
 #include <utf8proc.h>
 
-size_t mo_utf8_encode(uint32_t code, char *bytes)
-{
-    const utf8proc_int32_t c =
-        utf8proc_codepoint_valid((utf8proc_int32_t)code) ? (utf8proc_int32_t)code : 0xFFFD;
-    return (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)bytes);
-}
-
 bool mo_code_is_space(uint32_t code)
 {
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)code);

@@ -8,9 +8,6 @@
 
 #include "base/utf8.h"
 
-/* Writes the bytes of a code point, 1 to 4, and says how many. What no character can be becomes U+FFFD. */
-size_t mo_utf8_encode(uint32_t code, char *bytes);
-
 bool mo_code_is_space(uint32_t code); /* str.isspace() */
 bool mo_code_is_printable(
     uint32_t code); /* repr() shows it as it is; code points not yet assigned count as printable */

@@ -14,16 +14,6 @@ void mo_compose_free(mo_compose *c)
     *c = (mo_compose){0};
 }
 
-/* The code point of a valid character of n bytes. */
-static int32_t point_of(const uint8_t *p, size_t n)
-{
-    int32_t c = n == 1 ? p[0] : p[0] & (0x7F >> n);
-    for (size_t i = 1; i < n; i++) {
-        c = c << 6 | (p[i] & 0x3F);
-    }
-    return c;
-}
-
 /* Neither composes nor decomposes nor is a mark: what is below U+0300, kana without their marks, Chinese characters. */
 static bool inert(int32_t c)
 {
@@ -35,7 +25,7 @@ bool mo_compose_needless(const uint8_t *text, size_t length)
 {
     for (size_t i = 0, n; i < length; i += n) {
         n = mo_utf8_length(text + i, length - i);
-        if (n > 1 && !inert(point_of(text + i, n))) {
+        if (n > 1 && !inert((int32_t)mo_utf8_decode(text + i, n))) {
             return false;
         }
         n = n ? n : 1;
@@ -128,7 +118,7 @@ static bool put_composed(mo_compose *c, const uint8_t *text, size_t length)
         }
         int boundary = 0;
         const utf8proc_ssize_t made =
-            utf8proc_decompose_char(point_of(text + i, n), c->points + count, 32,
+            utf8proc_decompose_char((int32_t)mo_utf8_decode(text + i, n), c->points + count, 32,
                                     (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
         if (made < 0 || made > 32) { /* of no valid character */
             return false;

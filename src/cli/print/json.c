@@ -5,29 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/print/exit_code.h"
-
-/* Bytes of the well-formed UTF-8 character at p, 0 when there is none. */
-static size_t character(const unsigned char *p, size_t left)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const size_t n = *p < 0x80                 ? 1
-                     : *p >= 0xc2 && *p < 0xe0 ? 2
-                     : *p >= 0xe0 && *p < 0xf0 ? 3
-                     : *p >= 0xf0 && *p < 0xf5 ? 4
-                                               : 0;
-    if (n == 0 || n > left) {
-        return 0;
-    }
-    uint32_t code = n == 1 ? *p : *p & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        code = code << 6 | (p[i] & 0x3f);
-    }
-    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
-}
 
 json_t *cli_json_text(const char *data, size_t length)
 {
@@ -41,7 +20,7 @@ json_t *cli_json_text(const char *data, size_t length)
         return NULL;
     }
     for (size_t i = 0; i < length;) {
-        size_t n = character((const unsigned char *)data + i, length - i);
+        size_t n = mo_utf8_length((const uint8_t *)data + i, length - i);
         memcpy(repaired + used, n ? data + i : "\xef\xbf\xbd", n ? n : 3);
         used += n ? n : 3;
         i += n ? n : 1;

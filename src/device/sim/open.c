@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "base/wait.h"
 #include "device/sim/event.h"
 #include "device/sim/memory.h"
 #include "device/sim/work.h"
@@ -111,11 +112,7 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     sim->hits = options->count ? options->count : 1;
     mo_sim_memory_open(&sim->memory, sim->options.memory_bytes);
     pthread_mutex_init(&sim->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&sim->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mo_cond_init(&sim->changed);
     *out = &sim->base;
     return MO_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 
 mo_status mo_sim_state(mo_sim *sim, mo_error *err)
 {
@@ -46,9 +47,8 @@ static bool stuck(mo_sim *sim)
 {
     const int64_t progress = sim->progress;
     const int64_t end = mo_clock_ns() + sim->options.hang_ms * INT64_C(1000000);
-    const struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     while (sim->progress == progress && sim->failure.status == MO_OK) {
-        if (pthread_cond_timedwait(&sim->changed, &sim->lock, &until) != 0 && sim->progress == progress) {
+        if (!mo_cond_wait(&sim->changed, &sim->lock, end) && sim->progress == progress) {
             return sim->active == sim->held && sim->failure.status == MO_OK;
         }
     }

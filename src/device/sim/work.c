@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "device/sim/memory.h"
 
 enum { COPY_IN, COPY_OUT, COPY_WITHIN, COPY_ACROSS, CLEAR, OP, PROGRAM }; /* kinds of commands */
@@ -45,11 +46,10 @@ static void cross_link(mo_sim *sim, int64_t end)
 {
     enum { SPIN_NS = 100000 };
     const int64_t wake = end - SPIN_NS;
-    const struct timespec until = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
     if (mo_clock_ns() < wake) {
         pthread_mutex_lock(&sim->lock);
         while (sim->failure.status == MO_OK && mo_clock_ns() < wake) {
-            pthread_cond_timedwait(&sim->changed, &sim->lock, &until);
+            mo_cond_wait(&sim->changed, &sim->lock, wake);
         }
         pthread_mutex_unlock(&sim->lock);
     }

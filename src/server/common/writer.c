@@ -6,73 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void srv_writer_free(srv_writer *w)
-{
-    free(w->data);
-    *w = (srv_writer){0};
-}
-
-/* Room for more bytes; NULL when there is none. */
-static char *reserve(srv_writer *w, size_t more)
-{
-    if (w->failed) {
-        return NULL;
-    }
-    if (more > w->capacity - w->length) {
-        size_t capacity = w->capacity ? w->capacity : 256;
-        while (capacity - w->length < more) {
-            if (capacity > SIZE_MAX / 2) {
-                w->failed = true;
-                return NULL;
-            }
-            capacity *= 2;
-        }
-        char *data = realloc(w->data, capacity);
-        if (!data) {
-            w->failed = true;
-            return NULL;
-        }
-        w->data = data;
-        w->capacity = capacity;
-    }
-    return w->data + w->length;
-}
-
-void srv_put(srv_writer *w, const char *bytes, size_t length)
-{
-    char *to = length > 0 ? reserve(w, length) : NULL;
-    if (to) {
-        memcpy(to, bytes, length);
-        w->length += length;
-    }
-}
-
-void srv_puts(srv_writer *w, const char *text)
-{
-    srv_put(w, text, strlen(text));
-}
-
-/* Bytes of the character that begins here; 0 when it is none (overlong, a surrogate, cut short, beyond Unicode). */
-static size_t character(const unsigned char *s, size_t length)
-{
-    size_t bytes = s[0] < 0x80   ? 1
-                   : s[0] < 0xc2 ? 0
-                   : s[0] < 0xe0 ? 2
-                   : s[0] < 0xf0 ? 3
-                   : s[0] < 0xf5 ? 4
-                                 : 0;
-    if (bytes == 0 || bytes > length) {
-        return 0;
-    }
-    for (size_t i = 1; i < bytes; i++) {
-        if ((s[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-                 (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
-    return wrong ? 0 : bytes;
-}
+#include "base/utf8.h"
 
 static void put_control(srv_writer *w, unsigned char c)
 {
@@ -94,7 +28,7 @@ void srv_put_escaped(srv_writer *w, const char *text, size_t length)
             i++;
             continue;
         }
-        size_t bytes = character(s + i, length - i);
+        size_t bytes = mo_utf8_length(s + i, length - i);
         if (bytes > 1) {
             i += bytes;
             continue;

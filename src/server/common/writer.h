@@ -1,28 +1,27 @@
-/* Writer: text that grows, with what JSON needs. A failed allocation is remembered and the rest ignored, so that only the
- * end has to be checked; a writer may be emptied and used again, which allocates nothing. */
+/* Writer: text that grows (base/bytes.h), with what JSON needs. A writer may be emptied and used again, which allocates nothing. */
 #ifndef SRV_WRITER_H
 #define SRV_WRITER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/bytes.h"
 
-#include "moraine.h"
+typedef mo_bytes srv_writer;
 
-typedef struct srv_writer {
-    char *data; /* not terminated */
-    size_t length, capacity;
-    bool failed; /* memory ran out: what is in it is not whole */
-} srv_writer;    /* begins as all zeros */
-
-void srv_writer_free(srv_writer *w);
+static inline void srv_writer_free(srv_writer *w)
+{
+    mo_bytes_free(w);
+}
 static inline void srv_writer_empty(srv_writer *w)
 {
-    w->length = 0;
+    mo_bytes_clear(w);
 }
-
-void srv_put(srv_writer *w, const char *bytes, size_t length);
-void srv_puts(srv_writer *w, const char *text);
+static inline void srv_put(srv_writer *w, const char *bytes, size_t length)
+{
+    mo_bytes_add(w, bytes, length);
+}
+static inline void srv_puts(srv_writer *w, const char *text)
+{
+    mo_bytes_add_text(w, text);
+}
 #define srv_put_literal(w, text) srv_put((w), "" text, sizeof(text) - 1)
 /* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
 void srv_put_string(srv_writer *w, const char *text, size_t length);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/wait.h"
 #include "server/common/log.h"
 
 enum {
@@ -72,11 +73,7 @@ mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, in
     h->count = count;
     memcpy(h->sockets, sockets, (size_t)count * sizeof *sockets);
     pthread_mutex_init(&h->mutex, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mo_cond_init(&h->ended);
     const srv_connections_options watched = {.limit = options->connections,
                                              .per_address = options->per_address,
                                              .header_s = options->header_s,
@@ -126,18 +123,9 @@ void srv_http_quiesce(srv_http *h)
 /* Until no request is open. */
 static bool wait_for_requests(srv_http *h, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    const int64_t until = mo_clock_in(seconds);
     pthread_mutex_lock(&h->mutex);
-    int code = 0;
-    while (h->open > 0 && code == 0) {
-        code = pthread_cond_timedwait(&h->ended, &h->mutex, &until);
+    while (h->open > 0 && mo_cond_wait(&h->ended, &h->mutex, until)) {
     }
     const bool none = h->open == 0;
     pthread_mutex_unlock(&h->mutex);

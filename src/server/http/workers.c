@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/wait.h"
+
 enum { IDLE_SECONDS = 10 };
 
 typedef struct work {
@@ -24,13 +26,9 @@ struct srv_workers {
 /* With the mutex held: the next work, or NULL when the thread is not needed any more. */
 static work *take(srv_workers *w)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += IDLE_SECONDS;
+    const int64_t until = mo_clock_in(IDLE_SECONDS);
     w->idle++;
-    int timed_out = 0;
-    while (!w->first && !w->closing && !timed_out) {
-        timed_out = pthread_cond_timedwait(&w->work_came, &w->mutex, &until);
+    while (!w->first && !w->closing && mo_cond_wait(&w->work_came, &w->mutex, until)) {
     }
     w->idle--;
     work *next = w->first;
@@ -62,13 +60,9 @@ srv_workers *srv_workers_open(int limit)
 {
     srv_workers *w = calloc(1, sizeof *w);
     if (w) {
-        pthread_condattr_t attributes;
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         pthread_mutex_init(&w->mutex, NULL);
-        pthread_cond_init(&w->work_came, &attributes);
+        mo_cond_init(&w->work_came);
         pthread_cond_init(&w->thread_ended, NULL);
-        pthread_condattr_destroy(&attributes);
         w->last = &w->first;
         w->limit = limit;
     }

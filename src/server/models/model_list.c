@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/wait.h"
 #include "server/common/body.h"
 
 enum { LOOK_MS = 200 };
@@ -199,12 +200,7 @@ srv_model *srv_list_victim(srv_models *m, const srv_model *but, bool *busy)
 
 void srv_list_wait(srv_models *m)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&m->changed, &m->mutex, &until);
+    mo_cond_wait(&m->changed, &m->mutex, mo_clock_in(1e-3 * LOOK_MS));
 }
 
 /* Holding: those who use a model hold it; who starts and ends the server opens and closes all (models.h). */
@@ -391,11 +387,7 @@ mo_status srv_models_open(const srv_models_options *options, srv_models **out, m
     }
     m->o = *options;
     m->beginning = true;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mo_cond_init(&m->changed);
     pthread_mutex_init(&m->mutex, NULL);
     for (int i = 0; i < options->count; i++) {
         ok = ok && srv_list_add(m, &options->specs[i], options->specs[i].path);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/wait.h"
+
 enum {
     /* Steps that the emitter may be behind: so soon a pause takes effect at the latest, whatever this thread's turn on a core. Fewer after
      * something urgent, such as an answer's first token: the receiver may want to pause. */
@@ -215,16 +217,11 @@ static emitted emit_all(srv_emitter *emitter, const srv_raw_event *list, size_t 
 
 /* ---- The thread ------------------------------------------------------------------------------- */
 
-/* With the lock: so long since then, or until something is urgent. */
-static void rest(srv_emitter *emitter, struct timespec since, long ns)
+/* With the lock: until then, or until something is urgent. */
+static void rest(srv_emitter *emitter, int64_t until_ns)
 {
-    int ended = 0;
-    since.tv_nsec += ns;
-    since.tv_sec += since.tv_nsec / 1000000000;
-    since.tv_nsec %= 1000000000;
     emitter->resting = true;
-    while (!emitter->urgent && !emitter->closing && ended != ETIMEDOUT) {
-        ended = pthread_cond_timedwait(&emitter->more, &emitter->lock, &since);
+    while (!emitter->urgent && !emitter->closing && mo_cond_wait(&emitter->more, &emitter->lock, until_ns)) {
     }
     emitter->resting = false;
 }
@@ -253,8 +250,7 @@ static void *run(void *arg)
         emitter->busy = true;
         emitter->urgent = emitter->pressing = false;
         pthread_mutex_unlock(&emitter->lock);
-        struct timespec begin;
-        clock_gettime(CLOCK_MONOTONIC, &begin);
+        const int64_t begin = mo_clock_ns();
         const emitted tokens = emit_all(emitter, full, count);
         list = full;
         capacity = full_capacity;
@@ -265,7 +261,7 @@ static void *run(void *arg)
         pthread_cond_broadcast(&emitter->less);
         if (tokens != NO_TOKENS) {
             rest_ns = tokens == FIRST_TOKENS ? FIRST_REST_NS : 2 * rest_ns < REST_NS ? 2 * rest_ns : REST_NS;
-            rest(emitter, begin, rest_ns);
+            rest(emitter, begin + rest_ns);
         }
     }
     pthread_mutex_unlock(&emitter->lock);
@@ -279,12 +275,8 @@ mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo
     *out = NULL;
     if (emitter) {
         emitter->owner = *owner;
-        pthread_condattr_t clock;
-        pthread_condattr_init(&clock);
-        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
         pthread_mutex_init(&emitter->lock, NULL);
-        pthread_cond_init(&emitter->more, &clock);
-        pthread_condattr_destroy(&clock);
+        mo_cond_init(&emitter->more);
         pthread_cond_init(&emitter->less, NULL);
         if (pthread_create(&emitter->thread, NULL, run, emitter) == 0) {
             *out = emitter;

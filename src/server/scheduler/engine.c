@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/wait.h"
 #include "server/scheduler/job.h"
 
 enum { PIECES = 256, PIECE = 4096 };
@@ -254,12 +255,8 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     e->next_id = 1;
     srv_pace_init(&e->pace, e->info.batch, options->between_s > 0.0 ? options->between_s : 0.05);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_t monotonic; /* setting the clock does not prolong waits */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->work, &monotonic);
-    pthread_cond_init(&e->ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mo_cond_init(&e->work);
+    mo_cond_init(&e->ended);
     const mo_status status = e->parallel < 1 || e->parallel > 256
                                  ? fail(err, MO_EINVAL, "1 to 256 sequences can be decoded at once")
                                  : open_parts(e, err);
@@ -295,18 +292,10 @@ void srv_engine_close(srv_engine *e)
 
 bool srv_engine_drain(srv_engine *e, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const double whole = seconds < 1e9 ? seconds : 1e9;
-    until.tv_sec += (time_t)whole;
-    until.tv_nsec += (long)((whole - (double)(time_t)whole) * 1e9);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    const int64_t until = mo_clock_in(seconds);
     pthread_mutex_lock(&e->lock);
     e->stopping = true;
-    while ((e->tasks || e->unemitted) && pthread_cond_timedwait(&e->ended, &e->lock, &until) == 0) {
+    while ((e->tasks || e->unemitted) && mo_cond_wait(&e->ended, &e->lock, until)) {
     }
     const bool empty = !e->tasks && !e->unemitted;
     pthread_mutex_unlock(&e->lock);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/wait.h"
+
 /* How long a step waits for masks that are late, all of them together. Most take microseconds (bench/RESULTS.md); the first of
  * a vocabulary's strings takes tens of milliseconds. */
 enum { PATIENCE_NS = 2000000 };
@@ -18,7 +20,7 @@ struct srv_masks {
     /* Under the lock: */
     srv_mask *first, *last;
     bool waiting; /* a feed waits in this step, until: */
-    struct timespec until;
+    int64_t until;
     bool closing;
 };
 
@@ -60,15 +62,11 @@ mo_status srv_masks_open(void (*there)(void *user), void *user, srv_masks **out,
     srv_masks *m = calloc(1, sizeof *m);
     *out = NULL;
     if (m) {
-        pthread_condattr_t monotonic;
         m->there = there;
         m->user = user;
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
         pthread_mutex_init(&m->lock, NULL);
         pthread_cond_init(&m->wanted, NULL);
-        pthread_cond_init(&m->made, &monotonic);
-        pthread_condattr_destroy(&monotonic);
+        mo_cond_init(&m->made);
         if (pthread_create(&m->thread, NULL, run, m) == 0) {
             *out = m;
             return MO_OK;
@@ -138,19 +136,12 @@ void srv_masks_begin(srv_masks *m)
 
 const uint32_t *srv_masks_get(srv_masks *m, srv_mask *mask)
 {
-    int timeout = 0;
     pthread_mutex_lock(&m->lock);
     if (mask->state != SRV_MASK_THERE && !m->waiting) {
         m->waiting = true;
-        clock_gettime(CLOCK_MONOTONIC, &m->until);
-        m->until.tv_nsec += PATIENCE_NS;
-        if (m->until.tv_nsec >= 1000000000) {
-            m->until.tv_nsec -= 1000000000;
-            m->until.tv_sec++;
-        }
+        m->until = mo_clock_ns() + PATIENCE_NS;
     }
-    while (mask->state != SRV_MASK_THERE && timeout == 0) {
-        timeout = pthread_cond_timedwait(&m->made, &m->lock, &m->until);
+    while (mask->state != SRV_MASK_THERE && mo_cond_wait(&m->made, &m->lock, m->until)) {
     }
     const uint32_t *bits = mask->state == SRV_MASK_THERE ? mask->bits : NULL;
     mask->missed = mask->state != SRV_MASK_THERE;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/wait.h"
 
 /* Steps: what is fed next: a token of every running answer, and of prompts as many as the pace allows. */
 
@@ -459,29 +460,16 @@ static void tell_model(srv_engine *e)
     }
 }
 
-static struct timespec in_seconds(double seconds) /* less than one */
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(1e9 * seconds);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    return until;
-}
-
 /* Waits until something has changed since the round that found nothing to do. What the emitter stops is not announced. True:
  * there was no task before. */
 static bool rest(srv_engine *e)
 {
-    const struct timespec until = in_seconds(0.05);
     bool idle = false;
     pthread_mutex_lock(&e->lock);
     if (e->changes == e->changes_seen && !e->closing) { /* then this round has ended the last task */
         idle = !e->tasks;
         if (e->tasks) {
-            pthread_cond_timedwait(&e->work, &e->lock, &until);
+            mo_cond_wait(&e->work, &e->lock, mo_clock_in(0.05));
         } else {
             pthread_cond_wait(&e->work, &e->lock);
         }
@@ -502,9 +490,9 @@ static bool gather(srv_engine *e)
     if (seconds <= 0.0) {
         return false;
     }
-    const struct timespec until = in_seconds(seconds);
+    const int64_t until = mo_clock_in(seconds);
     pthread_mutex_lock(&e->lock);
-    while (!e->closing && pthread_cond_timedwait(&e->work, &e->lock, &until) == 0) {
+    while (!e->closing && mo_cond_wait(&e->work, &e->lock, until)) {
     }
     pthread_mutex_unlock(&e->lock);
     return true;

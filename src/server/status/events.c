@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/wait.h"
 #include "server/common/log.h"
 #include "server/status/expert_map.h"
 #include "server/status/status_json.h"
@@ -132,12 +133,8 @@ static void look(srv_events *e, round *r, bool experts)
 /* With the mutex held. */
 static void rest(srv_events *e)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PERIOD_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (!e->closing && pthread_cond_timedwait(&e->came, &e->mutex, &until) == 0) {
+    const int64_t until = mo_clock_in(1e-3 * PERIOD_MS);
+    while (!e->closing && mo_cond_wait(&e->came, &e->mutex, until)) {
     }
 }
 
@@ -183,11 +180,7 @@ srv_events *srv_events_open(const srv_status *status)
         free(e);
         return NULL;
     }
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->came, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mo_cond_init(&e->came);
     pthread_mutex_init(&e->mutex, NULL);
     if (pthread_create(&e->thread, NULL, run, e) != 0) {
         pthread_cond_destroy(&e->came);
