@@ -440,6 +440,30 @@ MO_API mo_status mo_plan_file(const char *path, const mo_plan_options *options, 
 /* A report of that size as one line of JSON, as `moraine plan --json` prints it; mo_free() *json. */
 MO_API mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
 
+/* ---- Plans for servers ---------------------------------------------------------------------- */
+
+/* The options of a plan for a model that is opened with these, except for its context, sessions and caches. */
+MO_API mo_plan_options mo_plan_options_of(const mo_model_options *loading);
+
+/* What was asked for; 0: not given. */
+typedef struct mo_server_request {
+    int64_t context, context_all; /* positions of one sequence; of all together */
+    int parallel;                 /* sequences */
+    int64_t kept_bytes;           /* most for cached prefixes */
+} mo_server_request;
+
+typedef struct mo_server_plan {
+    int64_t context; /* of one sequence */
+    int parallel;
+    int64_t made_for;                      /* the context that the file names; 0: none */
+    int64_t kept_bytes, kept_device_bytes; /* for prefixes, in addition to blocks that sequences do not use */
+} mo_server_plan;
+
+/* How many sequences a server decodes at once, with how many positions each and how much memory for cached prefixes, where that costs
+ * little speed by the plan. Only headers are read. */
+MO_API mo_status mo_plan_server(const char *path, const mo_model_options *loading,
+                                const mo_server_request *asked, mo_server_plan *out, mo_error *err);
+
 /* ---- Plans for several machines ------------------------------------------------------------- */
 
 #define MO_PLAN_HOSTS 256 /* most of them */

@@ -49,22 +49,22 @@ static void drop_useless(const srv_model *model, srv_engine_options *e)
 }
 
 /* Without the mutex: nothing of the model that others may read is written here. */
-static mo_status open_model(srv_model *model, srv_context_choice *context_choice, mo_error *err)
+static mo_status open_model(srv_model *model, mo_server_plan *plan, mo_error *err)
 {
     const srv_model_spec *s = &model->spec;
     mo_model_options o = s->loading;
-    srv_context_choice w;
+    mo_server_plan w;
     if (s->adapters_idle) {
         o.adapter_scales = NULL; /* sessions begin without them */
     }
     const int64_t cache = s->engine.cache_bytes;
-    const srv_context_request asked = {.context = s->context,
-                                       .context_all = s->context_all,
-                                       .parallel = s->parallel,
-                                       .kept_bytes = cache < 0    ? 0
-                                                     : cache == 0 ? USUAL_CACHE_BYTES
-                                                                  : cache};
-    mo_status status = srv_context_choose(model->path, &o, &asked, &w, err);
+    const mo_server_request asked = {.context = s->context,
+                                     .context_all = s->context_all,
+                                     .parallel = s->parallel,
+                                     .kept_bytes = cache < 0    ? 0
+                                                   : cache == 0 ? USUAL_CACHE_BYTES
+                                                                : cache};
+    mo_status status = mo_plan_server(model->path, &o, &asked, &w, err);
     if (status != MO_OK) {
         return status;
     }
@@ -94,7 +94,7 @@ static mo_status open_model(srv_model *model, srv_context_choice *context_choice
     } else {
         warm_up(model);
     }
-    *context_choice = w;
+    *plan = w;
     return status;
 }
 
@@ -121,7 +121,7 @@ void srv_loader_unload(srv_models *m, srv_model *model, const char *why)
 
 static void tell_loaded(const srv_model *model)
 {
-    const srv_context_choice *w = &model->context_choice;
+    const mo_server_plan *w = &model->plan;
     srv_log(MO_LOG_INFO, "loaded",
             (srv_log_field[]){SRV_TEXT_FIELD("model", model->id),
                               SRV_REAL_FIELD("seconds", model->load_s),
@@ -142,14 +142,14 @@ static void tell_loaded(const srv_model *model)
 mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
 {
     mo_status status;
-    srv_context_choice context_choice = {0};
+    mo_server_plan plan = {0};
     bool busy;
     model->state = SRV_MODEL_LOADING;
     model->load_permille = 0;
     const int64_t begin = mo_clock_ns();
     for (;;) {
         pthread_mutex_unlock(&m->mutex);
-        status = open_model(model, &context_choice, err);
+        status = open_model(model, &plan, err);
         pthread_mutex_lock(&m->mutex);
         srv_model *victim =
             status == MO_ENOMEM || status == MO_EDEVICE ? srv_list_victim(m, model, &busy) : NULL;
@@ -159,7 +159,7 @@ mo_status srv_loader_load(srv_models *m, srv_model *model, mo_error *err)
         srv_loader_unload(m, victim, "its memory is needed for another model");
     }
     if (status == MO_OK) {
-        model->context_choice = context_choice;
+        model->plan = plan;
     }
     model->failed = status != MO_OK;
     model->state = status == MO_OK ? SRV_MODEL_LOADED : SRV_MODEL_UNLOADED;

@@ -346,7 +346,7 @@ const char *srv_model_id(const srv_model *model)
 
 int64_t srv_model_context(const srv_model *model)
 {
-    return model->context_choice.context;
+    return model->plan.context;
 }
 
 int srv_model_adapters(const srv_model *model, mo_adapter_use out[SRV_ADAPTERS])

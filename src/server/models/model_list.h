@@ -1,5 +1,5 @@
 /* Model list: the models that a server knows, with what the parts that load, hold, watch and describe them share. For
- * holding.c, loader.c, keeper.c and model_report.c alone. Where nothing else is said, functions are called with the mutex held. */
+ * this directory alone. Where nothing else is said, functions are called with the mutex held. */
 #ifndef SRV_MODEL_LIST_H
 #define SRV_MODEL_LIST_H
 
@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "server/models/context_choice.h"
+#include "moraine_tools.h"
 #include "server/models/models.h"
 
 enum { SRV_MODELS_MAX = 1024 };
@@ -31,7 +31,7 @@ struct srv_model {
     double keep_s;
     int64_t used_ns;
     double load_s;
-    srv_context_choice context_choice;
+    mo_server_plan plan;
     _Atomic int load_permille;
     srv_engine_report past; /* of engines that are gone */
     struct stat opened;     /* its file when it was loaded */

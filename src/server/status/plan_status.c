@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "moraine_tools.h"
-#include "server/models/context_choice.h"
 #include "server/status/status.h"
 
 /* A size such as 6G or 512MiB in a query; false: it is none. */
@@ -46,7 +45,7 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
  * the free memory is now less. */
 static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_report *r)
 {
-    mo_plan_options o = srv_context_plan_options(srv_models_loading(models, index));
+    mo_plan_options o = mo_plan_options_of(srv_models_loading(models, index));
     o.context = r->context;
     o.sessions = r->parallel ? r->parallel : 1;
     return o;

@@ -1,0 +1,75 @@
+/* Plans for servers, under the public names of moraine_tools.h. */
+#include <string.h>
+
+#include "base/growing.h"
+#include "base/status.h"
+#include "plan/serving.h"
+
+mo_plan_options mo_plan_options_of(const mo_model_options *loading)
+{
+    mo_plan_options o = mo_plan_options_default();
+    o.ram_bytes = loading->ram_bytes;
+    o.batch = loading->batch;
+    o.kv = loading->kv;
+    o.device = loading->device;
+    o.vram_bytes = loading->vram_bytes;
+    memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
+    o.cpu_moe = loading->cpu_moe;
+    o.postfetch = loading->postfetch;
+    o.prompt_precision = loading->prompt_precision;
+    o.hot_cache = loading->learning.hot_cache;
+    o.threads = loading->threads;
+    o.isa = loading->isa;
+    o.adapters = loading->adapters;
+    o.adapter_count = loading->adapter_count;
+    o.adapter_bytes = loading->adapter_bytes;
+    o.cluster = loading->cluster;
+    o.divide = /* as the model will be opened: skipping experts needs layers */
+        loading->skip_missing && loading->divide == MO_DIVIDE_AUTO ? MO_DIVIDE_LAYERS : loading->divide;
+    return o;
+}
+
+typedef struct asked_file {
+    const char *path;
+    const mo_model_options *loading;
+} asked_file;
+
+static mo_status try_plan(void *user, const mo_server_plan *choice, mo_serving_plan *out, mo_error *err)
+{
+    const asked_file *f = user;
+    mo_plan_options o = mo_plan_options_of(f->loading);
+    mo_plan_report report;
+    o.context = choice->context;
+    o.sessions = choice->parallel;
+    o.kept_bytes = choice->kept_bytes;
+    o.kept_device_bytes = choice->kept_device_bytes;
+    const mo_status status = mo_plan_file(f->path, &o, &report, sizeof report, err);
+    if (status == MO_OK) {
+        *out =
+            (mo_serving_plan){.tokens_s = report.tokens_per_second, .device = report.device.name[0] != '\0'};
+    }
+    return status;
+}
+
+static mo_status read_made_for(const char *path, int64_t *out, mo_error *err)
+{
+    mo_file *file;
+    mo_file_info info;
+    mo_status status = mo_file_open(path, &file, err);
+    if (status == MO_OK) {
+        status = mo_file_summarize(file, &info, sizeof info, err);
+        *out = status == MO_OK ? info.context_length : 0;
+        mo_file_close(file);
+    }
+    return status;
+}
+
+mo_status mo_plan_server(const char *path, const mo_model_options *loading, const mo_server_request *asked,
+                         mo_server_plan *out, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    asked_file f = {.path = path, .loading = loading};
+    *out = (mo_server_plan){0};
+    const mo_status status = read_made_for(path, &out->made_for, err);
+    return status == MO_OK ? mo_plan_serving(asked, !loading->map, try_plan, &f, out, err) : status;
+}
