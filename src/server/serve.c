@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "server/common/log.h"
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
@@ -92,9 +93,7 @@ static void fill_tables(srv_serving *s)
 
 static mo_status fail(mo_error *err, mo_status status, const char *what, const char *why)
 {
-    err->status = status;
-    snprintf(err->detail, sizeof err->detail, "%s%s%s", what, why ? ": " : "", why ? why : "");
-    return status;
+    return mo_fail(err, status, "%s%s%s", what, why ? ": " : "", why ? why : "");
 }
 
 static mo_status read_pem(const char *path, char **out, mo_error *err)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "server/http/request_state.h"
 
 /* LEFT_MS: what a client had sent before it left is read for so long; libmicrohttpd may not see the end of a request that was cut
@@ -157,15 +158,13 @@ static void *run(void *user)
 
 static mo_status fail(srv_connections *c, const char *what, int why, mo_error *err)
 {
-    err->status = MO_EIO;
-    snprintf(err->detail, sizeof err->detail, "%s: %s", what, strerror(why));
     if (c) {
         close(c->epoll);
         close(c->stop);
         free(c->list);
         free(c);
     }
-    return MO_EIO;
+    return mo_fail(err, MO_EIO, "%s: %s", what, strerror(why));
 }
 
 srv_connections *srv_connections_open(const srv_connections_options *options, mo_error *err)

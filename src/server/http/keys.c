@@ -4,10 +4,11 @@
 #include <errno.h>
 #include <nettle/sha2.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/status.h"
 
 enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024 };
 
@@ -26,17 +27,6 @@ struct srv_keys {
     pthread_mutex_t mutex; /* of the lists */
     key_list given, read;
 };
-
-static mo_status fail(mo_error *err, mo_status status, const char *format, ...) MO_PRINTF(3, 4);
-static mo_status fail(mo_error *err, mo_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    err->status = status;
-    vsnprintf(err->detail, sizeof err->detail, format, args);
-    va_end(args);
-    return status;
-}
 
 static void digest(const char *text, char *out, size_t size)
 {
@@ -60,13 +50,13 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
         return MO_OK;
     }
     if (strlen(word) >= KEY_BYTES || list->count == KEYS_MAX) {
-        return fail(err, MO_EINVAL,
-                    "%s: a key can have at most %d characters, and there can be at most %d keys", where,
-                    KEY_BYTES - 1, KEYS_MAX);
+        return mo_fail(err, MO_EINVAL,
+                       "%s: a key can have at most %d characters, and there can be at most %d keys", where,
+                       KEY_BYTES - 1, KEYS_MAX);
     }
     key *item = realloc(list->item, (size_t)(list->count + 1) * sizeof *item);
     if (!item) {
-        return fail(err, MO_ENOMEM, "out of memory");
+        return mo_fail(err, MO_ENOMEM, "out of memory");
     }
     list->item = item;
     key *k = &item[list->count++];
@@ -81,13 +71,14 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
         } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
             const long priority = strtol(word + 9, &end, 10);
             if (*end || priority < -100 || priority > 100) {
-                return fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100", where,
-                            number);
+                return mo_fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100",
+                               where, number);
             }
             k->holder.priority = (int)priority;
         } else {
-            return fail(err, MO_EINVAL, "%s: key %d: a key can only be followed by name=NAME and priority=N",
-                        where, number);
+            return mo_fail(err, MO_EINVAL,
+                           "%s: key %d: a key can only be followed by name=NAME and priority=N", where,
+                           number);
         }
     }
     return MO_OK;
@@ -108,25 +99,25 @@ static mo_status read_file(const char *path, int first, key_list *out, mo_error 
     mo_status status = MO_OK;
     FILE *f = fopen(path, "re");
     if (!f) {
-        return fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: %s", path, strerror(errno));
+        return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: %s", path, strerror(errno));
     }
     while (memset(line, 1, sizeof line), status == MO_OK && fgets(line, sizeof line, f)) {
         if (memrchr(line, 0, sizeof line) !=
             line + strlen(line)) { /* or the beginning of a key would be one */
             status =
-                fail(err, MO_EINVAL, "%s: contains NUL bytes; expected text with one key per line", path);
+                mo_fail(err, MO_EINVAL, "%s: contains NUL bytes; expected text with one key per line", path);
         } else if (strlen(line) + 1 == sizeof line) {
-            status = fail(err, MO_EINVAL, "%s: a line is too long", path);
+            status = mo_fail(err, MO_EINVAL, "%s: a line is too long", path);
         } else if (line[strspn(line, " \t")] != '#') {
             status = add(out, line, path, first + out->count, err);
         }
     }
     if (status == MO_OK && ferror(f)) {
-        status = fail(err, MO_EIO, "%s: %s", path, strerror(errno));
+        status = mo_fail(err, MO_EIO, "%s: %s", path, strerror(errno));
     }
     fclose(f);
     if (status == MO_OK && out->count == 0) {
-        status = fail(err, MO_EINVAL, "%s: contains no key", path);
+        status = mo_fail(err, MO_EINVAL, "%s: contains no key", path);
     }
     if (status != MO_OK) {
         clear(out);
@@ -137,13 +128,13 @@ static mo_status read_file(const char *path, int first, key_list *out, mo_error 
 static mo_status read_list(const char *list, key_list *out, mo_error *err)
 {
     char *words = strdup(list), *rest = words;
-    mo_status status = words ? MO_OK : fail(err, MO_ENOMEM, "out of memory");
+    mo_status status = words ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory");
     for (char *word; status == MO_OK && (word = strtok_r(rest, ",", &rest));) {
         status = add(out, word, "API key list", out->count + 1, err);
     }
     free(words);
     if (status == MO_OK && out->count == 0) {
-        status = fail(err, MO_EINVAL, "the API key list is empty");
+        status = mo_fail(err, MO_EINVAL, "the API key list is empty");
     }
     return status;
 }
@@ -154,7 +145,7 @@ mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_e
     srv_keys *k = calloc(1, sizeof *k);
     *out = NULL;
     if (!k) {
-        return fail(err, MO_ENOMEM, "out of memory");
+        return mo_fail(err, MO_ENOMEM, "out of memory");
     }
     pthread_mutex_init(&k->mutex, NULL);
     if (list) {
@@ -162,7 +153,7 @@ mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_e
     }
     if (status == MO_OK && path) {
         k->path = strdup(path);
-        status = k->path ? srv_keys_reload(k, err) : fail(err, MO_ENOMEM, "out of memory");
+        status = k->path ? srv_keys_reload(k, err) : mo_fail(err, MO_ENOMEM, "out of memory");
     }
     if (status != MO_OK) {
         srv_keys_close(k);

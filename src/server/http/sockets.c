@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +14,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, FIRST_INHERITED = 3 };
+#include "base/status.h"
 
-static mo_status fail(mo_error *err, const char *format, ...) MO_PRINTF(2, 3);
-static mo_status fail(mo_error *err, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    err->status = MO_EIO;
-    vsnprintf(err->detail, sizeof err->detail, format, args);
-    va_end(args);
-    return MO_EIO;
-}
+enum { BACKLOG = 1024, FIRST_INHERITED = 3 };
 
 static bool is_loopback(const struct sockaddr *address)
 {
@@ -91,7 +81,7 @@ mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list
     snprintf(service, sizeof service, "%d", port);
     const int code = getaddrinfo(all ? NULL : host, service, &hints, &found);
     if (code != 0) {
-        return fail(err, "cannot resolve host %s: %s", host, gai_strerror(code));
+        return mo_fail(err, MO_EIO, "cannot resolve host %s: %s", host, gai_strerror(code));
     }
     for (const struct addrinfo *a = found; a && *count < SRV_SOCKETS; a = a->ai_next) {
         const int fd = listen_at(a);
@@ -108,8 +98,8 @@ mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list
     }
     freeaddrinfo(found);
     if (opened == 0) {
-        return fail(err, "cannot listen on %s port %d: %s%s", all ? "*" : host, port, strerror(why),
-                    why == EADDRINUSE ? "; choose another port" : "");
+        return mo_fail(err, MO_EIO, "cannot listen on %s port %d: %s%s", all ? "*" : host, port,
+                       strerror(why), why == EADDRINUSE ? "; choose another port" : "");
     }
     return MO_OK;
 }
@@ -134,11 +124,11 @@ mo_status srv_sockets_unix(const char *path, srv_socket *list, int *count, mo_er
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof address.sun_path) {
-        return fail(err, "%s: the path of a unix socket can have at most %zu characters", path,
-                    sizeof address.sun_path - 1);
+        return mo_fail(err, MO_EIO, "%s: the path of a unix socket can have at most %zu characters", path,
+                       sizeof address.sun_path - 1);
     }
     if (*count == SRV_SOCKETS) {
-        return fail(err, "too many sockets");
+        return mo_fail(err, MO_EIO, "too many sockets");
     }
     memcpy(address.sun_path, path, strlen(path));
     if (is_left_over(&address)) {
@@ -153,7 +143,7 @@ mo_status srv_sockets_unix(const char *path, srv_socket *list, int *count, mo_er
         if (fd >= 0) {
             close(fd);
         }
-        return fail(err, "%s: %s", path, strerror(bound ? errno : why));
+        return mo_fail(err, MO_EIO, "%s: %s", path, strerror(bound ? errno : why));
     }
     srv_socket *s = &list[(*count)++];
     *s = (srv_socket){.fd = fd};
@@ -175,10 +165,10 @@ mo_status srv_sockets_inherited(bool tls, srv_socket *list, int *count, mo_error
         int listens = 0;
         socklen_t length = sizeof listens;
         if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens) {
-            return fail(err, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
+            return mo_fail(err, MO_EIO, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
         }
         if (*count == SRV_SOCKETS) {
-            return fail(err, "LISTEN_FDS has too many sockets");
+            return mo_fail(err, MO_EIO, "LISTEN_FDS has too many sockets");
         }
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
+
 struct srv_cachedir {
     char *path;
     int fd; /* of the directory */
@@ -31,12 +33,7 @@ enum { TOKENS_MAX = 1 << 27, KEY_MAX = 4096 };
 
 static mo_status fail(mo_error *err, mo_status status, const char *what, const char *path, int number)
 {
-    if (err) {
-        err->status = status;
-        snprintf(err->detail, sizeof err->detail, "%s: %s%s%s", path, what, number ? ": " : "",
-                 number ? strerror(number) : "");
-    }
-    return status;
+    return mo_fail(err, status, "%s: %s%s%s", path, what, number ? ": " : "", number ? strerror(number) : "");
 }
 
 static uint64_t checksum(uint64_t h, const void *data, size_t size)

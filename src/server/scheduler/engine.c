@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "base/wait.h"
 #include "server/scheduler/job.h"
 
@@ -60,13 +61,6 @@ void srv_engine_wake(srv_engine *e)
 {
     e->changes++;
     pthread_cond_signal(&e->work);
-}
-
-static mo_status fail(mo_error *err, mo_status status, const char *text)
-{
-    err->status = status;
-    snprintf(err->detail, sizeof err->detail, "%s", text);
-    return status;
 }
 
 /* ---- What the emitter reports ------------------------------------------------------------------ */
@@ -132,7 +126,7 @@ static mo_status list_tokens(srv_engine *e, mo_error *err)
     }
     e->never = malloc((count + ends + 1) * sizeof *e->never);
     if (!e->never) {
-        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     for (size_t i = 0; i < count; i++) {
         e->never[e->never_count++] = (mo_logit_bias){never[i], -INFINITY};
@@ -153,7 +147,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
     e->feeds = calloc((size_t)e->parallel, sizeof *e->feeds);
     e->fed = calloc((size_t)e->parallel, sizeof *e->fed);
     if (!e->sequences || !e->feeds || !e->fed) {
-        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
@@ -164,7 +158,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
         s->masks = e->masks;
         s->tokens = malloc(sizeof *s->tokens * (size_t)e->context);
         if (!s->tokens) {
-            return fail(err, MO_ENOMEM, "out of memory for a scheduler");
+            return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
         }
     }
     return mo_snapshot_open(e->sequences[0].session, &e->empty, err);
@@ -209,7 +203,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     mo_status status = list_tokens(e, err);
     e->calls = srv_calls_open();
     if (!e->calls) {
-        status = fail(err, MO_ENOMEM, "out of memory for a scheduler");
+        status = mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     if (status == MO_OK) {
         status = srv_masks_open(on_mask, e, &e->masks, err);
@@ -230,7 +224,7 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     }
     if (status == MO_OK && pthread_create(&e->thread, NULL, srv_scheduler_run, e) != 0) {
         srv_emitter_close(e->emitter);
-        status = fail(err, MO_ENOMEM, "cannot start a thread");
+        status = mo_fail(err, MO_ENOMEM, "cannot start a thread");
     }
     return status;
 }
@@ -240,7 +234,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     srv_engine *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) {
-        return fail(err, MO_ENOMEM, "out of memory for a scheduler");
+        return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     e->model = model;
     e->options = *options;
@@ -258,7 +252,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     mo_cond_init(&e->work);
     mo_cond_init(&e->ended);
     const mo_status status = e->parallel < 1 || e->parallel > 256
-                                 ? fail(err, MO_EINVAL, "1 to 256 sequences can be decoded at once")
+                                 ? mo_fail(err, MO_EINVAL, "1 to 256 sequences can be decoded at once")
                                  : open_parts(e, err);
     if (status != MO_OK) {
         free_engine(e);

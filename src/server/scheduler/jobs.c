@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "server/common/log.h"
 #include "server/scheduler/engine.h"
 
@@ -203,13 +204,6 @@ srv_job *srv_queue_take(srv_queue *q, bool (*may)(void *user, srv_job *task), vo
     return best;
 }
 
-static mo_status fail(mo_error *err, mo_status status, const char *text)
-{
-    err->status = status;
-    snprintf(err->detail, sizeof err->detail, "%s", text);
-    return status;
-}
-
 srv_job_options srv_job_options_default(void)
 {
     return (srv_job_options){
@@ -220,7 +214,7 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
 {
     const int64_t count = (int64_t)o->count;
     if (count < 1) {
-        fail(err, MO_EINVAL, "the prompt is empty");
+        mo_fail(err, MO_EINVAL, "the prompt is empty");
         return SRV_INVALID;
     }
     if (count > e->context - (o->max_tokens != 0)) {
@@ -246,8 +240,8 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
         return SRV_TOO_MANY;
     }
     if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {
-        fail(err, MO_EINVAL,
-             "the number of top log probabilities must be 0 to 20, and requires log probabilities");
+        mo_fail(err, MO_EINVAL,
+                "the number of top log probabilities must be 0 to 20, and requires log probabilities");
         return SRV_INVALID;
     }
     return SRV_ACCEPTED;
@@ -293,7 +287,7 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
     pthread_mutex_lock(&e->lock);
     if (e->stopping) {
         verdict = SRV_STOPPING;
-        fail(err, MO_ECANCELLED, "the server is shutting down");
+        mo_fail(err, MO_ECANCELLED, "the server is shutting down");
     } else if (e->queue.count >= e->options.queue) {
         verdict = SRV_QUEUE_FULL;
         err->status = MO_ENOSPC;
@@ -358,7 +352,7 @@ void srv_job_cancel(srv_engine *e, uint64_t job)
     if (gone.task) {
         gone.error = calloc(1, sizeof *gone.error);
         if (gone.error) {
-            fail(gone.error, MO_ECANCELLED, "cancelled while waiting");
+            mo_fail(gone.error, MO_ECANCELLED, "cancelled while waiting");
         }
         srv_emitter_emit(e->emitter, &gone, 1, false);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/status.h"
 #include "server/scheduler/cachedir.h"
 #include "server/scheduler/engine.h"
 
@@ -20,13 +21,6 @@ typedef struct deed {
     mo_status status;
 } deed;
 
-static mo_status fail(mo_error *err, mo_status status, const char *text)
-{
-    err->status = status;
-    snprintf(err->detail, sizeof err->detail, "%s", text);
-    return status;
-}
-
 /* The sequence, if it is there and free. */
 static srv_sequence *free_slot(deed *d)
 {
@@ -38,7 +32,7 @@ static srv_sequence *free_slot(deed *d)
     }
     srv_sequence *s = &d->engine->sequences[d->slot];
     if (s->task) {
-        d->status = fail(d->err, MO_ECANCELLED, "the slot is busy; try again when its answer is finished");
+        d->status = mo_fail(d->err, MO_ECANCELLED, "the slot is busy; try again when its answer is finished");
         return NULL;
     }
     return s;
@@ -52,13 +46,13 @@ static void take(void *user)
         return;
     }
     if (s->held == 0) {
-        d->status = fail(d->err, MO_EINVAL, "the slot is empty");
+        d->status = mo_fail(d->err, MO_EINVAL, "the slot is empty");
         return;
     }
     d->count = s->held;
     d->tokens = malloc(sizeof *d->tokens * (size_t)d->count);
     if (!d->tokens) {
-        d->status = fail(d->err, MO_ENOMEM, "out of memory while saving the slot");
+        d->status = mo_fail(d->err, MO_ENOMEM, "out of memory while saving the slot");
         return;
     }
     memcpy(d->tokens, s->tokens, sizeof *d->tokens * (size_t)d->count);
@@ -74,7 +68,7 @@ static void put(void *user)
         return;
     }
     if (d->count > e->context) {
-        d->status = fail(d->err, MO_EINVAL, "the session is longer than the context of a slot");
+        d->status = mo_fail(d->err, MO_EINVAL, "the session is longer than the context of a slot");
         return;
     }
     if (d->snapshot) { /* one with adapters is refused with the reason */
@@ -105,8 +99,8 @@ static mo_status open_directory(const srv_engine *e, const char *directory, srv_
     char key[256];
     *out = NULL;
     if (!e->sharing) {
-        return fail(err, MO_EUNSUPPORTED,
-                    "this model does not cache sessions: its options are lossy, or it has no cache");
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "this model does not cache sessions: its options are lossy, or it has no cache");
     }
     srv_engine_key(e, true, key, sizeof key);
     return srv_cachedir_open(directory, key, INT64_MAX, out, err);
@@ -149,7 +143,8 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const
     if (status == MO_OK &&
         (mo_snapshot_length(d.snapshot) != d.count ||
          memcmp(mo_snapshot_tokens(d.snapshot), d.tokens, sizeof *d.tokens * (size_t)d.count) != 0)) {
-        status = fail(err, MO_EFORMAT, "the tokens of the file do not match its saved state; save it again");
+        status =
+            mo_fail(err, MO_EFORMAT, "the tokens of the file do not match its saved state; save it again");
     }
     if (status == MO_OK) {
         *out = (srv_slot_file_report){.tokens = d.count, .bytes = (int64_t)size};
