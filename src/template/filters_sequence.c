@@ -3,9 +3,6 @@
 #include "template/run.h"
 #include "template/texts.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
 static bool given(mo_jv v)
 {
     return !mo_jv_is_absent(v) && v.kind != MO_J_NONE;
@@ -37,9 +34,8 @@ static mo_jlist *copy_of(mo_jrun *r, mo_jv v)
     return copy;
 }
 
-static mo_jv f_length(PARAMETERS)
+static mo_jv f_length(MO_JPARAMETERS)
 {
-    UNUSED;
     switch (self.kind) {
     case MO_J_STRING: return mo_jv_int((int64_t)mo_jstring_characters(self.as.string));
     case MO_J_LIST: return mo_jv_int(self.as.list->count);
@@ -50,29 +46,25 @@ static mo_jv f_length(PARAMETERS)
     }
 }
 
-static mo_jv f_list(PARAMETERS)
+static mo_jv f_list(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_list(copy_of(r, self));
 }
 
-static mo_jv f_first(PARAMETERS)
+static mo_jv f_first(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jlist *list = items_of(r, self);
     return list->count ? list->items[0] : MO_JV_UNDEFINED;
 }
 
-static mo_jv f_last(PARAMETERS)
+static mo_jv f_last(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jlist *list = items_of(r, self);
     return list->count ? list->items[list->count - 1] : MO_JV_UNDEFINED;
 }
 
-static mo_jv f_reverse(PARAMETERS)
+static mo_jv f_reverse(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jv absent = {.kind = MO_J_ABSENT};
     if (self.kind == MO_J_STRING) {
         return mo_access_slice(r, self, absent, absent, mo_jv_int(-1));
@@ -120,9 +112,8 @@ static void sort_list(mo_jrun *r, mo_jlist *list, mo_jv attribute, bool exact, b
     mo_jlist_sort(r->w, list, keys, reverse);
 }
 
-static mo_jv f_sort(PARAMETERS) /* reverse? case_sensitive? attribute? */
+static mo_jv f_sort(MO_JPARAMETERS) /* reverse? case_sensitive? attribute? */
 {
-    UNUSED;
     mo_jlist *list = copy_of(r, self);
     sort_list(r, list, a[2], mo_jv_true(a[1]), mo_jv_true(a[0]));
     return mo_jv_list(list);
@@ -144,15 +135,13 @@ static mo_jlist *pairs_of(mo_jrun *r, mo_jv v, const char *who, mo_jshape shape)
     return pairs;
 }
 
-static mo_jv f_items(PARAMETERS)
+static mo_jv f_items(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_list(pairs_of(r, self, "items", MO_SHAPE_GENERATOR));
 }
 
-static mo_jv f_dictsort(PARAMETERS) /* case_sensitive? by? reverse? */
+static mo_jv f_dictsort(MO_JPARAMETERS) /* case_sensitive? by? reverse? */
 {
-    UNUSED;
     if (self.kind == MO_J_UNDEFINED) {
         mo_jv_fail_undefined(r->w, self);
     }
@@ -162,9 +151,8 @@ static mo_jv f_dictsort(PARAMETERS) /* case_sensitive? by? reverse? */
     return mo_jv_list(pairs);
 }
 
-static mo_jv f_unique(PARAMETERS) /* case_sensitive? attribute? */
+static mo_jv f_unique(MO_JPARAMETERS) /* case_sensitive? attribute? */
 {
-    UNUSED;
     const mo_jlist *from = items_of(r, self);
     mo_jdict *seen = mo_jdict_new(r->w, 0);
     mo_jlist *list = new_list(r, MO_SHAPE_GENERATOR);
@@ -195,21 +183,18 @@ static mo_jv extreme(mo_jrun *r, mo_jv self, const mo_jv *a, int wanted)
     return best;
 }
 
-static mo_jv f_min(PARAMETERS)
+static mo_jv f_min(MO_JPARAMETERS)
 {
-    UNUSED;
     return extreme(r, self, a, -1);
 }
 
-static mo_jv f_max(PARAMETERS)
+static mo_jv f_max(MO_JPARAMETERS)
 {
-    UNUSED;
     return extreme(r, self, a, 1);
 }
 
-static mo_jv f_sum(PARAMETERS) /* attribute? start? */
+static mo_jv f_sum(MO_JPARAMETERS) /* attribute? start? */
 {
-    UNUSED;
     const mo_jlist *list = items_of(r, self);
     mo_jv total = mo_jv_is_absent(a[1]) ? mo_jv_int(0) : a[1];
     for (uint32_t i = 0; i < list->count; i++) {
@@ -219,9 +204,8 @@ static mo_jv f_sum(PARAMETERS) /* attribute? start? */
     return total;
 }
 
-static mo_jv f_join(PARAMETERS) /* d? attribute? */
+static mo_jv f_join(MO_JPARAMETERS) /* d? attribute? */
 {
-    UNUSED;
     const mo_jstring separator = mo_jv_is_absent(a[0]) ? mo_jstring_literal(r->w, "") : mo_jv_str(r->w, a[0]);
     mo_jlist *list = items_of(r, self);
     if (given(a[1])) {
@@ -234,9 +218,8 @@ static mo_jv f_join(PARAMETERS) /* d? attribute? */
     return mo_jv_string(mo_text_join(r->w, separator, list));
 }
 
-static mo_jv f_batch(PARAMETERS) /* linecount fill_with? */
+static mo_jv f_batch(MO_JPARAMETERS) /* linecount fill_with? */
 {
-    UNUSED;
     const mo_jlist *from = items_of(r, self);
     const int64_t size = mo_jv_integer(r->w, a[0], "batch's size");
     mo_jlist *batches = new_list(r, MO_SHAPE_GENERATOR), *now = NULL;
@@ -253,9 +236,8 @@ static mo_jv f_batch(PARAMETERS) /* linecount fill_with? */
     return mo_jv_list(batches);
 }
 
-static mo_jv f_slice(PARAMETERS) /* slices fill_with? */
+static mo_jv f_slice(MO_JPARAMETERS) /* slices fill_with? */
 {
-    UNUSED;
     const mo_jlist *from = items_of(r, self);
     const int64_t slices = mo_jv_integer(r->w, a[0], "slice's count");
     mo_jlist *list = new_list(r, MO_SHAPE_GENERATOR);
@@ -274,9 +256,8 @@ static mo_jv f_slice(PARAMETERS) /* slices fill_with? */
     return mo_jv_list(list);
 }
 
-static mo_jv f_groupby(PARAMETERS) /* attribute default? case_sensitive? */
+static mo_jv f_groupby(MO_JPARAMETERS) /* attribute default? case_sensitive? */
 {
-    UNUSED;
     mo_jlist *sorted = copy_of(r, self), *groups = new_list(r, MO_SHAPE_LIST), *now = NULL;
     mo_jv last = {.kind = MO_J_ABSENT};
     const bool exact = mo_jv_true(a[2]);
@@ -296,9 +277,8 @@ static mo_jv f_groupby(PARAMETERS) /* attribute default? case_sensitive? */
 
 /* ---- With another filter or a test ---- */
 
-static mo_jv f_map(PARAMETERS)
+static mo_jv f_map(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jlist *from = items_or_none(r, self);
     mo_jlist *list = new_list(r, MO_SHAPE_GENERATOR);
     const mo_jv *attribute = all->names ? mo_jdict_find(all->names, "attribute") : NULL;
@@ -343,27 +323,23 @@ static mo_jv choose(mo_jrun *r, mo_jv self, const mo_jargs *all, bool by_attribu
     return mo_jv_list(list);
 }
 
-static mo_jv f_select(PARAMETERS)
+static mo_jv f_select(MO_JPARAMETERS)
 {
-    UNUSED;
     return choose(r, self, all, false, true);
 }
 
-static mo_jv f_reject(PARAMETERS)
+static mo_jv f_reject(MO_JPARAMETERS)
 {
-    UNUSED;
     return choose(r, self, all, false, false);
 }
 
-static mo_jv f_selectattr(PARAMETERS)
+static mo_jv f_selectattr(MO_JPARAMETERS)
 {
-    UNUSED;
     return choose(r, self, all, true, true);
 }
 
-static mo_jv f_rejectattr(PARAMETERS)
+static mo_jv f_rejectattr(MO_JPARAMETERS)
 {
-    UNUSED;
     return choose(r, self, all, true, false);
 }
 

@@ -5,36 +5,29 @@
 #include "template/texts.h"
 #include "template/unicode.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
 static mo_jstring text_of(mo_jrun *r, mo_jv v)
 {
     return mo_jv_str(r->w, v);
 }
 
-static mo_jv f_upper(PARAMETERS)
+static mo_jv f_upper(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(mo_text_case(r->w, text_of(r, self), MO_CASE_UPPER));
 }
 
-static mo_jv f_lower(PARAMETERS)
+static mo_jv f_lower(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(mo_text_case(r->w, text_of(r, self), MO_CASE_LOWER));
 }
 
-static mo_jv f_capitalize(PARAMETERS)
+static mo_jv f_capitalize(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(mo_text_case(r->w, text_of(r, self), MO_CASE_CAPITAL));
 }
 
 /* Of this filter words begin after white space and after - ( { [ <, unlike those of str.title(). */
-static mo_jv f_title(PARAMETERS)
+static mo_jv f_title(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = text_of(r, self);
     const bool input = mo_jstring_is_input(s);
     mo_jbuffer *out = mo_jbuffer_new(r->w, s.length);
@@ -47,39 +40,34 @@ static mo_jv f_title(PARAMETERS)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-static mo_jv f_trim(PARAMETERS)
+static mo_jv f_trim(MO_JPARAMETERS)
 {
-    UNUSED;
     const bool given = !mo_jv_is_absent(a[0]) && a[0].kind != MO_J_NONE;
     const mo_jstring chars = given ? mo_jv_need_string(r->w, a[0], "trim's characters") : (mo_jstring){0};
     return mo_jv_string(
         mo_jstring_trim(text_of(r, self), given ? &chars : NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT));
 }
 
-static mo_jv f_replace(PARAMETERS)
+static mo_jv f_replace(MO_JPARAMETERS)
 {
-    UNUSED;
     const bool given = !mo_jv_is_absent(a[2]) && a[2].kind != MO_J_NONE;
     return mo_jv_string(mo_text_replace(r->w, text_of(r, self), text_of(r, a[0]), text_of(r, a[1]),
                                         given ? mo_jv_integer(r->w, a[2], "count") : -1));
 }
 
-static mo_jv f_string(PARAMETERS)
+static mo_jv f_string(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(text_of(r, self));
 }
 
 /* safe: nothing is escaped anyway. */
-static mo_jv f_safe(PARAMETERS)
+static mo_jv f_safe(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(text_of(r, self));
 }
 
-static mo_jv f_escape(PARAMETERS)
+static mo_jv f_escape(MO_JPARAMETERS)
 {
-    UNUSED;
     static const char *const pairs[][2] = {
         {"&", "&amp;"}, {">", "&gt;"}, {"<", "&lt;"}, {"'", "&#39;"}, {"\"", "&#34;"}};
     mo_jstring s = text_of(r, self);
@@ -90,9 +78,8 @@ static mo_jv f_escape(PARAMETERS)
     return mo_jv_string(s);
 }
 
-static mo_jv f_indent(PARAMETERS)
+static mo_jv f_indent(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = mo_jv_need_string(r->w, self, "the input of indent");
     mo_jstring margin;
     if (a[0].kind == MO_J_STRING) {
@@ -119,17 +106,15 @@ static mo_jv f_indent(PARAMETERS)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-static mo_jv f_center(PARAMETERS)
+static mo_jv f_center(MO_JPARAMETERS)
 {
-    UNUSED;
     const int64_t width = mo_jv_is_absent(a[0]) ? 80 : mo_jv_integer(r->w, a[0], "center's width");
     return mo_jv_string(
         mo_text_pad(r->w, text_of(r, self), width, mo_jstring_literal(r->w, " "), true, true));
 }
 
-static mo_jv f_truncate(PARAMETERS)
+static mo_jv f_truncate(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = text_of(r, self),
                      end = mo_jv_is_absent(a[2]) ? mo_jstring_literal(r->w, "...") : text_of(r, a[2]);
     const int64_t length = mo_jv_is_absent(a[0]) ? 255 : mo_jv_integer(r->w, a[0], "truncate's length");
@@ -150,9 +135,8 @@ static mo_jv f_truncate(PARAMETERS)
     return mo_jv_string(mo_jstring_concat(r->w, kept, end));
 }
 
-static mo_jv f_wordcount(PARAMETERS)
+static mo_jv f_wordcount(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = text_of(r, self);
     int64_t words = 0;
     bool inside = false;
@@ -164,9 +148,8 @@ static mo_jv f_wordcount(PARAMETERS)
     return mo_jv_int(words);
 }
 
-static mo_jv f_urlencode(PARAMETERS)
+static mo_jv f_urlencode(MO_JPARAMETERS)
 {
-    UNUSED;
     static const char hex[] = "0123456789ABCDEF";
     const mo_jstring s = text_of(r, self);
     const bool input = mo_jstring_is_input(s);
@@ -181,9 +164,8 @@ static mo_jv f_urlencode(PARAMETERS)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-static mo_jv f_format(PARAMETERS)
+static mo_jv f_format(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist *places = mo_jlist_new(r->w, MO_SHAPE_TUPLE, all->count);
     for (uint32_t i = 0; i < all->count; i++) {
         mo_jlist_add(r->w, places, all->places[i]);
@@ -192,9 +174,8 @@ static mo_jv f_format(PARAMETERS)
                              all->names && !all->count ? mo_jv_dict(all->names) : mo_jv_list(places));
 }
 
-static mo_jv f_tojson(PARAMETERS)
+static mo_jv f_tojson(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_json_style style = mo_json_style_default(r->w);
     style.ascii = mo_jv_true(a[0]);
     if (a[1].kind == MO_J_STRING) {
@@ -215,9 +196,8 @@ static mo_jv f_tojson(PARAMETERS)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-static mo_jv f_from_json(PARAMETERS)
+static mo_jv f_from_json(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = mo_jv_need_string(r->w, self, "the input of from_json");
     return mo_json_read(r->w, mo_jstring_data(s), s.length, mo_jstring_is_input(s), "the input of from_json");
 }

@@ -6,27 +6,21 @@
 #include "template/print.h"
 #include "template/run.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
-static mo_jv f_default(PARAMETERS) /* default_value? boolean? */
+static mo_jv f_default(MO_JPARAMETERS) /* default_value? boolean? */
 {
-    UNUSED;
     if (self.kind == MO_J_UNDEFINED || (mo_jv_true(a[1]) && !mo_jv_true(self))) {
         return mo_jv_is_absent(a[0]) ? mo_jv_text(r->w, "") : a[0];
     }
     return self;
 }
 
-static mo_jv f_attr(PARAMETERS)
+static mo_jv f_attr(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_access_own(r, self, mo_jv_need_string(r->w, a[0], "attr's name"));
 }
 
-static mo_jv f_abs(PARAMETERS)
+static mo_jv f_abs(MO_JPARAMETERS)
 {
-    UNUSED;
     if (!mo_jv_is_number(self)) {
         mo_work_fail(r->w, MO_EINVAL, "bad operand type for abs(): '%s'", mo_jv_type(self));
     }
@@ -75,9 +69,8 @@ static bool to_real(mo_jrun *r, mo_jv v, double *real)
     return false;
 }
 
-static mo_jv f_int(PARAMETERS) /* default? base? */
+static mo_jv f_int(MO_JPARAMETERS) /* default? base? */
 {
-    UNUSED;
     if (self.kind == MO_J_UNDEFINED) {
         mo_jv_fail_undefined(r->w, self);
     }
@@ -117,9 +110,8 @@ static mo_jv f_int(PARAMETERS) /* default? base? */
     return mo_jv_int((int64_t)real);
 }
 
-static mo_jv f_float(PARAMETERS)
+static mo_jv f_float(MO_JPARAMETERS)
 {
-    UNUSED;
     double real;
     if (self.kind == MO_J_UNDEFINED) {
         mo_jv_fail_undefined(r->w, self);
@@ -127,9 +119,8 @@ static mo_jv f_float(PARAMETERS)
     return to_real(r, self, &real) ? mo_jv_real(real) : mo_jv_is_absent(a[0]) ? mo_jv_real(0) : a[0];
 }
 
-static mo_jv f_round(PARAMETERS) /* precision? method? */
+static mo_jv f_round(MO_JPARAMETERS) /* precision? method? */
 {
-    UNUSED;
     const int64_t precision = mo_jv_is_absent(a[0]) ? 0 : mo_jv_integer(r->w, a[0], "round's precision");
     const mo_jstring method = mo_jv_is_absent(a[1]) ? mo_jstring_literal(r->w, "common")
                                                     : mo_jv_need_string(r->w, a[1], "round's method");

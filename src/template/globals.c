@@ -5,21 +5,16 @@
 #include "template/print.h"
 #include "template/run.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
-static mo_jv g_raise_exception(PARAMETERS)
+static mo_jv g_raise_exception(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring text = mo_jv_str(r->w, a[0]);
     mo_work_raise(r->w, mo_jstring_data(text), text.length);
 }
 
 enum { RANGE_MOST = 100000 }; /* of jinja2's sandbox */
 
-static mo_jv g_range(PARAMETERS)
+static mo_jv g_range(MO_JPARAMETERS)
 {
-    UNUSED;
     int64_t from = 0, to = mo_jv_integer(r->w, a[0], "range's bound"), step = 1;
     if (!mo_jv_is_absent(a[1])) {
         from = to;
@@ -66,15 +61,13 @@ static mo_jdict *dict_from(mo_jrun *r, const mo_jargs *all)
     return dict;
 }
 
-static mo_jv g_dict(PARAMETERS)
+static mo_jv g_dict(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_dict(dict_from(r, all));
 }
 
-static mo_jv g_namespace(PARAMETERS)
+static mo_jv g_namespace(MO_JPARAMETERS)
 {
-    UNUSED;
     return (mo_jv){.kind = MO_J_NAMESPACE, .as.dict = dict_from(r, all)};
 }
 
@@ -86,9 +79,8 @@ static void open_locale(void)
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-static mo_jv g_strftime_now(PARAMETERS)
+static mo_jv g_strftime_now(MO_JPARAMETERS)
 {
-    UNUSED;
     const char *format = mo_jstring_text(r->w, mo_jv_need_string(r->w, a[0], "strftime_now's format"));
     char text[1024];
     pthread_once(&once, open_locale);
@@ -105,9 +97,8 @@ static mo_jv g_strftime_now(PARAMETERS)
 
 /* ---- joiner: nothing the first time, then its separator ---- */
 
-static mo_jv join_next(PARAMETERS)
+static mo_jv join_next(MO_JPARAMETERS)
 {
-    UNUSED;
     if (!mo_jdict_find(self.as.dict, "used")) {
         mo_jdict_set_text(r->w, self.as.dict, "used", mo_jv_bool(true));
         return mo_jv_text(r->w, "");
@@ -115,9 +106,8 @@ static mo_jv join_next(PARAMETERS)
     return *mo_jdict_find(self.as.dict, "separator");
 }
 
-static mo_jv g_joiner(PARAMETERS)
+static mo_jv g_joiner(MO_JPARAMETERS)
 {
-    UNUSED;
     static const mo_jfunction next = {"joiner", "", join_next};
     mo_jmethod *m = mo_work_alloc(r->w, sizeof *m);
     mo_jdict *state = mo_jdict_new(r->w, 2);

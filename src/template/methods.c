@@ -1,21 +1,16 @@
 /* Methods of lists, dicts and loops. Lists and dicts can be changed: what the template is given is its own copy. */
 #include "template/run.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
 /* ---- Lists ---- */
 
-static mo_jv m_append(PARAMETERS)
+static mo_jv m_append(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist_add(r->w, self.as.list, a[0]);
     return MO_JV_NONE;
 }
 
-static mo_jv m_extend(PARAMETERS)
+static mo_jv m_extend(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jlist *more = mo_jv_iterate(r->w, a[0]);
     const uint32_t count = more->count; /* it may be the list itself */
     for (uint32_t i = 0; i < count; i++) {
@@ -24,9 +19,8 @@ static mo_jv m_extend(PARAMETERS)
     return MO_JV_NONE;
 }
 
-static mo_jv m_insert(PARAMETERS)
+static mo_jv m_insert(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist *list = self.as.list;
     int64_t at = mo_jv_integer(r->w, a[0], "insert's index");
     at += at < 0 ? list->count : 0;
@@ -47,9 +41,8 @@ static mo_jv remove_at(mo_jrun *r, mo_jlist *list, int64_t at)
     return v;
 }
 
-static mo_jv m_list_pop(PARAMETERS)
+static mo_jv m_list_pop(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist *list = self.as.list;
     int64_t at = mo_jv_is_absent(a[0]) ? -1 : mo_jv_integer(r->w, a[0], "pop's index");
     at += at < 0 ? list->count : 0;
@@ -69,9 +62,8 @@ static int64_t index_of(mo_jrun *r, const mo_jlist *list, mo_jv v)
     return -1;
 }
 
-static mo_jv m_remove(PARAMETERS)
+static mo_jv m_remove(MO_JPARAMETERS)
 {
-    UNUSED;
     const int64_t at = index_of(r, self.as.list, a[0]);
     if (at < 0) {
         mo_work_fail(r->w, MO_EINVAL, "list.remove(x): x not in list");
@@ -80,9 +72,8 @@ static mo_jv m_remove(PARAMETERS)
     return MO_JV_NONE;
 }
 
-static mo_jv m_index(PARAMETERS)
+static mo_jv m_index(MO_JPARAMETERS)
 {
-    UNUSED;
     const int64_t at = index_of(r, self.as.list, a[0]);
     if (at < 0) {
         mo_work_fail(r->w, MO_EINVAL, "the value is not in list");
@@ -90,9 +81,8 @@ static mo_jv m_index(PARAMETERS)
     return mo_jv_int(at);
 }
 
-static mo_jv m_list_count(PARAMETERS)
+static mo_jv m_list_count(MO_JPARAMETERS)
 {
-    UNUSED;
     int64_t count = 0;
     for (uint32_t i = 0; i < self.as.list->count; i++) {
         count += mo_jv_equal(r->w, self.as.list->items[i], a[0]);
@@ -100,9 +90,8 @@ static mo_jv m_list_count(PARAMETERS)
     return mo_jv_int(count);
 }
 
-static mo_jv m_reverse(PARAMETERS)
+static mo_jv m_reverse(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist *list = self.as.list;
     mo_jlist_own(r->w, list);
     for (uint32_t i = 0; i < list->count / 2; i++) {
@@ -113,24 +102,21 @@ static mo_jv m_reverse(PARAMETERS)
     return MO_JV_NONE;
 }
 
-static mo_jv m_sort(PARAMETERS)
+static mo_jv m_sort(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist_sort(r->w, self.as.list, self.as.list->items, mo_jv_true(a[1]));
     return MO_JV_NONE;
 }
 
-static mo_jv m_list_clear(PARAMETERS)
+static mo_jv m_list_clear(MO_JPARAMETERS)
 {
-    UNUSED;
     self.as.list->count = 0;
     self.as.list->capacity = 0; /* the items may be another list's too */
     return MO_JV_NONE;
 }
 
-static mo_jv m_list_copy(PARAMETERS)
+static mo_jv m_list_copy(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_list(mo_jlist_part(r->w, self.as.list, 0, self.as.list->count));
 }
 
@@ -149,9 +135,8 @@ const mo_jfunction mo_methods_tuple[] = {
 
 /* ---- Dicts ---- */
 
-static mo_jv m_get(PARAMETERS)
+static mo_jv m_get(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jv *v = a[0].kind == MO_J_UNDEFINED ? NULL : mo_jdict_get(r->w, self.as.dict, a[0]);
     return v ? *v : mo_jv_is_absent(a[1]) ? MO_JV_NONE : a[1];
 }
@@ -169,27 +154,23 @@ static mo_jv view(mo_jrun *r, const mo_jdict *dict, mo_jshape shape)
     return mo_jv_list(list);
 }
 
-static mo_jv m_keys(PARAMETERS)
+static mo_jv m_keys(MO_JPARAMETERS)
 {
-    UNUSED;
     return view(r, self.as.dict, MO_SHAPE_KEYS);
 }
 
-static mo_jv m_values(PARAMETERS)
+static mo_jv m_values(MO_JPARAMETERS)
 {
-    UNUSED;
     return view(r, self.as.dict, MO_SHAPE_VALUES);
 }
 
-static mo_jv m_items(PARAMETERS)
+static mo_jv m_items(MO_JPARAMETERS)
 {
-    UNUSED;
     return view(r, self.as.dict, MO_SHAPE_ITEMS);
 }
 
-static mo_jv m_dict_pop(PARAMETERS)
+static mo_jv m_dict_pop(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jv *found = mo_jdict_get(r->w, self.as.dict, a[0]);
     if (!found && mo_jv_is_absent(a[1])) {
         mo_work_fail(r->w, MO_EINVAL, "pop: the dict has no such key");
@@ -201,9 +182,8 @@ static mo_jv m_dict_pop(PARAMETERS)
     return v;
 }
 
-static mo_jv m_setdefault(PARAMETERS)
+static mo_jv m_setdefault(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jv *found = mo_jdict_get(r->w, self.as.dict, a[0]);
     if (found) {
         return *found;
@@ -221,9 +201,8 @@ static void add_all(mo_jrun *r, mo_jdict *to, const mo_jdict *from)
     }
 }
 
-static mo_jv m_update(PARAMETERS)
+static mo_jv m_update(MO_JPARAMETERS)
 {
-    UNUSED;
     if (all->count > 0 && all->places[0].kind != MO_J_DICT) {
         mo_work_fail(r->w, MO_EINVAL, "update needs a dict, not '%s'", mo_jv_type(all->places[0]));
     }
@@ -236,15 +215,13 @@ static mo_jv m_update(PARAMETERS)
     return MO_JV_NONE;
 }
 
-static mo_jv m_dict_copy(PARAMETERS)
+static mo_jv m_dict_copy(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_dict(mo_jdict_copy(r->w, self.as.dict));
 }
 
-static mo_jv m_dict_clear(PARAMETERS)
+static mo_jv m_dict_clear(MO_JPARAMETERS)
 {
-    UNUSED;
     *self.as.dict = (mo_jdict){0};
     return MO_JV_NONE;
 }
@@ -264,18 +241,16 @@ const mo_jfunction mo_methods_dict[] = {
 
 /* ---- Loops ---- */
 
-static mo_jv m_cycle(PARAMETERS)
+static mo_jv m_cycle(MO_JPARAMETERS)
 {
-    UNUSED;
     if (all->count == 0) {
         mo_work_fail(r->w, MO_EINVAL, "no items for cycling given");
     }
     return all->places[self.as.loop->at % all->count];
 }
 
-static mo_jv m_changed(PARAMETERS)
+static mo_jv m_changed(MO_JPARAMETERS)
 {
-    UNUSED;
     mo_jlist *now = mo_jlist_new(r->w, MO_SHAPE_TUPLE, all->count);
     for (uint32_t i = 0; i < all->count; i++) {
         mo_jlist_add(r->w, now, all->places[i]);

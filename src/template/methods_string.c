@@ -3,9 +3,6 @@
 #include "template/texts.h"
 #include "template/unicode.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
 static bool given(mo_jv v)
 {
     return !mo_jv_is_absent(v) && v.kind != MO_J_NONE;
@@ -20,21 +17,18 @@ static mo_jv strip(mo_jrun *r, mo_jv self, mo_jv chars, int sides)
     return mo_jv_string(mo_jstring_trim(self.as.string, given(chars) ? &set : NULL, sides));
 }
 
-static mo_jv s_strip(PARAMETERS)
+static mo_jv s_strip(MO_JPARAMETERS)
 {
-    UNUSED;
     return strip(r, self, a[0], MO_TRIM_LEFT | MO_TRIM_RIGHT);
 }
 
-static mo_jv s_lstrip(PARAMETERS)
+static mo_jv s_lstrip(MO_JPARAMETERS)
 {
-    UNUSED;
     return strip(r, self, a[0], MO_TRIM_LEFT);
 }
 
-static mo_jv s_rstrip(PARAMETERS)
+static mo_jv s_rstrip(MO_JPARAMETERS)
 {
-    UNUSED;
     return strip(r, self, a[0], MO_TRIM_RIGHT);
 }
 
@@ -62,29 +56,25 @@ static mo_jv begins(mo_jrun *r, mo_jv self, const mo_jv *a, bool end)
     return mo_jv_bool(has_side(s, mo_jv_need_string(r->w, a[0], "a prefix or suffix"), end));
 }
 
-static mo_jv s_startswith(PARAMETERS)
+static mo_jv s_startswith(MO_JPARAMETERS)
 {
-    UNUSED;
     return begins(r, self, a, false);
 }
 
-static mo_jv s_endswith(PARAMETERS)
+static mo_jv s_endswith(MO_JPARAMETERS)
 {
-    UNUSED;
     return begins(r, self, a, true);
 }
 
-static mo_jv s_removeprefix(PARAMETERS)
+static mo_jv s_removeprefix(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = self.as.string, side = mo_jv_need_string(r->w, a[0], "a prefix");
     return has_side(s, side, false) ? mo_jv_string(mo_jstring_part(s, side.length, s.length - side.length))
                                     : self;
 }
 
-static mo_jv s_removesuffix(PARAMETERS)
+static mo_jv s_removesuffix(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = self.as.string, side = mo_jv_need_string(r->w, a[0], "a suffix");
     return has_side(s, side, true) ? mo_jv_string(mo_jstring_part(s, 0, s.length - side.length)) : self;
 }
@@ -183,21 +173,18 @@ static mo_jv split(mo_jrun *r, mo_jv self, const mo_jv *a, bool from_end)
     return mo_jv_list(split_at(r, self.as.string, separator, most, from_end));
 }
 
-static mo_jv s_split(PARAMETERS)
+static mo_jv s_split(MO_JPARAMETERS)
 {
-    UNUSED;
     return split(r, self, a, false);
 }
 
-static mo_jv s_rsplit(PARAMETERS)
+static mo_jv s_rsplit(MO_JPARAMETERS)
 {
-    UNUSED;
     return split(r, self, a, true);
 }
 
-static mo_jv s_splitlines(PARAMETERS)
+static mo_jv s_splitlines(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_list(mo_text_lines(r->w, self.as.string, mo_jv_true(a[0])));
 }
 
@@ -222,21 +209,18 @@ static mo_jv partition(mo_jrun *r, mo_jv self, mo_jv by, bool last)
     return mo_jv_list(list);
 }
 
-static mo_jv s_partition(PARAMETERS)
+static mo_jv s_partition(MO_JPARAMETERS)
 {
-    UNUSED;
     return partition(r, self, a[0], false);
 }
 
-static mo_jv s_rpartition(PARAMETERS)
+static mo_jv s_rpartition(MO_JPARAMETERS)
 {
-    UNUSED;
     return partition(r, self, a[0], true);
 }
 
-static mo_jv s_join(PARAMETERS)
+static mo_jv s_join(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jlist *list = mo_jv_iterate(r->w, a[0]);
     for (uint32_t i = 0; i < list->count; i++) {
         mo_jv_need_string(r->w, list->items[i], "an item of join");
@@ -260,21 +244,18 @@ static int64_t find(mo_jrun *r, mo_jv self, const mo_jv *a, bool last)
                                      (uint32_t)(s.from - self.as.string.from + (size_t)at)});
 }
 
-static mo_jv s_find(PARAMETERS)
+static mo_jv s_find(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_int(find(r, self, a, false));
 }
 
-static mo_jv s_rfind(PARAMETERS)
+static mo_jv s_rfind(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_int(find(r, self, a, true));
 }
 
-static mo_jv s_index(PARAMETERS)
+static mo_jv s_index(MO_JPARAMETERS)
 {
-    UNUSED;
     const int64_t at = find(r, self, a, false);
     if (at < 0) {
         mo_work_fail(r->w, MO_EINVAL, "substring not found");
@@ -282,9 +263,8 @@ static mo_jv s_index(PARAMETERS)
     return mo_jv_int(at);
 }
 
-static mo_jv s_count(PARAMETERS)
+static mo_jv s_count(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = self.as.string, what = mo_jv_need_string(r->w, a[0], "the substring to count");
     int64_t count = 0;
     if (what.length == 0) {
@@ -329,9 +309,8 @@ static mo_jv all_are(mo_jstring s, kind_of kind, bool letters)
 }
 
 #define ALL_ARE(name, kind, letters)                                                                         \
-    static mo_jv s_##name(PARAMETERS)                                                                        \
+    static mo_jv s_##name(MO_JPARAMETERS)                                                                    \
     {                                                                                                        \
-        UNUSED;                                                                                              \
         return all_are(self.as.string, kind, letters);                                                       \
     }
 
@@ -345,9 +324,8 @@ ALL_ARE(isupper, is_cased_upper, true)
 /* ---- Changing ---- */
 
 #define CASE(name, to)                                                                                       \
-    static mo_jv s_##name(PARAMETERS)                                                                        \
+    static mo_jv s_##name(MO_JPARAMETERS)                                                                    \
     {                                                                                                        \
-        UNUSED;                                                                                              \
         return mo_jv_string(mo_text_case(r->w, self.as.string, to));                                         \
     }
 
@@ -357,9 +335,8 @@ CASE(title, MO_CASE_TITLE)
 CASE(capitalize, MO_CASE_CAPITAL)
 CASE(swapcase, MO_CASE_SWAPPED)
 
-static mo_jv s_replace(PARAMETERS)
+static mo_jv s_replace(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_jv_string(mo_text_replace(r->w, self.as.string,
                                         mo_jv_need_string(r->w, a[0], "the old text of replace"),
                                         mo_jv_need_string(r->w, a[1], "the new text of replace"),
@@ -374,27 +351,23 @@ static mo_jv pad(mo_jrun *r, mo_jv self, const mo_jv *a, bool left, bool right)
         mo_text_pad(r->w, self.as.string, mo_jv_integer(r->w, a[0], "the width"), fill, left, right));
 }
 
-static mo_jv s_ljust(PARAMETERS)
+static mo_jv s_ljust(MO_JPARAMETERS)
 {
-    UNUSED;
     return pad(r, self, a, false, true);
 }
 
-static mo_jv s_rjust(PARAMETERS)
+static mo_jv s_rjust(MO_JPARAMETERS)
 {
-    UNUSED;
     return pad(r, self, a, true, false);
 }
 
-static mo_jv s_center(PARAMETERS)
+static mo_jv s_center(MO_JPARAMETERS)
 {
-    UNUSED;
     return pad(r, self, a, true, true);
 }
 
-static mo_jv s_zfill(PARAMETERS)
+static mo_jv s_zfill(MO_JPARAMETERS)
 {
-    UNUSED;
     const mo_jstring s = self.as.string;
     const char first = s.length ? mo_jstring_data(s)[0] : 0;
     const size_t sign = first == '-' || first == '+';
@@ -404,9 +377,8 @@ static mo_jv s_zfill(PARAMETERS)
     return mo_jv_string(mo_jstring_concat(r->w, mo_jstring_part(s, 0, sign), digits));
 }
 
-static mo_jv s_format(PARAMETERS)
+static mo_jv s_format(MO_JPARAMETERS)
 {
-    UNUSED;
     return mo_format_braces(r, self.as.string, all);
 }
 

@@ -50,12 +50,16 @@ typedef struct mo_jargs {
     mo_jdict *names; /* NULL: none */
 } mo_jargs;
 
-/* Filters, tests, methods and functions of the environment. */
+/* What filters, tests, methods and functions of the environment take; most need some of it. self: what is filtered or tested, or whose
+ * method it is. a: the arguments in the order of `parameters`. */
+#define MO_JPARAMETERS                                                                                       \
+    __attribute__((unused)) mo_jrun *r, __attribute__((unused)) mo_jv self,                                  \
+        __attribute__((unused)) const mo_jv *a, __attribute__((unused)) const mo_jargs *all
+
 struct mo_jfunction {
     const char *name;
     /* Names with blanks between; one that ends with ? may be absent. NULL: arguments are taken as they come. */
     const char *parameters;
-    /* self: what is filtered or tested, or whose method it is. a: the arguments in the order of `parameters`. */
     mo_jv (*call)(mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all);
 };
 

@@ -3,13 +3,9 @@
 #include "template/run.h"
 #include "template/texts.h"
 
-#define PARAMETERS mo_jrun *r, mo_jv self, const mo_jv *a, const mo_jargs *all
-#define UNUSED     (void)r, (void)self, (void)a, (void)all
-
 #define TEST(name, expression)                                                                               \
-    static mo_jv t_##name(PARAMETERS)                                                                        \
+    static mo_jv t_##name(MO_JPARAMETERS)                                                                    \
     {                                                                                                        \
-        UNUSED;                                                                                              \
         return mo_jv_bool(expression);                                                                       \
     }
 
