@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "net/loopback.h"
+#include "loopback.h"
 #include "random.h"
 
 enum { LIMIT = 1 << 12, MS = 1000000 };

@@ -3,7 +3,7 @@
  * call waits beyond a deadline. Messages and their bytes are the caller's and are made beforehand: nothing here allocates
  * after opening. One thread at a time uses a rank's transport.
  *
- * An implementation fills mo_transport_calls; net/loopback.h is the one for ranks that are threads of one process. */
+ * An implementation fills mo_transport_calls; tests/support/loopback.h is one for ranks that are threads of one process. */
 #ifndef MO_NET_TRANSPORT_H
 #define MO_NET_TRANSPORT_H
 

@@ -1,4 +1,4 @@
-#include "net/loopback.h"
+#include "loopback.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Loopback: ranks that are threads of one process, connected by queues in its memory. For tests of what uses a transport,
  * and for several devices behind one interface. */
-#ifndef MO_NET_LOOPBACK_H
-#define MO_NET_LOOPBACK_H
+#ifndef MO_TESTS_LOOPBACK_H
+#define MO_TESTS_LOOPBACK_H
 
 #include "net/transport.h"
 
