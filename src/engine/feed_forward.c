@@ -487,16 +487,26 @@ static void feed_beside(mo_forward *forward)
     mo_forward_run_round(forward, true);
 }
 
-mo_status mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who, mo_error *err)
+void mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who)
 {
     const mo_moe *moe = &forward->layer->moe;
+    const mo_picks *p = work->picks;
     float *const down = forward->w->down;
-    cpu_share share = {.forward = forward, .who = work->who, .mine = who};
-    forward->hidden = mo_acts_lay(forward->w->hidden, work->picks->first[moe->experts], moe->width);
+    int count = 0;
+    forward->hidden = mo_acts_lay(forward->w->hidden, mo_picks_rows(p), moe->width);
     forward->w->down = work->out;
-    const mo_status status = compute_share(&share, err);
+    mo_forward_begin_round(forward);
+    for (int e = 0; e < p->experts; e++) {
+        if (p->count[e] > 0 && work->who[e] == who) {
+            mo_forward_add_in(forward, e, p->token_of + p->first[e], p->first[e], p->count[e]);
+            mo_forward_add_down(forward, e, p->token_of + p->first[e], p->first[e], p->count[e]);
+            count++;
+        }
+    }
+    if (count > 0) {
+        mo_forward_run_round(forward, false);
+    }
     forward->w->down = down;
-    return status;
 }
 
 /* The CPU's share while workers compute theirs, and the merge when all outputs are there. */
@@ -512,7 +522,7 @@ static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
         mo_forward_guess_remote(forward); /* their disks read ahead while they compute */
     }
     mo_workers_claim(workers, &work);
-    mo_status status = mo_workers_begin(workers, &work, &forward->side_task, err);
+    mo_status status = mo_workers_begin(workers, &work, &forward->side_task, &returned, err);
     if (status != MO_OK) {
         return status;
     }
@@ -524,7 +534,8 @@ static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
         status = ended;
     }
     if (status == MO_OK && returned > 0) {
-        status = mo_forward_compute(forward, &work, MO_BY_CPU_AGAIN, err);
+        cpu_share again = {.forward = forward, .who = work.who, .mine = MO_BY_CPU_AGAIN};
+        status = compute_share(&again, err);
     }
     if (status == MO_OK && own.whole) {
         mo_phase at_last = merging(forward);

@@ -108,8 +108,9 @@ mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err);
 /* The routed experts alone, for who has forward->in and w->picks and sets experts_only: their outputs are rows of w->down. */
 mo_status mo_forward_experts(mo_forward *forward, mo_error *err);
 
-/* The CPU computes the experts of a layer that are `who` in the work, to rows of its out. Not beside other products. */
-mo_status mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who, mo_error *err);
+/* The CPU computes the experts of a layer that are `who` in the work, to rows of its out. They are in RAM for good. For workers, in
+ * `end`. */
+void mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t who);
 
 /* The step's first token of a slice. */
 static inline int64_t mo_forward_first(const mo_forward *forward, int64_t slice)

@@ -1,5 +1,8 @@
 #include "experts/layer.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -16,6 +19,7 @@ bool mo_workers_any(const mo_workers *w)
 
 bool mo_workers_add(mo_workers *w, const mo_worker *worker)
 {
+    assert(!worker->optional || (worker->lost && !worker->remote)); /* the CPU can take over */
     if (w->list[MO_WORKERS_MAX - 1]) {
         return false;
     }
@@ -46,17 +50,27 @@ const mo_worker *mo_workers_ahead(const mo_workers *w)
     return NULL;
 }
 
+/* Lets one claim; what it must not take stays as it was. Returns how many experts it has. */
+static int claim(const mo_worker *worker, uint8_t me, mo_expert_work *work)
+{
+    uint8_t before[MO_EXPERTS_MAX];
+    int claimed = 0;
+    memcpy(before, work->who, sizeof before);
+    worker->claim(worker->owner, work, me);
+    for (int e = 0; e < work->picks->experts; e++) {
+        const bool allowed = before[e] == MO_BY_CPU && work->who[e] == me && work->picks->count[e] > 0;
+        work->who[e] = allowed ? me : before[e];
+        claimed += allowed;
+    }
+    return claimed;
+}
+
 int mo_workers_claim(const mo_workers *w, mo_expert_work *work)
 {
     int claimed = 0;
     work->begun = 0;
     for (int i = 0; i < MO_WORKERS_MAX; i++) {
-        if (w->list[i]) {
-            w->list[i]->claim(w->list[i]->owner, work, (uint8_t)(MO_BY_WORKER + i));
-        }
-    }
-    for (int e = 0; e < work->picks->experts; e++) {
-        claimed += work->who[e] >= MO_BY_WORKER && work->who[e] < MO_BY_WORKER + MO_WORKERS_MAX;
+        claimed += w->list[i] ? claim(w->list[i], (uint8_t)(MO_BY_WORKER + i), work) : 0;
     }
     return claimed;
 }
@@ -80,8 +94,10 @@ static void lose(mo_workers *w, int number, const mo_error *why)
     w->list[number] = NULL;
 }
 
-mo_status mo_workers_begin(mo_workers *w, mo_expert_work *work, mo_side_task *rest, mo_error *err)
+mo_status mo_workers_begin(mo_workers *w, mo_expert_work *work, mo_side_task *rest, int *returned,
+                           mo_error *err)
 {
+    *returned = 0;
     for (int i = 0; i < MO_WORKERS_MAX; i++) {
         const mo_worker *each = w->list[i];
         const uint8_t me = (uint8_t)(MO_BY_WORKER + i);
@@ -94,15 +110,17 @@ mo_status mo_workers_begin(mo_workers *w, mo_expert_work *work, mo_side_task *re
         if (status == MO_OK) {
             work->begun |= 1U << i;
         } else if (each->optional) {
-            hand_over(work, me, MO_BY_CPU);
+            *returned += hand_over(work, me, MO_BY_CPU);
             lose(w, i, &why);
         } else {
             mo_error ignored = {0};
-            int returned;
-            mo_workers_end(w, work, &returned, &ignored);
+            int unused;
+            mo_workers_end(w, work, &unused, &ignored);
+            *rest = (mo_side_task){0};
             *err = why;
             return status;
         }
+        task = status == MO_OK ? task : (mo_side_task){0};
         if (task.fn && rest->fn) {
             task.fn(task.ctx);
         } else if (task.fn) {
@@ -124,7 +142,7 @@ mo_status mo_workers_end(mo_workers *w, mo_expert_work *work, int *returned, mo_
             continue;
         }
         const mo_status status = each->end(each->owner, work, me, &why);
-        if (status != MO_OK && each->optional) {
+        if (status != MO_OK && status != MO_ECANCELLED && each->optional) {
             *returned += hand_over(work, me, MO_BY_CPU_AGAIN);
             lose(w, i, &why);
         } else if (status != MO_OK && failed == MO_OK) {

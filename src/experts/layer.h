@@ -15,7 +15,7 @@ typedef struct mo_workers {
 } mo_workers;
 
 bool mo_workers_any(const mo_workers *workers);
-/* Before the first step. False: the list is full. */
+/* Before the first step; it stays until it is removed. False: the list is full. */
 bool mo_workers_add(mo_workers *workers, const mo_worker *worker);
 void mo_workers_remove(mo_workers *workers, const mo_worker *worker);
 /* The first that reads ahead; NULL: none does. */
@@ -24,9 +24,10 @@ const mo_worker *mo_workers_ahead(const mo_workers *workers);
 /* Lets all of them claim. work->who is set for what the caller's device has, and MO_BY_CPU otherwise. Returns how many experts they
  * have claimed. */
 int mo_workers_claim(const mo_workers *workers, mo_expert_work *work);
-/* Lets all of them begin. The experts of an optional one that fails become the CPU's. When another fails, those that had begun are
- * ended. */
-mo_status mo_workers_begin(mo_workers *workers, mo_expert_work *work, mo_side_task *rest, mo_error *err);
+/* Lets all of them begin. *returned: experts of optional ones that failed, MO_BY_CPU now. When another one fails, those that had begun
+ * are ended. */
+mo_status mo_workers_begin(mo_workers *workers, mo_expert_work *work, mo_side_task *rest, int *returned,
+                           mo_error *err);
 /* Ends all that have begun. *returned: experts of optional ones that failed, MO_BY_CPU_AGAIN now. */
 mo_status mo_workers_end(mo_workers *workers, mo_expert_work *work, int *returned, mo_error *err);
 

@@ -1,5 +1,5 @@
 /* Worker: computes some routed experts of a layer while the CPU computes the rest. Ranks (cluster/experts_leader.c) and the device
- * of a rank that has experts alone (gpu/expert_device.c) are workers; docs/adding-a-worker.md shows how to write one. The engine has
+ * of a rank that has only experts (gpu/expert_device.c) are workers; docs/adding-a-worker.md shows how to write one. The engine has
  * a list of them (experts/layer.h). All calls are made by the thread that runs the step, under the engine's lock, and allocate
  * nothing. */
 #ifndef MO_EXPERTS_WORKER_H
@@ -25,7 +25,7 @@ enum { MO_BY_CPU = 0, MO_BY_WORKER = 1, MO_BY_DEVICE = 254, MO_BY_CPU_AGAIN = 25
 
 /* What a layer asks its workers for. */
 typedef struct mo_expert_work {
-    struct mo_forward *forward; /* the step; forward->in is what the experts read. Not before begin */
+    struct mo_forward *forward; /* the step. From begin on, forward->in is what the experts read */
     int layer;
     const mo_picks *picks; /* count from claim on; first and token_of from begin on */
     float *out;            /* [rows of picks][width of the model] a worker writes the rows of its experts */

@@ -638,15 +638,11 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const mo_gpu_order *o = &gpu->order;
     const int64_t rows = forward->tokens * forward->layer->moe.used;
     const bool claimed = o->claimed_first < o->count;
-    mo_side_task rest = {0};
     mo_error theirs = {0};
     if (claimed) {
         mo_gpu_share_input(gpu, forward);
     }
-    mo_status status = mo_workers_begin(&forward->engine->workers, &gpu->lanes.work, &rest, err);
-    if (rest.fn) { /* the device is at work already */
-        rest.fn(rest.ctx);
-    }
+    mo_status status = mo_gpu_lanes_begin_workers(&gpu->lanes, forward, err);
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
     }
@@ -659,11 +655,18 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     return status == MO_OK && claimed ? mo_gpu_share_put(gpu, first, rows, err) : status;
 }
 
+/* Inputs and rows of large batches have space in RAM only where other ranks have experts. */
+static bool asks_workers(const mo_gpu *gpu, const mo_forward *forward)
+{
+    return mo_workers_any(&forward->engine->workers) &&
+           (forward->tokens <= GPU_SHARED || gpu->core.spec->experts.divided);
+}
+
 mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, bool experts,
                                     mo_error *err)
 {
     const int64_t rows = forward->tokens * gpu->core.spec->layers[layer].moe.used;
-    const bool stored = is_stored(forward), divided = experts && mo_workers_any(&forward->engine->workers);
+    const bool stored = is_stored(forward), divided = experts && asks_workers(gpu, forward);
     const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;

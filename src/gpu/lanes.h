@@ -87,7 +87,9 @@ void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service
 /* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
 mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
 
-/* Ends what workers have begun of the layer; MO_OK where they have not. The same where the step has failed already. */
+/* Lets workers begin with what they have claimed of the layer; ends what they have begun, MO_OK where they have not; the same where the
+ * step has failed already. */
+mo_status mo_gpu_lanes_begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err);
 mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err);
 void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward);
 

@@ -110,27 +110,42 @@ static void take_input(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     }
 }
 
-/* Their side task is run at once: the device is at work already. */
 static mo_status begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
-    mo_side_task rest = {0};
     if (lanes->claimed > 0) {
         take_input(lanes, forward, s);
     }
-    const mo_status status = mo_workers_begin(&forward->engine->workers, &lanes->work, &rest, err);
-    if (rest.fn) {
-        rest.fn(rest.ctx);
+    return mo_gpu_lanes_begin_workers(lanes, forward, err);
+}
+
+/* Experts of an optional worker that has failed: the device's lists are made already, so the step cannot have them. */
+static mo_status returned_fails(mo_status status, int returned, mo_error *err)
+{
+    if (status == MO_OK && returned > 0) {
+        return mo_fail(err, MO_EIO, "a worker that computes experts has failed; repeat the request");
+    }
+    if (status == MO_EDEVICE) { /* the worker's, not the one that runs the step */
+        err->status = status = MO_EIO;
     }
     return status;
+}
+
+mo_status mo_gpu_lanes_begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
+{
+    mo_side_task rest = {0};
+    int returned = 0;
+    const mo_status status = mo_workers_begin(&forward->engine->workers, &lanes->work, &rest, &returned, err);
+    if (status == MO_OK && rest.fn) { /* the device is at work already */
+        rest.fn(rest.ctx);
+    }
+    return returned_fails(status, returned, err);
 }
 
 mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
 {
     int returned = 0;
-    mo_status status = mo_workers_end(&forward->engine->workers, &lanes->work, &returned, err);
-    return status == MO_OK && returned > 0
-               ? mo_fail(err, MO_EDEVICE, "a worker that computes experts failed; repeat the request")
-               : status;
+    const mo_status status = mo_workers_end(&forward->engine->workers, &lanes->work, &returned, err);
+    return returned_fails(status, returned, err);
 }
 
 void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward)

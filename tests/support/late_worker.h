@@ -8,11 +8,12 @@
 typedef struct late_worker {
     mo_worker worker;
     int64_t delay_ns;
+    int every;                    /* expert of this many is claimed; 0: every second */
     uint64_t computed;            /* experts */
     int64_t fail_begin, fail_end; /* this call from now on fails; 0: none does */
 } late_worker;
 
-/* Adds it to the engine's workers, which it outlives. */
+/* Adds it to the engine's workers. It must outlive the engine. */
 void late_worker_join(late_worker *late, mo_workers *workers);
 
 #endif
