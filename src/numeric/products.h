@@ -5,9 +5,11 @@
 
 #include "numeric/kernels.h"
 
-#define MO_PRODUCT(name)                                                                                     \
-    void name(const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts,                  \
-              const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
+#define MO_PRODUCT_PARAMETERS                                                                                \
+    const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,       \
+        int64_t count, float *y, int64_t y_stride, mo_scratch *scratch
+#define MO_PRODUCT_ARGUMENTS w, row_begin, row_end, acts, pick, count, y, y_stride, scratch
+#define MO_PRODUCT(name)     void name(MO_PRODUCT_PARAMETERS)
 
 typedef MO_PRODUCT(mo_product_function);
 

@@ -1,4 +1,4 @@
-/* Lanes: one register of floats and what ops_body.h does with it (contracts: lanes_avx512.h). This file:
+/* Lanes: one register of floats and what ops_body.h does with it (contracts: x86/vector_body.h, x86/lanes_body.h). This file:
  * NEON with dot products, 4 lanes. */
 #ifndef MO_NUMERIC_ARM_LANES_NEON_H
 #define MO_NUMERIC_ARM_LANES_NEON_H
@@ -180,7 +180,7 @@ static inline int32_t vi_total(vi a)
     return vaddvq_s32(a);
 }
 
-/* As in lanes_avx512.h. */
+/* As x86/lanes_body.h says. */
 static inline void lanes_weights(const vf *y, int8_t *high, int8_t *low)
 {
     uint16x8_t two[2]; /* a low byte and a high one each */

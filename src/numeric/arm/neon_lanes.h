@@ -9,15 +9,7 @@
 #include <string.h>
 
 #include "numeric/format.h"
-
-#define MO_INLINE static inline __attribute__((always_inline))
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MO_UNROLL /* checks between the blocks keep gcc from it, and it says so */
-#elif defined(__clang__)
-#define MO_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MO_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "numeric/inline.h"
 
 typedef enum mo_layout { MO_FILED, MO_GROUPED } mo_layout;
 

@@ -4,14 +4,13 @@
 
 #include <arm_neon.h>
 
+#include "numeric/inline.h"
 #include "numeric/lanes/planes.h"
-
-#define PLANES_INLINE static inline __attribute__((always_inline))
 
 enum { PLANE_TILE = 8 }; /* rows of b at a time */
 
 /* Four lanes of partial sums for each of four rows of b: their sums. */
-PLANES_INLINE void store_four(const int32x4_t *high, const int32x4_t *low, int32_t *out)
+MO_INLINE void store_four(const int32x4_t *high, const int32x4_t *low, int32_t *out)
 {
     int32x4_t t[4];
     for (int i = 0; i < 4; i++) {
@@ -21,8 +20,8 @@ PLANES_INLINE void store_four(const int32x4_t *high, const int32x4_t *low, int32
 }
 
 /* One row of a with eight of b, or two with four. */
-PLANES_INLINE void dot_tile(const int8_t *a, const plane_rows *rows, int count, const plane_block *b,
-                            bool both, int64_t at, int width, int64_t units, int32_t *out)
+MO_INLINE void dot_tile(const int8_t *a, const plane_rows *rows, int count, const plane_block *b, bool both,
+                        int64_t at, int width, int64_t units, int32_t *out)
 {
     int32x4_t high[2][PLANE_TILE], low[2][PLANE_TILE];
     for (int r = 0; r < count; r++) {
@@ -81,8 +80,8 @@ static void lay_pairs(const plane_rows *a, int64_t pairs, int64_t units, plane_p
 }
 
 /* `pairs` pairs of rows of a with `width` pairs of b, eight vectors of sums of each kind; a vector is two rows by two. */
-PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block *b, bool both, int64_t at,
-                               int width, int64_t units, int32_t *out)
+MO_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block *b, bool both, int64_t at,
+                           int width, int64_t units, int32_t *out)
 {
     int32x4_t high[4][4], low[4][4];
     for (int p = 0; p < pairs; p++) {
@@ -125,8 +124,8 @@ PLANES_INLINE void matrix_tile(const plane_pair *a, int pairs, const plane_block
     }
 }
 
-PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
-                            int64_t units, int32_t *out, void *space)
+MO_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                        int64_t units, int32_t *out, void *space)
 {
     const int64_t pairs = a->rows / 2;
     plane_pair *laid = space;
@@ -153,8 +152,8 @@ PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both
 
 #else
 
-PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
-                            int64_t units, int32_t *out, void *space)
+MO_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                        int64_t units, int32_t *out, void *space)
 {
     (void)space;
     for (int64_t at = begin; at < end; at += PLANE_TILE) {
@@ -172,14 +171,6 @@ PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both
 
 #endif
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
-{
-    if (b->low) {
-        sum_some(a, b, true, begin, end, units, out, space);
-    } else {
-        sum_some(a, b, false, begin, end, units, out, space);
-    }
-}
+#include "numeric/lanes/planes_body.h"
 
 #endif

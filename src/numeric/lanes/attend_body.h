@@ -47,7 +47,7 @@ typedef struct attend_round {
 } attend_round;
 
 /* What `rows` rows from `row` on see together. */
-INLINE mo_seen seen_by(const attend_round *a, int64_t row, int64_t rows)
+MO_INLINE mo_seen seen_by(const attend_round *a, int64_t row, int64_t rows)
 {
     mo_seen s = a->seen[row];
     for (int64_t i = row + 1; i < row + rows; i++) {
@@ -58,14 +58,14 @@ INLINE mo_seen seen_by(const attend_round *a, int64_t row, int64_t rows)
 }
 
 /* Whether `rows` rows from `row` on see any of the `count` positions from `begin` on. */
-INLINE bool sees(const attend_round *a, int64_t row, int64_t rows, int64_t begin, int64_t count)
+MO_INLINE bool sees(const attend_round *a, int64_t row, int64_t rows, int64_t begin, int64_t count)
 {
     const mo_seen seen = seen_by(a, row, rows);
     return seen.begin < begin + count && seen.end > begin;
 }
 
 /* Whether TILE rows all see the same. */
-INLINE bool see_alike(const attend_round *a, int64_t row)
+MO_INLINE bool see_alike(const attend_round *a, int64_t row)
 {
     bool alike = true;
     for (int64_t i = row + 1; i < row + TILE; i++) {
@@ -75,7 +75,7 @@ INLINE bool see_alike(const attend_round *a, int64_t row)
 }
 
 /* Rows from `row` on that make one tile: TILE, or 1 if fewer are left. */
-INLINE int64_t tile_rows(const attend_round *a, int64_t row)
+MO_INLINE int64_t tile_rows(const attend_round *a, int64_t row)
 {
     return row + TILE <= a->rows ? TILE : 1;
 }
@@ -103,7 +103,7 @@ static void load_few(attend_space *s, const attend_round *a)
 }
 
 /* LANES_TILE keys with `rows` (1 or TILE) queries: each dot product up to one register. */
-INLINE void score_tile(attend_space *s, int64_t key, int64_t row, int rows, int64_t n)
+MO_INLINE void score_tile(attend_space *s, int64_t key, int64_t row, int rows, int64_t n)
 {
     vf slice[GROUP][LANES_TILE][TILE];
     for (int r = 0; r < GROUP; r++) {
@@ -175,7 +175,7 @@ static void score_few(attend_space *s, const attend_round *a, const uint8_t *key
 /* ---- Many queries ----------------------------------------------------------------------------- */
 
 /* LANES floats of a cache in F32, at any address. */
-INLINE vf load_bytes(const uint8_t *p)
+MO_INLINE vf load_bytes(const uint8_t *p)
 {
     float x[LANES];
     memcpy(x, p, sizeof x);
@@ -187,22 +187,22 @@ static void turn_floats(attend_space *s, const attend_round *a, const uint8_t *k
 {
     for (int64_t i = 0; i < a->kv->k_len; i += LANES) {
         vf row[LANES], zipped[LANES];
-        UNROLL
+        MO_UNROLL
         for (int u = 0; u < LANES; u++) {
             row[u] = u < count ? load_bytes(key + u * a->kv->k_bytes + 4 * i) : vf_set(0.0f);
         }
-        UNROLL
+        MO_UNROLL
         for (int width = 1; width < LANES; width *= 2) { /* rows u and u + LANES/2 become 2u and 2u + 1 */
-            UNROLL
+            MO_UNROLL
             for (int u = 0; u < LANES / 2; u++) {
                 vf_zip(row[u], row[u + LANES / 2], &zipped[2 * u], &zipped[2 * u + 1]);
             }
-            UNROLL
+            MO_UNROLL
             for (int u = 0; u < LANES; u++) {
                 row[u] = zipped[u];
             }
         }
-        UNROLL
+        MO_UNROLL
         for (int u = 0; u < LANES; u++) {
             vf_store(s->turned[i + u], row[u]);
         }
@@ -210,7 +210,7 @@ static void turn_floats(attend_space *s, const attend_round *a, const uint8_t *k
 }
 
 /* Lanes i and i + 16 of numerics.md for `rows` queries, added. */
-INLINE void two_lanes(const attend_space *s, const float *q, int64_t n, int rows, int i, vf *out)
+MO_INLINE void two_lanes(const attend_space *s, const float *q, int64_t n, int rows, int i, vf *out)
 {
     vf low[TILE], high[TILE];
     for (int h = 0; h < rows; h++) {
@@ -230,16 +230,16 @@ INLINE void two_lanes(const attend_space *s, const float *q, int64_t n, int rows
 
 /* The tree over 16 such pairs: those whose numbers differ in the highest bit meet first, so they are made in
  * the order of reversed bits, and after the pair x as many levels close as x has ones at its end. */
-INLINE void score_turned(const attend_space *s, const float *q, int64_t n, int rows, vf *out)
+MO_INLINE void score_turned(const attend_space *s, const float *q, int64_t n, int rows, vf *out)
 {
     vf open[4][TILE];
-    UNROLL
+    MO_UNROLL
     for (int x = 0; x < 16; x++) {
         const int i = (x & 1) << 3 | (x & 2) << 1 | (x & 4) >> 1 | (x & 8) >> 3;
         vf sum[TILE];
         two_lanes(s, q, n, rows, i, sum);
         int level = 0;
-        UNROLL
+        MO_UNROLL
         for (int l = 0; l < 4; l++) {
             const int ones = (2 << l) - 1;
             for (int h = 0; (x & ones) == ones && h < rows; h++) {
@@ -280,8 +280,8 @@ static void score_many(attend_space *s, const attend_round *a, const uint8_t *ke
 
 /* o += p v for loaded positions from .. to - 1, `rows` (1 or TILE) queries and `regs` registers of the values,
  * all of them whole but for the last. `at` is the place of the first loaded position. */
-INLINE void value_tile(const attend_space *s, const attend_round *a, int64_t at, int64_t from, int64_t to,
-                       int64_t row, int rows, int64_t j, int regs, int64_t pad)
+MO_INLINE void value_tile(const attend_space *s, const attend_round *a, int64_t at, int64_t from, int64_t to,
+                          int64_t row, int rows, int64_t j, int regs, int64_t pad)
 {
     const int64_t n = a->kv->v_len;
     float *o = a->o + row * n + j;
@@ -310,8 +310,8 @@ INLINE void value_tile(const attend_space *s, const attend_round *a, int64_t at,
     }
 }
 
-INLINE void value_rows(const attend_space *s, const attend_round *a, int64_t at, int64_t from, int64_t to,
-                       int64_t row, int rows, int64_t pad)
+MO_INLINE void value_rows(const attend_space *s, const attend_round *a, int64_t at, int64_t from, int64_t to,
+                          int64_t row, int rows, int64_t pad)
 {
     int64_t j = 0;
     for (; j + LANES_VALUES * LANES <= a->kv->v_len; j += LANES_VALUES * LANES) {
@@ -367,7 +367,7 @@ static void weigh(attend_space *s, const attend_round *a, float *m, float *l)
 }
 
 /* Positions from u on that are taken at once: at most `most`, before `end`, in one block of the cache. */
-INLINE int64_t run_of(int64_t u, int64_t end, int64_t most)
+MO_INLINE int64_t run_of(int64_t u, int64_t end, int64_t most)
 {
     const int64_t left = end - u < most ? end - u : most, run = mo_kv_run(u);
     return left < run ? left : run;

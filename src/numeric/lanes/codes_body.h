@@ -131,7 +131,7 @@ typedef struct code_span {
     int64_t begin, end, from, to;
 } code_span;
 
-INLINE code_span span_of(mo_seen s)
+MO_INLINE code_span span_of(mo_seen s)
 {
     const int64_t begin = s.begin % MO_KV_BLOCK, end = begin + s.end - s.begin;
     return (code_span){.begin = begin,
@@ -141,7 +141,7 @@ INLINE code_span span_of(mo_seen s)
 }
 
 /* The largest lane of several registers. */
-INLINE float largest_of(const vf *parts)
+MO_INLINE float largest_of(const vf *parts)
 {
     vf most = parts[0];
     for (int j = 1; j < UNIT_PARTS; j++) {
@@ -151,14 +151,14 @@ INLINE float largest_of(const vf *parts)
 }
 
 /* Sums to scores, of the units of a span; the largest. */
-INLINE float scale_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales)
+MO_INLINE float scale_scores(const codes_space *s, float *x, int64_t r, code_span span, const float *scales)
 {
     vf most[UNIT_PARTS];
     for (int j = 0; j < UNIT_PARTS; j++) {
         most[j] = vf_set(-INFINITY);
     }
     for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
-        UNROLL
+        MO_UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
             const int64_t at = i + j * LANES;
             const vf score = vf_mul(vf_load(scales + at), vf_of_int(vi_load(s->sum[r] + at)));
@@ -179,8 +179,8 @@ static void scale_wide_scores(const codes_space *s, float *x, int64_t r, code_sp
 }
 
 /* The same of latent rows: `more` has the sums of the tails. */
-INLINE void scale_latent_scores(const codes_space *s, float *x, int64_t r, code_span span,
-                                const float *value_scales, const float *tail_scales, const float *g)
+MO_INLINE void scale_latent_scores(const codes_space *s, float *x, int64_t r, code_span span,
+                                   const float *value_scales, const float *tail_scales, const float *g)
 {
     const vf g_value = vf_set(g[0]), g_tail = vf_set(g[1]);
     for (int64_t i = span.from; i < span.to; i += LANES) {
@@ -191,7 +191,7 @@ INLINE void scale_latent_scores(const codes_space *s, float *x, int64_t r, code_
 }
 
 /* What a row does not see becomes -infinity. The largest score. */
-INLINE float mask_row(float *x, code_span span)
+MO_INLINE float mask_row(float *x, code_span span)
 {
     for (int64_t i = span.from; i < span.begin; i++) {
         x[i] = -INFINITY;
@@ -203,8 +203,8 @@ INLINE float mask_row(float *x, code_span span)
 }
 
 /* Scores of a row; what it does not see becomes -infinity. The largest. */
-INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
-                       bool wide)
+MO_INLINE float score_row(const codes_space *s, float *x, int64_t r, code_span span, const float *scales,
+                          bool wide)
 {
     float top = -INFINITY;
     if (wide) {
@@ -224,46 +224,46 @@ typedef struct share_rule {
 } share_rule;
 
 /* Shares of the scores of a unit: written step by step for all of them, because each step waits for the one before it. */
-INLINE void shares_of(const vf *score, const share_rule *rule, vf *p)
+MO_INLINE void shares_of(const vf *score, const share_rule *rule, vf *p)
 {
     vf d[UNIT_PARTS], shifted[UNIT_PARTS];
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         d[j] = vf_max(rule->least, vf_sub(score[j], rule->top));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         shifted[j] = vf_fma(d[j], rule->slope, vf_set(MO_SHARE_ROUND));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         d[j] = vf_fma(d[j], rule->slope, vf_sub(vf_set(MO_SHARE_ROUND), shifted[j]));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         p[j] = vf_fma(vf_set(MO_SHARE_C4), d[j], vf_set(MO_SHARE_C3));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         p[j] = vf_fma(p[j], d[j], vf_set(MO_SHARE_C2));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         p[j] = vf_fma(p[j], d[j], vf_set(MO_SHARE_C1));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         p[j] = vf_fma(p[j], d[j], vf_set(1.0f));
     }
-    UNROLL
+    MO_UNROLL
     for (int j = 0; j < UNIT_PARTS; j++) {
         p[j] = vf_of_bits(vi_add(vi_bits(p[j]), vi_to_exponent(vi_bits(shifted[j]))));
     }
 }
 
 /* Scores to share * s_v, the largest of which is returned; l is the shares' sum. whole: every position of the units is seen. */
-INLINE float share_out(float *x, code_span span, const float *scales, float top, float g, float *l,
-                       bool whole)
+MO_INLINE float share_out(float *x, code_span span, const float *scales, float top, float g, float *l,
+                          bool whole)
 {
     const float slope = g * MO_SHARE_LOG2E;
     const share_rule rule = {vf_set(top), vf_set(slope), vf_set(mo_share_least(slope))};
@@ -272,12 +272,12 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
     vf most = none;
     for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
         vf score[UNIT_PARTS], p[UNIT_PARTS];
-        UNROLL
+        MO_UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
             score[j] = vf_load(x + i + j * LANES);
         }
         shares_of(score, &rule, p);
-        UNROLL
+        MO_UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
             const vm seen = vf_less(vf_set(-INFINITY), score[j]);
             p[j] = vf_pick(seen, p[j], none);
@@ -296,7 +296,7 @@ INLINE float share_out(float *x, code_span span, const float *scales, float top,
 }
 
 /* The weights of one row; returns r. */
-INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
+MO_INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
 {
     const float *w = s->x[r];
     const vf inverse = vf_set(most < MO_CODE_TINY ? 0.0f : MO_WEIGHT_MOST / most);
@@ -305,7 +305,7 @@ INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
     }
     for (int64_t i = span.from; i < span.to; i += MO_KV_UNIT) {
         vf y[UNIT_PARTS];
-        UNROLL
+        MO_UNROLL
         for (int j = 0; j < UNIT_PARTS; j++) {
             const vf offset = vf_load(weight_offsets + (i & 31) + j * LANES);
             y[j] = vf_fma(vf_load(w + i + j * LANES), inverse, offset);
@@ -318,15 +318,15 @@ INLINE float weigh_row(codes_space *s, int64_t r, code_span span, float most)
 /* Sixteen rows of sixteen bytes become columns. */
 typedef int8_t bytes16 __attribute__((vector_size(16)));
 
-INLINE void turn_tile(const int8_t *const *from, int8_t *to)
+MO_INLINE void turn_tile(const int8_t *const *from, int8_t *to)
 {
     bytes16 row[16], zipped[16];
     for (int i = 0; i < 16; i++) {
         memcpy(&row[i], from[i], sizeof row[i]);
     }
-    UNROLL
+    MO_UNROLL
     for (int width = 1; width < 16; width *= 2) { /* rows i and i + 8 become 2i and 2i + 1 */
-        UNROLL
+        MO_UNROLL
         for (int i = 0; i < 8; i++) {
             zipped[2 * i] = __builtin_shufflevector(row[i], row[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5,
                                                     21, 6, 22, 7, 23);
@@ -380,7 +380,7 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
             float *row = t + r * n + j;
             int64_t i = 0;
             for (; i + MO_KV_UNIT <= some && j + i + MO_KV_UNIT <= n; i += MO_KV_UNIT) {
-                UNROLL
+                MO_UNROLL
                 for (int k = 0; k < UNIT_PARTS; k++) {
                     vf_store(row + i + k * LANES, vf_of_int(vi_load(s->sum[r] + i + k * LANES)));
                 }
@@ -460,7 +460,7 @@ static void attend_codes(const mo_kv_head *kv, const mo_seen *spans, int64_t cou
 }
 
 /* exp(x), which is exactly 1 at 0: of two chunks one always has the larger score. */
-INLINE float merge_share(float x)
+MO_INLINE float merge_share(float x)
 {
     return x == 0.0f ? 1.0f : mo_exp(x);
 }
@@ -474,7 +474,7 @@ static void merge_codes(float *M, float *L, float *O, float m, float l, float r,
     *L = fmaf(b, l, a * *L);
     int64_t j = 0;
     for (; j + MO_KV_UNIT <= n; j += MO_KV_UNIT) {
-        UNROLL
+        MO_UNROLL
         for (int k = 0; k < UNIT_PARTS; k++) {
             float *to = O + j + k * LANES;
             vf_store(to, vf_fma(new, vf_load(t + j + k * LANES), vf_mul(old, vf_load(to))));

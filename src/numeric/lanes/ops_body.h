@@ -11,25 +11,20 @@
 
 #include "numeric/block.h"
 #include "numeric/half.h"
+#include "numeric/inline.h"
 #include "numeric/kernels.h"
 #include "numeric/math.h"
 #include "numeric/reference/reference.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 /* Registers of the 32 lanes of numerics.md. */
 #define GROUP (32 / LANES)
 
 /* At most LANES floats of a row of which `left` remain. */
-INLINE vf get(const float *p, int64_t left)
+MO_INLINE vf get(const float *p, int64_t left)
 {
     return left >= LANES ? vf_load(p) : vf_load_part(p, left);
 }
-INLINE void put(float *p, vf a, int64_t left)
+MO_INLINE void put(float *p, vf a, int64_t left)
 {
     if (left >= LANES) {
         vf_store(p, a);
@@ -41,7 +36,7 @@ INLINE void put(float *p, vf a, int64_t left)
 
 /* ---- Functions of numeric/math.h, lane by lane ------------------------------------------------ */
 
-INLINE vf lanes_exp(vf x)
+MO_INLINE vf lanes_exp(vf x)
 {
     x = vf_min(vf_set(MO_EXP_HIGH), x);
     x = vf_max(vf_set(MO_EXP_LOW), x);
@@ -61,23 +56,23 @@ INLINE vf lanes_exp(vf x)
     return vf_mul(vf_mul(p, low), high);
 }
 
-INLINE vf lanes_sigmoid(vf x)
+MO_INLINE vf lanes_sigmoid(vf x)
 {
     return vf_div(vf_set(1.0f), vf_add(vf_set(1.0f), lanes_exp(vf_negate(x))));
 }
 
-INLINE vf lanes_silu(vf x)
+MO_INLINE vf lanes_silu(vf x)
 {
     return vf_mul(x, lanes_sigmoid(x));
 }
 
-INLINE vf lanes_gelu(vf x)
+MO_INLINE vf lanes_gelu(vf x)
 {
     const vf inner = vf_fma(vf_set(MO_GELU_C2), vf_mul(x, x), vf_set(MO_GELU_C0));
     return vf_mul(x, lanes_sigmoid(vf_mul(x, inner)));
 }
 
-INLINE vf lanes_tanh(vf x)
+MO_INLINE vf lanes_tanh(vf x)
 {
     const vf a = vf_abs(x);
     const vf z = vf_mul(a, a);
@@ -92,7 +87,7 @@ INLINE vf lanes_tanh(vf x)
 }
 
 /* log1p of what exp gives: 0 and above. Infinity becomes something else. */
-INLINE vf lanes_log1p_positive(vf x)
+MO_INLINE vf lanes_log1p_positive(vf x)
 {
     const vf one = vf_set(1.0f), u = vf_add(one, x);
     const vf back = vf_sub(u, one);
@@ -113,7 +108,7 @@ INLINE vf lanes_log1p_positive(vf x)
     return vf_fma(n, vf_set(MO_EXP_LN2_HI), vf_add(f, tail));
 }
 
-INLINE vf lanes_softplus(vf x)
+MO_INLINE vf lanes_softplus(vf x)
 {
     return vf_pick(vf_less(vf_set(20.0f), x), x, lanes_log1p_positive(lanes_exp(x)));
 }
@@ -121,7 +116,7 @@ INLINE vf lanes_softplus(vf x)
 /* ---- Sums in the 32-lane order ---------------------------------------------------------------- */
 
 /* The upper steps of the tree: 32 lanes to one register. */
-INLINE vf fold_group(vf lane[GROUP])
+MO_INLINE vf fold_group(vf lane[GROUP])
 {
     for (int s = GROUP / 2; s >= 1; s /= 2) {
         for (int i = 0; i < s; i++) {
@@ -131,7 +126,7 @@ INLINE vf fold_group(vf lane[GROUP])
     return lane[0];
 }
 
-INLINE float sum_group(vf lane[GROUP])
+MO_INLINE float sum_group(vf lane[GROUP])
 {
     float tree[LANES];
     vf_store(tree, fold_group(lane));
@@ -215,7 +210,7 @@ static void l2_norm(float *y, const float *x, int64_t n, float eps)
 }
 
 /* x = exp(x - m), and the sum of the row. Zeros of absent lanes may be added here: no lane is ever -0. */
-INLINE float exp_row(float *x, int64_t n, float m)
+MO_INLINE float exp_row(float *x, int64_t n, float m)
 {
     vf lane[GROUP];
     for (int r = 0; r < GROUP; r++) {
@@ -338,7 +333,7 @@ static bool finite_row(const float *x, int64_t n)
     return true;
 }
 
-INLINE void rotate(vf *a, vf *b, vf c, vf s)
+MO_INLINE void rotate(vf *a, vf *b, vf c, vf s)
 {
     const vf first = vf_fma(*a, c, vf_negate(vf_mul(*b, s)));
     *b = vf_fma(*a, s, vf_mul(*b, c));
@@ -374,7 +369,7 @@ static void rope(float *x, const float *c, const float *s, int64_t n_rot, bool n
 /* ---- Quantizing ------------------------------------------------------------------------------- */
 
 /* The largest magnitudes of `count` blocks of 32, one per lane. */
-INLINE vf block_peaks(const float *x, int64_t count)
+MO_INLINE vf block_peaks(const float *x, int64_t count)
 {
     vf peak[LANES];
     for (int b = 0; b < LANES; b++) {
@@ -461,7 +456,8 @@ typedef struct delta_step {
 
 /* A strip of `regs` registers of columns. The decayed state is made twice instead of being stored
  * between the two passes: a multiplication is cheaper than a store. */
-INLINE void delta_strip(const delta_step *t, float *state, const float *v, float *out, int regs, int64_t left)
+MO_INLINE void delta_strip(const delta_step *t, float *state, const float *v, float *out, int regs,
+                           int64_t left)
 {
     vf a[LANES_STRIP], o[LANES_STRIP];
     const vf decay = vf_set(t->decay);
@@ -509,8 +505,8 @@ static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, co
 /* ---- Adapters --------------------------------------------------------------------------------- */
 
 /* A strip of `regs` registers of rows, so that the chains of as many sums run side by side. */
-INLINE void low_rank_strip(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
-                           int regs, int64_t left)
+MO_INLINE void low_rank_strip(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
+                              int regs, int64_t left)
 {
     vf t[LANES_STRIP];
     for (int r = 0; r < regs; r++) {

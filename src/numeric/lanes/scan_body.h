@@ -30,8 +30,8 @@ static void scan(float *state, int64_t states, int64_t stride, const float *a, c
 }
 
 /* A strip of `regs` registers of channels: as many sums that do not wait for each other. */
-INLINE void scan_strip(float *state, int64_t states, int64_t n, const mo_scan_head *t, int64_t i, float *y,
-                       int regs)
+MO_INLINE void scan_strip(float *state, int64_t states, int64_t n, const mo_scan_head *t, int64_t i, float *y,
+                          int regs)
 {
     vf change[LANES_STRIP], o[LANES_STRIP];
     const int64_t left = n - i;

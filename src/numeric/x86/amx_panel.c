@@ -1,5 +1,7 @@
 #include "numeric/x86/amx_panel.h"
 
+#include "numeric/x86/amx_config.h"
+
 /* Four registers for sums, so that three multiplications are under way before the first sum is stored: stored sooner, a store waits for
  * its own product and all behind it wait too. Numbers of registers are part of the instructions, hence macros. */
 #define TOKENS     4
@@ -7,18 +9,11 @@
 #define TOKENS_ODD 6
 #define CODES_ODD  7
 
-/* What the instruction ldtilecfg reads. */
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
 /* Sums have a token in each row and a matrix row in each column. Codes are taken just as they are decoded:
  * words of four, one matrix row per lane. */
 void mo_amx_panel_begin(int width)
 {
-    tile_config config = {.palette = 1};
+    mo_tile_config config = {.palette = 1};
     for (int i = 0; i < 4; i++) {
         config.rows[i] = (uint8_t)width;
         config.row_bytes[i] = 64;
@@ -63,17 +58,17 @@ MO_INLINE void advance(place *at, int blocks, int groups)
 
 /* One step of the fold for all tokens. While tiles are multiplied only one of two ports multiplies floats; additions have both. */
 MO_INLINE void fold_all(bool powers, int width, const mo_step *s, const mo_amx_unit *unit, int block,
-                        const int32_t (*sums)[LANES], fvec *acc)
+                        const int32_t (*sums)[LANES], vf *acc)
 {
-    const fvec dw = s->scale[0], magic_dw = s->scale[1];
+    const vf dw = s->scale[0], magic_dw = s->scale[1];
     /* 1.5 * 2^23 times a power of two: to its bits an integer is added so many times, and the difference is exact. */
-    const ivec start = powers ? _mm512_castps_si512(negate(magic_dw)) : words(MO_MAGIC_BITS);
+    const vi start = powers ? _mm512_castps_si512(negate(magic_dw)) : vi_set(MO_MAGIC_BITS);
     MO_UNROLL
     for (int t = 0; t < width; t++) {
-        const fvec dx = floats(unit->d[t][block]);
-        const ivec sum = _mm512_add_epi32(start, _mm512_load_si512(sums[t]));
+        const vf dx = vf_set(unit->d[t][block]);
+        const vi sum = _mm512_add_epi32(start, _mm512_load_si512(sums[t]));
         if (powers) {
-            acc[t] = fused(dx, _mm512_add_ps(as_floats(sum), magic_dw), acc[t]);
+            acc[t] = vf_fma(dx, _mm512_add_ps(vf_of_bits(sum), magic_dw), acc[t]);
         } else {
             acc[t] = fold_magic(dx, sum, dw, magic_dw, acc[t]);
         }
@@ -116,7 +111,7 @@ MO_INLINE void run(bool powers, int width, const mo_amx_panel *p)
         const mo_amx_unit *unit = p->units + n / p->groups;
         const mo_step *step = p->steps + n % p->groups * AMX_BLOCKS;
         float(*kept)[LANES] = p->acc[n / p->groups][n % p->groups];
-        fvec acc[AMX_TOKENS];
+        vf acc[AMX_TOKENS];
         MO_UNROLL
         for (int t = 0; t < width; t++) {
             acc[t] = _mm512_load_ps(kept[t]);

@@ -1,5 +1,7 @@
 #include "numeric/x86/amx_tile.h"
 
+#include "numeric/x86/amx_config.h"
+
 /* One register for each operand of a block, twice, so that a block's sums are made while the ones before
  * are folded. Numbers of registers are part of the instructions, hence macros. */
 #define SUMS       0
@@ -9,16 +11,9 @@
 #define CODES      4
 #define CODES_ODD  5
 
-/* What the instruction ldtilecfg reads. */
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
 /* Sums have a token in each row and a matrix row in each column. Codes are taken just as they are decoded:
  * words of four, one matrix row per lane. */
-static const tile_config config = {
+static const mo_tile_config config = {
     .palette = 1,
     .rows = {[SUMS] = AMX_TOKENS,
              [SUMS_ODD] = AMX_TOKENS,
@@ -52,24 +47,23 @@ typedef int32_t sums16[AMX_TOKENS][LANES];
 
 /* One step of the fold for all tokens. */
 MO_INLINE void fold_all(mo_fold fold, const mo_step *s, const mo_slot512 *slots, int64_t block,
-                        const sums16 *sums, fvec acc[AMX_TOKENS])
+                        const sums16 *sums, vf acc[AMX_TOKENS])
 {
     MO_UNROLL
     for (int t = 0; t < AMX_TOKENS; t++) {
-        const ivec start = sum_start(fold, slots + t, block, 0);
-        const ivec sum[2] = {_mm512_add_epi32(_mm512_load_si512((*sums)[t]), start)};
+        const vi start = sum_start(fold, slots + t, block, 0);
+        const vi sum[2] = {_mm512_add_epi32(_mm512_load_si512((*sums)[t]), start)};
         acc[t] = fold_sums(fold, s, slots + t, block, sum, acc[t]);
     }
 }
 
-MO_INLINE void run_amx(mo_fold fold, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                       bool first, const mo_rows *rows, float *y, int64_t y_stride)
+MO_INLINE void run_amx(mo_fold fold, TILE_PARAMETERS)
 {
     _Alignas(64) sums16 even, odd;
-    fvec acc[AMX_TOKENS];
+    vf acc[AMX_TOKENS];
     MO_UNROLL
     for (int t = 0; t < AMX_TOKENS; t++) {
-        acc[t] = first || t >= tokens ? floats(0.0f) : rows_load(rows, y + t * y_stride);
+        acc[t] = first || t >= tokens ? vf_set(0.0f) : rows_load(rows, y + t * y_stride);
     }
     __asm__ volatile("" ::: "memory"); /* compilers do not know that tile loads read memory */
     MULTIPLY(0, SUMS, TOKENS, CODES);
@@ -96,12 +90,11 @@ MO_INLINE void run_amx(mo_fold fold, const mo_step *panel, int blocks, const mo_
     }
 }
 
-void mo_amx_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                 bool first, const mo_rows *rows, float *y, int64_t y_stride)
+MO_TILE(mo_amx_tile)
 {
     if (tokens <= AMX_TOKENS / 2) {
-        mo_avx512_tile(type, panel, blocks, slots, tokens, first, rows, y, y_stride);
+        mo_avx512_tile(type, TILE_ARGUMENTS);
     } else {
-        run_amx(MO_FOLD_MINIMUM, panel, blocks, slots, tokens, first, rows, y, y_stride);
+        run_amx(MO_FOLD_MINIMUM, TILE_ARGUMENTS);
     }
 }

@@ -14,6 +14,6 @@ void mo_amx_end(void);
 /* As mo_avx512_tile() with up to AMX_TOKENS slots, which does the work where half of them or fewer are there.
  * For folds with one sum per block and a minimum; those without one have amx_panel.h, which is slower here with all
  * threads of a processor at work (docs/lab-notes.md). */
-mo_tile_function mo_amx_tile;
+MO_TILE(mo_amx_tile);
 
 #endif

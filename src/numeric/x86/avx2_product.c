@@ -2,15 +2,9 @@
 #include "numeric/x86/avx2_tile.h"
 
 #include "numeric/x86/avx2_float.h"
-#include "numeric/x86/avx2_spans.h"
 #include "numeric/x86/product.h"
 
 MO_PRODUCT(mo_avx2_product)
 {
-    if (count <= spans_tokens(w)) {
-        spans_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
-        return;
-    }
-    const tiler tile = {mo_avx2_tile, TILE_TOKENS};
-    any_product(tile, mo_avx2_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+    any_product((tiler){mo_avx2_tile, TILE_TOKENS}, mo_avx2_float_product, MO_PRODUCT_ARGUMENTS);
 }

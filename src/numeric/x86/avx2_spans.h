@@ -16,12 +16,7 @@
 
 /* --- activations ------------------------------------------------------------------------------------- */
 
-enum {
-    SPAN_BLOCKS = 8,   /* blocks of 32 */
-    SPAN_ROWS = 8,     /* that are folded together */
-    SPANS_AT_ONCE = 8, /* whose sums wait for their fold */
-    SPANS_MAX = 448,   /* of a row: 114688 columns */
-};
+enum { SPAN_ROWS = 8 }; /* that are folded together */
 
 typedef struct span_x {
     int8_t part[8][32];
@@ -35,13 +30,6 @@ typedef struct span_buffer {
     float sum[SPANS_AT_ONCE][SPAN_ROWS][SPAN_BLOCKS];
     uint16_t d[SPANS_AT_ONCE][SPAN_ROWS]; /* f16 */
 } span_buffer;
-
-typedef struct span_space {
-    _Alignas(64) span_x x[SPANS_MAX];
-    _Alignas(64) span_buffer buffer;
-} span_space;
-
-_Static_assert(sizeof(span_space) <= sizeof(mo_scratch), "spans fit the scratch");
 
 MO_INLINE bool span_in_fours(mo_type type)
 {
@@ -486,13 +474,9 @@ MO_INLINE __m256 span_sums(mo_type type, const uint8_t *p, const span_x *x, cons
 MO_INLINE void span_sum_row(mo_type type, const uint8_t *p, const span_x *x, const int32_t *sums, int spans,
                             int row, span_buffer *to)
 {
-    enum { AHEAD_OF_SPAN = 2048 }; /* bytes */
     const int bytes = mo_format_bytes(type);
     for (int s = 0; s < spans; s++, x++, sums += SPAN_BLOCKS, p += bytes) {
-        _mm_prefetch((const char *)p + AHEAD_OF_SPAN, _MM_HINT_T0);
-        if (bytes > 66) {
-            _mm_prefetch((const char *)p + AHEAD_OF_SPAN + bytes / 2, _MM_HINT_T0);
-        }
+        mo_span_ask(p, bytes);
         to->d[s][row] = mo_span_scale(type, p, 0);
         _mm256_store_ps(to->sum[s][row], span_sums(type, p, x, sums));
     }
@@ -537,14 +521,6 @@ MO_INLINE __m256 span_fold(mo_type type, const span_buffer *from, int s, const f
     return acc;
 }
 
-typedef struct span_job {
-    const mo_weights *w;
-    const span_x *x;
-    const int32_t *sums;
-    const float *d;
-    span_buffer *buffer;
-} span_job;
-
 /* Rows first to end - 1, at most eight. */
 MO_INLINE void span_rows(mo_type type, const span_job *j, int64_t first, int64_t end, float *y)
 {
@@ -567,40 +543,10 @@ MO_INLINE void span_rows(mo_type type, const span_job *j, int64_t first, int64_t
 #ifndef SPAN_EACH
 #define SPAN_EACH(X) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ2_0)
 #endif
-#define SPAN_INSTANCE(name)                                                                                  \
-    static void span_rows_##name(const span_job *j, int64_t first, int64_t end, float *y)                    \
-    {                                                                                                        \
-        span_rows(MO_##name, j, first, end, y);                                                              \
-    }
-SPAN_EACH(SPAN_INSTANCE)
-
-typedef void span_function(const span_job *j, int64_t first, int64_t end, float *y);
-#define SPAN_ENTRY(name) [MO_##name] = span_rows_##name,
-static span_function *const span_functions[MO_TYPE_LIMIT] = {SPAN_EACH(SPAN_ENTRY)};
-
-/* Up to how many tokens a matrix is multiplied faster so than by panels, which are decoded once for all tokens. */
 #ifndef SPAN_TOKENS
-#define SPAN_TOKENS 2
+#define SPAN_TOKENS(type) 2
 #endif
-static int64_t spans_tokens(const mo_weights *w)
-{
-    return span_functions[w->type] && w->cols % 256 == 0 && w->cols / 256 <= SPANS_MAX ? SPAN_TOKENS : 0;
-}
 
-static MO_PRODUCT(spans_product)
-{
-    span_space *space = (void *)scratch;
-    /* Rows that do not exist have undefined sums and scales. */
-    memset(&space->buffer, 0, sizeof space->buffer);
-    for (int64_t t = 0; t < count; t++) {
-        const int64_t token = pick ? pick[t] : t, at = token * (acts->cols / 32);
-        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer};
-        span_lay_out(w->type, acts, token, space->x);
-        for (int64_t r = row_begin; r < row_end; r += SPAN_ROWS) {
-            span_functions[w->type](&j, r, row_end - r < SPAN_ROWS ? row_end : r + SPAN_ROWS,
-                                    y + t * y_stride + r);
-        }
-    }
-}
+#include "numeric/x86/spans_body.h"
 
 #endif

@@ -1,20 +1,7 @@
 #include "numeric/x86/avx2_tile.h"
 
-#define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
-
-MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
-                            int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
-{
-    if (tokens > 2) {
-        run_tile(type, 4, TILE_ARGUMENTS);
-    } else {
-        run_tile(type, 2, TILE_ARGUMENTS);
-    }
-}
-
 /* Types whose decoded blocks are folded alike share one function. */
-void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                  bool first, const mo_rows *rows, float *y, int64_t y_stride)
+MO_TILE(mo_avx2_tile)
 {
     switch (type) {
     case MO_Q4_0: choose_width(MO_Q4_0, TILE_ARGUMENTS); break;

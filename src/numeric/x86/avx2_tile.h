@@ -31,33 +31,33 @@ MO_INLINE int words_per_sum(mo_type type)
 }
 
 /* Adjacent products of four codes as two int16. */
-MO_INLINE ivec products(mo_type type, ivec code, ivec magnitude, ivec q)
+MO_INLINE vi products(mo_type type, vi code, vi magnitude, vi q)
 {
     return words_per_sum(type) == 1 ? _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(q, code))
                                     : _mm256_maddubs_epi16(code, q);
 }
 
-/* See x86_tile.h. */
+/* See tile.h. */
 MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 *slots, int64_t block,
-                    ivec sum[][2])
+                    vi sum[][2])
 {
     const mo_fold fold = mo_fold_of(type);
     const int run = words_per_sum(type);
-    ivec pending[TOGETHER];
+    vi pending[TOGETHER];
     MO_UNROLL
     for (int w = 0; w < 8; w++) {
-        const ivec code = s->code[w];
-        const ivec magnitude = run == 1 ? _mm256_abs_epi8(code) : code;
+        const vi code = s->code[w];
+        const vi magnitude = run == 1 ? _mm256_abs_epi8(code) : code;
         const int half = halves_apart(fold) && w >= 4;
         MO_UNROLL
         for (int t = 0; t < width; t++) {
-            const ivec pair = products(type, code, magnitude, words(mo_slot_word(slots + t, block, w)));
+            const vi pair = products(type, code, magnitude, vi_set(mo_slot_word(slots + t, block, w)));
             if (w == 0 || (w == 4 && half)) {
                 sum[t][half] = sum_start(fold, slots + t, block, half);
             }
             pending[t] = w % run == 0 ? pair : _mm256_add_epi16(pending[t], pair);
             if (w % run == run - 1) {
-                const ivec wide = multiply_pairs(pending[t], _mm256_set1_epi16(1));
+                const vi wide = multiply_pairs(pending[t], _mm256_set1_epi16(1));
                 sum[t][half] = _mm256_add_epi32(sum[t][half], wide);
             }
         }
@@ -66,9 +66,6 @@ MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 
 
 #include "numeric/x86/tile.h"
 
-/* A panel of decoded blocks with up to TILE_TOKENS neighbouring slots: y[t * y_stride + row] is continued,
- * or begun when first. Slots are read up to the next of 2, 4; only `tokens` of them are written. */
-void mo_avx2_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                  bool first, const mo_rows *rows, float *y, int64_t y_stride);
+MO_TILE(mo_avx2_tile);
 
 #endif

@@ -2,30 +2,22 @@
  * across lanes. And the same with AMX where it has something to win. */
 #include "numeric/x86/amx_panel.h"
 
+/* A grid of 2048 entries is too large for permutations. */
+#define SPAN_DPBUSD       _mm256_dpbusd_epi32
+#define SPAN_EACH(X)      X(IQ1_S) X(IQ1_M)
+#define SPAN_TOKENS(type) 1
+#define SPAN_GATHERS
 #include "numeric/x86/avx512_float.h"
 #include "numeric/x86/avx512_spans.h"
 #include "numeric/x86/product.h"
 
-/* A grid of 2048 entries is too large for permutations. */
-#define SPAN_DPBUSD  _mm256_dpbusd_epi32
-#define SPAN_EACH(X) X(IQ1_S) X(IQ1_M)
-#define SPAN_TOKENS  1
-#define SPAN_GATHERS
-#include "numeric/x86/avx2_spans.h"
-
 MO_PRODUCT(mo_avx512_product)
 {
-    if (count <= spans_tokens(w)) {
-        spans_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
-        return;
-    }
     if (count <= mo_avx512_spans_tokens(w)) {
-        mo_avx512_spans(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        mo_avx512_spans(MO_PRODUCT_ARGUMENTS);
         return;
     }
-    const tiler tile = {mo_avx512_tile, TILE_TOKENS};
-    any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
-                scratch);
+    any_product((tiler){mo_avx512_tile, TILE_TOKENS}, mo_avx512_float_product, MO_PRODUCT_ARGUMENTS);
 }
 
 /* What an AMX product lays out: tokens in units, the decoded blocks of some groups of rows, and the sums of both. */
@@ -82,7 +74,7 @@ static void amx_rows(const amx_batch *j, amx_space *space, const mo_rows *rows, 
         const float *y = j->y + n * j->y_stride + row;
         for (int g = 0; g < groups; g++) {
             _mm512_store_ps(space->acc[n / j->width][g][n % j->width],
-                            first == 0 || n >= j->tokens ? floats(0.0f) : rows_load(&rows[g], y + g * LANES));
+                            first == 0 || n >= j->tokens ? vf_set(0.0f) : rows_load(&rows[g], y + g * LANES));
         }
     }
     for (int64_t b = 0; b < count; b += AMX_BLOCKS) {
@@ -149,14 +141,12 @@ static bool without_tiles(const mo_weights *w, int64_t count)
 MO_PRODUCT(mo_amx_product)
 {
     if (without_tiles(w, count)) {
-        mo_avx512_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        mo_avx512_product(MO_PRODUCT_ARGUMENTS);
         return;
     }
     if (mo_fold_of(w->type) == MO_FOLD_MINIMUM) {
-        const tiler tile = {mo_amx_tile, AMX_TOKENS};
         mo_amx_begin();
-        any_product(tile, mo_avx512_float_product, w, row_begin, row_end, acts, pick, count, y, y_stride,
-                    scratch);
+        any_product((tiler){mo_amx_tile, AMX_TOKENS}, mo_avx512_float_product, MO_PRODUCT_ARGUMENTS);
         mo_amx_end();
         return;
     }

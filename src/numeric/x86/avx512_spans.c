@@ -1,22 +1,15 @@
 #include "numeric/x86/avx512_spans.h"
 
-#include <immintrin.h>
-
 #include "numeric/grids.h"
 #include "numeric/x86/levels.h"
 #include "numeric/x86/loads.h"
 #include "numeric/x86/pack.h"
 #include "numeric/x86/spans.h"
+#include "numeric/x86/vector512.h"
 
 /* --- activations ------------------------------------------------------------------------------------- */
 
-enum {
-    SPAN_BLOCKS = 8, /* blocks of 32 */
-    SPANS_MAX = 448, /* of a row: 114688 columns */
-    SPANS_AT_ONCE =
-        8, /* whose sums wait for their fold: what waits for what would otherwise hold up the following lookups */
-    PAIRS = 8, /* of rows that are folded together */
-};
+enum { SPAN_ROWS = 16, PAIRS = SPAN_ROWS / 2 }; /* of rows that are folded together */
 
 /* The codes of a span as parts of four of each block: what one dot product takes. */
 typedef struct span_x {
@@ -30,30 +23,14 @@ typedef struct span_buffer {
     uint16_t d[SPANS_AT_ONCE][4][16]; /* f16 */
 } span_buffer;
 
-typedef struct span_space {
-    _Alignas(64) span_x x[SPANS_MAX];
-    _Alignas(64) span_buffer buffer;
-} span_space;
-
-_Static_assert(sizeof(span_space) <= sizeof(mo_scratch), "spans fit the scratch");
-
 /* In both halves: v[i] has words of row i; then v[k] has words k of rows 0 to 7. */
 MO_INLINE void turn_words(__m512i v[8])
 {
     const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
     const __m512i last = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
     __m512i four[8];
-    MO_UNROLL
-    for (int h = 0; h < 8; h += 4) {
-        const __m512i low01 = _mm512_unpacklo_epi32(v[h], v[h + 1]);
-        const __m512i high01 = _mm512_unpackhi_epi32(v[h], v[h + 1]);
-        const __m512i low23 = _mm512_unpacklo_epi32(v[h + 2], v[h + 3]);
-        const __m512i high23 = _mm512_unpackhi_epi32(v[h + 2], v[h + 3]);
-        four[h] = _mm512_unpacklo_epi64(low01, low23);
-        four[h + 1] = _mm512_unpackhi_epi64(low01, low23);
-        four[h + 2] = _mm512_unpacklo_epi64(high01, high23);
-        four[h + 3] = _mm512_unpackhi_epi64(high01, high23);
-    }
+    vi_turn(v, four);
+    vi_turn(v + 4, four + 4);
     MO_UNROLL
     for (int k = 0; k < 4; k++) {
         v[k] = _mm512_permutex2var_epi64(four[k], first, four[4 + k]);
@@ -68,7 +45,7 @@ MO_INLINE bool in_thirds(mo_type type)
 
 /* The activations of a token. Part 2 g + p has of group g of each block the values 4 p to 4 p + 3; where entries of a grid have four values,
  * 2 p and 2 p + 1 of both. The ternary formats have a block for a part. */
-static void lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
+static void span_lay_out(mo_type type, const mo_acts *acts, int64_t token, span_x *x)
 {
     const __m128i thirds = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
     for (int64_t s = 0; s < acts->cols / 256; s++, x++) {
@@ -512,15 +489,11 @@ MO_INLINE __m512 ternary_sums(mo_type type, pair p, const span_x *x, const int32
 MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *sums, int spans, int lane,
                         span_buffer *to)
 {
-    enum { AHEAD = 2048 }; /* bytes */
     const int files = 256 / mo_format_values(type), bytes = files * mo_format_bytes(type);
     for (int s = 0; s < spans; s++, x++, sums += SPAN_BLOCKS) {
         MO_UNROLL
         for (int r = 0; r < 2; r++) {
-            _mm_prefetch((const char *)p.row[r] + AHEAD, _MM_HINT_T0);
-            if (bytes > 66) {
-                _mm_prefetch((const char *)p.row[r] + AHEAD + bytes / 2, _MM_HINT_T0);
-            }
+            mo_span_ask(p.row[r], bytes);
             MO_UNROLL
             for (int n = 0; n < files; n++) {
                 to->d[s][n][8 * r + lane] = mo_span_scale(type, p.row[r], n);
@@ -535,7 +508,7 @@ MO_INLINE void sum_pair(mo_type type, pair p, const span_x *x, const int32_t *su
 }
 
 /* The fold of a span of sixteen rows. */
-MO_INLINE __m512 fold_span(mo_type type, const span_buffer *from, int s, const float *dx, __m512 acc)
+MO_INLINE __m512 span_fold(mo_type type, const span_buffer *from, int s, const float *dx, __m512 acc)
 {
     const int blocks = mo_format_values(type) / 32;
     __m512i v[8];
@@ -556,16 +529,8 @@ MO_INLINE __m512 fold_span(mo_type type, const span_buffer *from, int s, const f
     return acc;
 }
 
-typedef struct span_job {
-    const mo_weights *w;
-    const span_x *x;
-    const int32_t *sums;
-    const float *d;
-    span_buffer *buffer;
-} span_job;
-
 /* Rows first to end - 1, at most sixteen. */
-MO_INLINE void sum_rows(mo_type type, const span_job *j, int64_t first, int64_t end, float *y)
+MO_INLINE void span_rows(mo_type type, const span_job *j, int64_t first, int64_t end, float *y)
 {
     const __m512i in_order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
     const int64_t spans = j->w->cols / 256, bytes = 256 / mo_format_values(type) * mo_format_bytes(type);
@@ -580,27 +545,17 @@ MO_INLINE void sum_rows(mo_type type, const span_job *j, int64_t first, int64_t 
             sum_pair(type, p, j->x + s, j->sums + SPAN_BLOCKS * s, count, lane, j->buffer);
         }
         for (int n = 0; n < count; n++) {
-            acc = fold_span(type, j->buffer, n, j->d + SPAN_BLOCKS * (s + n), acc);
+            acc = span_fold(type, j->buffer, n, j->d + SPAN_BLOCKS * (s + n), acc);
         }
     }
     const __mmask16 stored = (__mmask16)((1u << (end - first)) - 1);
     _mm512_mask_storeu_ps(y, stored, _mm512_permutexvar_ps(in_order, acc));
 }
 
-#define EACH(X) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
-#define INSTANCE(name)                                                                                       \
-    static void rows_##name(const span_job *j, int64_t first, int64_t end, float *y)                         \
-    {                                                                                                        \
-        sum_rows(MO_##name, j, first, end, y);                                                               \
-    }
-EACH(INSTANCE)
-
-typedef void span_function(const span_job *j, int64_t first, int64_t end, float *y);
-#define ENTRY(name) [MO_##name] = rows_##name,
-static span_function *const functions[MO_TYPE_LIMIT] = {EACH(ENTRY)};
+#define SPAN_EACH(X) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(TQ1_0) X(TQ2_0) X(Q1_0) X(Q2_0)
 
 /* As measured on Sapphire Rapids: panels are decoded once for all tokens, as slowly for every grid; lookups take longer the larger it is. */
-static int64_t tokens_of(mo_type type)
+static int64_t span_tokens(mo_type type)
 {
     switch (type) {
     case MO_IQ2_XS:
@@ -612,22 +567,15 @@ static int64_t tokens_of(mo_type type)
     }
 }
 
+#define SPAN_TOKENS span_tokens
+#include "numeric/x86/spans_body.h"
+
 int64_t mo_avx512_spans_tokens(const mo_weights *w)
 {
-    return functions[w->type] && w->cols % 256 == 0 && w->cols / 256 <= SPANS_MAX ? tokens_of(w->type) : 0;
+    return spans_tokens(w);
 }
 
 MO_PRODUCT(mo_avx512_spans)
 {
-    span_space *space = (void *)scratch;
-    /* Rows that do not exist have undefined sums and scales. */
-    memset(&space->buffer, 0, sizeof space->buffer);
-    for (int64_t t = 0; t < count; t++) {
-        const int64_t token = pick ? pick[t] : t, at = token * (acts->cols / 32);
-        const span_job j = {w, space->x, acts->sum + at, acts->d + at, &space->buffer};
-        lay_out(w->type, acts, token, space->x);
-        for (int64_t r = row_begin; r < row_end; r += 16) {
-            functions[w->type](&j, r, row_end - r < 16 ? row_end : r + 16, y + t * y_stride + r);
-        }
-    }
+    spans_product(MO_PRODUCT_ARGUMENTS);
 }

@@ -1,7 +1,6 @@
 #include "numeric/x86/avx512_tile.h"
 
-void mo_avx512_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                    bool first, const mo_rows *rows, float *y, int64_t y_stride)
+MO_TILE(mo_avx512_tile)
 {
     vnni_tile(type, TILE_ARGUMENTS);
 }

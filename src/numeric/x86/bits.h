@@ -12,8 +12,8 @@ MO_INLINE bool in_bits(mo_type type)
 
 /* What the steps of a file block share. */
 typedef struct mo_bits {
-    fvec d;
-    ivec word[13];
+    vf d;
+    vi word[13];
 } mo_bits;
 
 /* How many steps come in a round, whose code exists once. */
@@ -50,9 +50,9 @@ MO_INLINE void bits_open(mo_type type, cursor c, int n, mo_bits *u)
 /* The first digits to base 3 of four fractions: how many of 85 / 256 and 170 / 256 are less than they are. Their upper bits are inverted,
  * for comparisons of signed bytes. Then three times the fractions, without the digits, whose upper bits are inverted in turn, since
  * 3 * 128 is 128 more than a multiple of 256. */
-MO_INLINE ivec digits(ivec *word)
+MO_INLINE vi digits(vi *word)
 {
-    const ivec v = *word;
+    const vi v = *word;
     *word = add_bytes(v, add_bytes(v, v));
     return count_less(85 - 128, 170 - 128, v);
 }
@@ -82,7 +82,7 @@ MO_INLINE void bits_step(mo_type type, mo_bits *u, int i, mo_step *s)
     default: /* MO_Q1_0: -1 and 1 */
         MO_UNROLL
         for (int w = 0; w < 8; w++) {
-            s->code[w] = words(0);
+            s->code[w] = vi_set(0);
         }
         spread_bits(u->word[i], 1, s->code);
         break;

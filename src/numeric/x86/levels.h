@@ -12,47 +12,14 @@ typedef struct mo_levels {
 
 #define MO_LEVEL_TABLE static const _Alignas(64) uint8_t
 
-/* Two bits: four values in a byte. */
-#define X(c) (uint8_t)((c)&255),
-MO_LEVEL_TABLE mo_first_iq2xxs[256] = {
-#include "numeric/grids/iq2xxs.inc"
-};
-MO_LEVEL_TABLE mo_first_iq2xs[512] = {
-#include "numeric/grids/iq2xs.inc"
-};
-MO_LEVEL_TABLE mo_first_iq2s[1024] = {
-#include "numeric/grids/iq2s.inc"
-};
-#undef X
-#define X(c) (uint8_t)((c) >> 8),
-MO_LEVEL_TABLE mo_last_iq2xxs[256] = {
-#include "numeric/grids/iq2xxs.inc"
-};
-MO_LEVEL_TABLE mo_last_iq2xs[512] = {
-#include "numeric/grids/iq2xs.inc"
-};
-MO_LEVEL_TABLE mo_last_iq2s[1024] = {
-#include "numeric/grids/iq2s.inc"
-};
-#undef X
-
-/* Three bits: two values in a byte. */
-#define X(c) (uint8_t)((c)&63),
-MO_LEVEL_TABLE mo_first_iq3xxs[256] = {
-#include "numeric/grids/iq3xxs.inc"
-};
-MO_LEVEL_TABLE mo_first_iq3s[512] = {
-#include "numeric/grids/iq3s.inc"
-};
-#undef X
-#define X(c) (uint8_t)((c) >> 6),
-MO_LEVEL_TABLE mo_last_iq3xxs[256] = {
-#include "numeric/grids/iq3xxs.inc"
-};
-MO_LEVEL_TABLE mo_last_iq3s[512] = {
-#include "numeric/grids/iq3s.inc"
-};
-#undef X
+#define MO_LEVELS(grid, entries) MO_LEVEL_TABLE mo_first_##grid[entries]
+#define MO_LEVEL(c, bits)        (uint8_t)((c) & ((1 << (bits)) - 1)),
+#include "numeric/x86/levels.inc"
+#undef MO_LEVELS
+#undef MO_LEVEL
+#define MO_LEVELS(grid, entries) MO_LEVEL_TABLE mo_last_##grid[entries]
+#define MO_LEVEL(c, bits)        (uint8_t)((c) >> (bits)),
+#include "numeric/x86/levels.inc"
 
 /* The digits to base 3 of a byte of TQ1_0, two bits each: the first four, and the fifth. */
 #define MO_TERNARY(b, power) (3 * ((b) * (power)&255) >> 8)

@@ -7,13 +7,7 @@
 
 #include "numeric/acts.h"
 #include "numeric/format.h"
-
-#define MO_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
-#define MO_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define MO_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "numeric/inline.h"
 
 enum {
     MO_PACK_BLOCKS = 16, /* blocks of 32 in a slot, two of the largest file blocks */

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "numeric/x86/amx_config.h"
+#define SUM_PLANES sum_planes_by_dots
 #include "numeric/x86/planes_avx512.h"
 
 /* Registers are part of the instructions, hence macros: sums of two tiles of a, and their operands. */
@@ -22,14 +24,8 @@ enum {
     PLANE_AMX_STEPS = 8, /* the most steps of 64 bytes: 32 units */
 };
 
-/* What the instruction ldtilecfg reads: all registers whole. */
-typedef struct plane_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} plane_config;
-
-static const plane_config plane_tiles = {
+/* All registers whole. */
+static const mo_tile_config plane_tiles = {
     .palette = 1,
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},
     .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
@@ -65,8 +61,8 @@ static void lay_rows(const plane_rows *a, int64_t units, plane_layout *out)
     }
 }
 
-/* A unit of 16 rows as four words each. Columns are in the order of sum_columns(). */
-PLANES_INLINE void lay_unit(const int8_t *unit, int8_t (*out)[64])
+/* A unit of 16 rows as four words each. Columns are in the order that turn_columns() undoes. */
+MO_INLINE void lay_unit(const int8_t *unit, int8_t (*out)[64])
 {
     __m512i x[4];
     for (int i = 0; i < 4; i++) {
@@ -78,13 +74,6 @@ PLANES_INLINE void lay_unit(const int8_t *unit, int8_t (*out)[64])
     _mm512_store_si512(out[1], _mm512_unpackhi_epi64(a, b));
     _mm512_store_si512(out[2], _mm512_unpacklo_epi64(c, d));
     _mm512_store_si512(out[3], _mm512_unpackhi_epi64(c, d));
-}
-
-/* Column 4i + j of what lay_unit() leaves is row 4j + i. */
-PLANES_INLINE __m512i sum_columns(__m512i sums)
-{
-    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-                                    sums);
 }
 
 static void lay_columns(const plane_block *b, int64_t at, int64_t units, plane_step *out)
@@ -117,13 +106,13 @@ static void lay_columns(const plane_block *b, int64_t at, int64_t units, plane_s
 
 typedef int32_t plane_sums[16][16];
 
-static void store_sums(const plane_sums high, const plane_sums low, int64_t row, int64_t rows, int64_t at,
-                       int32_t *out)
+static void store_tiles(const plane_sums high, const plane_sums low, int64_t row, int64_t rows, int64_t at,
+                        int32_t *out)
 {
     for (int64_t i = 0; i < 16 && row + i < rows; i++) {
         const __m512i t =
             _mm512_add_epi32(_mm512_load_si512(low[i]), _mm512_slli_epi32(_mm512_load_si512(high[i]), 8));
-        _mm512_storeu_si512(out + (row + i) * MO_KV_BLOCK + at, sum_columns(t));
+        _mm512_storeu_si512(out + (row + i) * MO_KV_BLOCK + at, turn_columns(t));
     }
 }
 
@@ -153,9 +142,9 @@ static void sum_tiles(const plane_layout *s, bool both, int64_t rows, int64_t st
         _tile_stored(PLANE_HIGH_NEXT, high_next, 64);
         _tile_stored(PLANE_LOW_NEXT, low_next, 64);
         __asm__ volatile("" ::: "memory");
-        store_sums(high, low, 16 * t, rows, at, out);
+        store_tiles(high, low, 16 * t, rows, at, out);
         if (two) {
-            store_sums(high_next, low_next, 16 * (t + 1), rows, at, out);
+            store_tiles(high_next, low_next, 16 * (t + 1), rows, at, out);
         }
     }
 }
@@ -164,7 +153,7 @@ static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin,
                        int32_t *out, void *space)
 {
     if (a->rows < PLANE_AMX_ROWS) {
-        sum_planes_by_dots(a, b, begin, end, units, out);
+        sum_planes_by_dots(a, b, begin, end, units, out, space);
         return;
     }
     plane_layout *s = space;

@@ -5,7 +5,8 @@
 
 #include <immintrin.h>
 
-#include "numeric/x86/planes.h"
+#include "numeric/inline.h"
+#include "numeric/lanes/planes.h"
 
 enum {
     PLANE_TILE = 4,     /* rows of b at a time */
@@ -18,12 +19,12 @@ typedef struct plane_words {
     _Alignas(32) int16_t unit[PLANE_UNITS][2][16];
 } plane_words;
 
-PLANES_INLINE __m256i words_at(const int8_t *p)
+MO_INLINE __m256i words_at(const int8_t *p)
 {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
 }
 
-PLANES_INLINE void widen(const int8_t *row, int64_t low, int64_t units, plane_words *out)
+MO_INLINE void widen(const int8_t *row, int64_t low, int64_t units, plane_words *out)
 {
     for (int64_t u = 0; u < units; u++) {
         const __m256i high = words_at(row + 16 * u), rest = words_at(row + low + 16 * u);
@@ -33,8 +34,8 @@ PLANES_INLINE void widen(const int8_t *row, int64_t low, int64_t units, plane_wo
     }
 }
 
-PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block *b, bool both, int64_t at,
-                              int64_t units, int32_t *out)
+MO_INLINE void plane_tile(const plane_words *a, int count, const plane_block *b, bool both, int64_t at,
+                          int64_t units, int32_t *out)
 {
     __m256i sum[PLANE_TOGETHER][PLANE_TILE];
     for (int r = 0; r < count; r++) {
@@ -65,9 +66,10 @@ PLANES_INLINE void plane_tile(const plane_words *a, int count, const plane_block
     }
 }
 
-PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
-                            int64_t units, int32_t *out)
+MO_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both, int64_t begin, int64_t end,
+                        int64_t units, int32_t *out, void *space)
 {
+    (void)space;
     for (int64_t r = 0, count; r < a->rows; r += count) {
         plane_words words[PLANE_TOGETHER];
         count = r + PLANE_TOGETHER <= a->rows ? PLANE_TOGETHER : 1;
@@ -84,15 +86,6 @@ PLANES_INLINE void sum_some(const plane_rows *a, const plane_block *b, bool both
     }
 }
 
-static void sum_planes(const plane_rows *a, const plane_block *b, int64_t begin, int64_t end, int64_t units,
-                       int32_t *out, void *space)
-{
-    (void)space;
-    if (b->low) {
-        sum_some(a, b, true, begin, end, units, out);
-    } else {
-        sum_some(a, b, false, begin, end, units, out);
-    }
-}
+#include "numeric/lanes/planes_body.h"
 
 #endif

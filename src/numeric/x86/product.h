@@ -1,12 +1,13 @@
 /* Product: what the products of the two x86 sets share. Up to FOLDED tokens are folded as blocks are decoded; more
  * share decoded panels of LANES rows by 512 columns, whose accumulators rest in y in between.
  *
- * Included once per set, after its vocabulary and its tile header (avx2_tile.h, avx512_tile.h). */
+ * Included once per set, after its vocabulary, its tile header (avx2_tile.h, avx512_tile.h) and what avx2_spans.h wants to know. */
 #ifndef MO_NUMERIC_X86_PRODUCT_H
 #define MO_NUMERIC_X86_PRODUCT_H
 
 #include "numeric/products.h"
 #include "numeric/reference/reference.h"
+#include "numeric/x86/avx2_spans.h"
 #include "numeric/x86/tile.h"
 
 enum { FOLDED = 4 };
@@ -18,12 +19,12 @@ typedef struct sink {
     bool
         few; /* constant where code is made, so that one token, which is most often asked for, has code of its own */
     int width;
-    fvec acc[FOLDED];
+    vf acc[FOLDED];
 } sink;
 
 MO_INLINE void fold_block(mo_type type, int width, sink *k, int64_t block, const mo_step *s)
 {
-    ivec sum[FOLDED][2];
+    vi sum[FOLDED][2];
     dots(type, width, s, k->slot, block, sum);
     MO_UNROLL
     for (int t = 0; t < width; t++) {
@@ -84,7 +85,7 @@ MO_INLINE void unpack(mo_type type, cursor c, sink *k, int64_t block)
         unpack32(type, c, &s);
         emit(type, k, block, &s);
     } else if (type == MO_NVFP4) {
-        const ivec scales = cursor_word(c, 0);
+        const vi scales = cursor_word(c, 0);
         MO_UNROLL
         for (int j = 0; j < 2; j++) {
             unpack_nvfp4(c, scales, j, &s);
@@ -184,7 +185,7 @@ MO_INLINE void run_rows(mo_type type, bool interleaved, const mo_rows *rows, con
 {
     mo_step *panel = j->panel;
     sink k = {.panel = j->tokens == 1 ? NULL : panel, .slot = j->slots};
-    k.acc[0] = j->tokens == 1 && j->first ? rows_load(rows, j->y) : floats(0.0f);
+    k.acc[0] = j->tokens == 1 && j->first ? rows_load(rows, j->y) : vf_set(0.0f);
     for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
         unpack_run(type, interleaved, rows, j->first + b, blocks, &k);
@@ -204,7 +205,7 @@ MO_INLINE void run_few(mo_type type, bool interleaved, const mo_rows *rows, cons
 {
     sink k = {.slot = j->slots, .few = true, .width = j->padded};
     for (int t = 0; t < FOLDED; t++) {
-        k.acc[t] = j->first && t < j->tokens ? rows_load(rows, j->y + t * j->y_stride) : floats(0.0f);
+        k.acc[t] = j->first && t < j->tokens ? rows_load(rows, j->y + t * j->y_stride) : vf_set(0.0f);
     }
     for (int64_t b = 0; b < j->blocks; b += MO_PACK_BLOCKS, k.slot += j->padded) {
         const int blocks = j->blocks - b < MO_PACK_BLOCKS ? (int)(j->blocks - b) : MO_PACK_BLOCKS;
@@ -289,9 +290,7 @@ static void all_columns(tiler tile, const mo_weights *w, int64_t row_begin, int6
 }
 
 /* Products of quantized matrices in the file's layout or interleaved by LANES rows. */
-static void quantized_product(tiler tile, const mo_weights *w, int64_t row_begin, int64_t row_end,
-                              const mo_acts *acts, const int32_t *pick, int64_t count, float *y,
-                              int64_t y_stride, mo_scratch *scratch)
+static void quantized_product(tiler tile, MO_PRODUCT_PARAMETERS)
 {
     /* Batches of nearly equal size, so that the last one is not left with a few tokens. */
     const int64_t batches = (count + MO_PACK_SLOTS - 1) / MO_PACK_SLOTS;
@@ -301,17 +300,17 @@ static void quantized_product(tiler tile, const mo_weights *w, int64_t row_begin
     }
 }
 
-/* Every matrix: floats by the set's function for them, and what another set interleaved by the definition. */
-static void any_product(tiler tile, mo_product_function *float_product, const mo_weights *w,
-                        int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,
-                        int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
+/* Every matrix: few tokens by spans, floats by the set's function for them, and what another set interleaved by the definition. */
+static void any_product(tiler tile, mo_product_function *float_product, MO_PRODUCT_PARAMETERS)
 {
-    if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
-        float_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+    if (count <= spans_tokens(w)) {
+        spans_product(MO_PRODUCT_ARGUMENTS);
+    } else if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+        float_product(MO_PRODUCT_ARGUMENTS);
     } else if (w->interleave && w->interleave != LANES && mo_format_has_units(w->type)) {
-        mo_reference_product(w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        mo_reference_product(MO_PRODUCT_ARGUMENTS);
     } else {
-        quantized_product(tile, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        quantized_product(tile, MO_PRODUCT_ARGUMENTS);
     }
 }
 

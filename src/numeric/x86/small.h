@@ -137,7 +137,7 @@ MO_INLINE __m128i small_codes(mo_type type, const uint8_t *block, int n, int h)
 }
 
 /* The codes of half h of block n of rows 4g + i: LANES / 4 times sixteen. */
-MO_INLINE ivec small_quarter(mo_type type, cursor c, int n, int h, int i)
+MO_INLINE vi small_quarter(mo_type type, cursor c, int n, int h, int i)
 {
     __m128i rows[LANES / 4];
     if (!small_has_signs(type)) {
@@ -172,16 +172,16 @@ MO_INLINE ivec small_quarter(mo_type type, cursor c, int n, int h, int i)
 }
 
 /* All codes of block n, a row per lane; unsigned where wide codes are. */
-MO_INLINE void small_words(mo_type type, cursor c, int n, ivec code[8])
+MO_INLINE void small_words(mo_type type, cursor c, int n, vi code[8])
 {
     MO_UNROLL
     for (int h = 0; h < 2; h++) {
-        ivec quarter[4];
+        vi quarter[4];
         MO_UNROLL
         for (int i = 0; i < 4; i++) {
             quarter[i] = small_quarter(type, c, n, h, i);
         }
-        turn_quarters(quarter, code + 4 * h);
+        vi_turn(quarter, code + 4 * h);
     }
     MO_UNROLL
     for (int i = 0; !WIDE_SIGNED && i < 8; i++) {
@@ -193,23 +193,23 @@ MO_INLINE void small_words(mo_type type, cursor c, int n, ivec code[8])
 
 /* What is read once for a file block: the float scale, and the words with integer scales where they are together. */
 typedef struct small_head {
-    fvec d;
-    ivec word[4];
+    vf d;
+    vi word[4];
 } small_head;
 
 /* IQ1_M: the upper nibbles of its words of scales are a half. */
-MO_INLINE fvec small_scattered(const ivec w[2])
+MO_INLINE vf small_scattered(const vi w[2])
 {
-    ivec d = and_bits(shift(w[0], -12), words(0x000F));
-    d = merge(d, shift(w[0], -24), words(0x00F0));
-    d = merge(d, shift(w[1], -4), words(0x0F00));
-    d = merge(d, shift(w[1], -16), words(0xF000));
+    vi d = and_bits(shift(w[0], -12), vi_set(0x000F));
+    d = merge(d, shift(w[0], -24), vi_set(0x00F0));
+    d = merge(d, shift(w[1], -4), vi_set(0x0F00));
+    d = merge(d, shift(w[1], -16), vi_set(0xF000));
     return half_low(d);
 }
 
 MO_INLINE void small_open(mo_type type, cursor c, small_head *u)
 {
-    fvec d;
+    vf d;
     switch (type) {
     case MO_IQ1_M:
         u->word[0] = cursor_word(c, 48);
@@ -233,34 +233,34 @@ MO_INLINE void small_open(mo_type type, cursor c, small_head *u)
     default: break;
     }
     const bool eighths = mo_format_fold(type) != MO_FOLD_PLAIN && type != MO_IQ3_S && type != MO_IQ3_XXS;
-    u->d = eighths ? multiply(d, floats(0.125f)) : type == MO_IQ3_XXS ? multiply(d, floats(0.5f)) : d;
+    u->d = eighths ? vf_mul(d, vf_set(0.125f)) : type == MO_IQ3_XXS ? vf_mul(d, vf_set(0.5f)) : d;
 }
 
 /* The code in the lowest bits of a word, doubled and one added. */
-MO_INLINE fvec small_scale(ivec word, int mask)
+MO_INLINE vf small_scale(vi word, int mask)
 {
-    return word_float(merge(words(1), shift(word, 1), words(2 * mask)));
+    return vf_of_int(merge(vi_set(1), shift(word, 1), vi_set(2 * mask)));
 }
 
 /* Block n, in ascending order: scales that are used up are shifted out. */
 MO_INLINE void small_step(mo_type type, cursor c, small_head *u, int n, mo_step *s)
 {
     small_words(type, c, n, s->code);
-    ivec *word;
+    vi *word;
     switch (type) {
     case MO_IQ1_S:
         word = &u->word[n / 2];
-        set_scale(s, multiply(u->d, small_scale(shift(*word, -12), 7)));
+        set_scale(s, vf_mul(u->d, small_scale(shift(*word, -12), 7)));
         *word = shift(*word, -16);
         break;
     case MO_IQ2_XXS:
-        set_scale(s, multiply(u->d, small_scale(shift(cursor_word(c, 6 + 8 * n), -28), 15)));
+        set_scale(s, vf_mul(u->d, small_scale(shift(cursor_word(c, 6 + 8 * n), -28), 15)));
         break;
     case MO_IQ3_XXS:
-        set_scale(s, multiply(u->d, small_scale(shift(cursor_word(c, 66 + 4 * n), -28), 15)));
+        set_scale(s, vf_mul(u->d, small_scale(shift(cursor_word(c, 66 + 4 * n), -28), 15)));
         break;
     case MO_IQ3_S:
-        set_scale(s, multiply(u->d, small_scale(u->word[0], 15)));
+        set_scale(s, vf_mul(u->d, small_scale(u->word[0], 15)));
         u->word[0] = shift(u->word[0], -4);
         break;
     case MO_IQ1_M:

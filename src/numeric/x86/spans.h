@@ -2,7 +2,36 @@
 #ifndef MO_NUMERIC_X86_SPANS_H
 #define MO_NUMERIC_X86_SPANS_H
 
+#include <immintrin.h>
+
+#include "numeric/weights.h"
 #include "numeric/x86/loads.h"
+
+enum {
+    SPAN_BLOCKS = 8, /* blocks of 32 */
+    SPANS_MAX = 448, /* of a row: 114688 columns */
+    SPANS_AT_ONCE =
+        8, /* whose sums wait for their fold: what waits for what would otherwise hold up the following lookups */
+};
+
+/* A product with one token. */
+typedef struct span_job {
+    const mo_weights *w;
+    const struct span_x *x; /* its activations, as a set lays them out */
+    const int32_t *sums;
+    const float *d;
+    struct span_buffer *buffer;
+} span_job;
+
+/* Asks for what is read soon after a span of so many bytes. */
+MO_INLINE void mo_span_ask(const uint8_t *span, int bytes)
+{
+    enum { AHEAD_OF_SPAN = 2048 }; /* bytes */
+    _mm_prefetch((const char *)span + AHEAD_OF_SPAN, _MM_HINT_T0);
+    if (bytes > 66) {
+        _mm_prefetch((const char *)span + AHEAD_OF_SPAN + bytes / 2, _MM_HINT_T0);
+    }
+}
 
 MO_INLINE bool mo_span_is_iq1(mo_type type)
 {

@@ -1,6 +1,6 @@
 /* Unpack: every quantized format as blocks of 32 codes of several rows, one row per lane. A format says
  * only how its bytes become codes and scales; mo_block_decode() is what it must agree with. Written in the
- * vocabulary of avx2_rows.h or avx512_rows.h (ivec, fvec, cursor_..., shift, ...), one of which is included
+ * vocabulary of avx2_rows.h or avx512_rows.h (vi, vf, cursor_..., shift, ...), one of which is included
  * first; WIDE_SIGNED says whether codes of eight bits stay signed. */
 #ifndef MO_NUMERIC_X86_UNPACK_H
 #define MO_NUMERIC_X86_UNPACK_H
@@ -9,12 +9,12 @@
 
 /* One block of 32 of every lane's row. */
 typedef struct mo_step {
-    ivec code[8]; /* word w: the codes of values 4w .. 4w+3, unsigned by code_offset() */
+    vi code[8]; /* word w: the codes of values 4w .. 4w+3, unsigned by code_offset() */
     /* PLAIN: dw, -magic dw.   MINIMUM: dw, -magic dw, minimum.   HALVES, Q2: dw, scale 0, scale 1.
      * STEPS: dw 0, -magic dw 0, dw 1, -magic dw 1. */
-    fvec scale[4];
-    fvec dmin;  /* Q2 */
-    ivec mcode; /* Q2: the two minimum codes as int16 */
+    vf scale[4];
+    vf dmin;  /* Q2 */
+    vi mcode; /* Q2: the two minimum codes as int16 */
 } mo_step;
 
 /* What is added to a code to make it unsigned. */
@@ -37,30 +37,30 @@ MO_INLINE int32_t code_offset(mo_type type)
     }
 }
 
-MO_INLINE ivec and_bytes(ivec a, int byte)
+MO_INLINE vi and_bytes(vi a, int byte)
 {
     return and_bits(a, bytes(byte));
 }
 
 /* a | (b & byte), byte by byte */
-MO_INLINE ivec merge_bytes(ivec a, ivec b, int byte)
+MO_INLINE vi merge_bytes(vi a, vi b, int byte)
 {
     return merge(a, b, bytes(byte));
 }
 
-MO_INLINE fvec magic(fvec dw)
+MO_INLINE vf magic(vf dw)
 {
-    return multiply(dw, floats(-MO_MAGIC_FLOAT));
+    return vf_mul(dw, vf_set(-MO_MAGIC_FLOAT));
 }
 
-MO_INLINE void set_scale(mo_step *s, fvec dw)
+MO_INLINE void set_scale(mo_step *s, vf dw)
 {
     s->scale[0] = dw;
     s->scale[1] = magic(dw);
 }
 
 /* Sixteen bytes, two nibbles each: low ones are words 0..3, high ones words 4..7. */
-MO_INLINE void nibbles(const ivec w[4], ivec code[8])
+MO_INLINE void nibbles(const vi w[4], vi code[8])
 {
     MO_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -70,67 +70,59 @@ MO_INLINE void nibbles(const ivec w[4], ivec code[8])
 }
 
 /* Two neighbouring f16 fields. */
-MO_INLINE void halves(cursor c, int field, fvec *a, fvec *b)
+MO_INLINE void halves(cursor c, int field, vf *a, vf *b)
 {
     if (c.interleaved) {
         *a = cursor_half(c, field, false);
         *b = cursor_half(c, field + 2, false);
     } else {
-        const ivec both = cursor_word(c, field);
+        const vi both = cursor_word(c, field);
         *a = half_low(both);
         *b = half_high(both);
     }
 }
 
 /* The doubled E2M1 values plus 12, and the values of IQ4 (plus 128 where wide codes are unsigned). */
-MO_INLINE ivec table_e2m1(void)
+MO_INLINE vi table_e2m1(void)
 {
-    return table(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    return vi_repeat(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 }
 
-MO_INLINE ivec table_iq4(void)
+MO_INLINE vi table_iq4(void)
 {
     const __m128i values =
         _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    return table(WIDE_SIGNED ? values : _mm_xor_si128(values, _mm_set1_epi8((int8_t)0x80)));
+    return vi_repeat(WIDE_SIGNED ? values : _mm_xor_si128(values, _mm_set1_epi8((int8_t)0x80)));
 }
 
 /* Formats with one scale per 32 values. */
 MO_INLINE void unpack32(mo_type type, cursor c, mo_step *s)
 {
-    ivec w[4];
-    fvec d, m;
+    const bool minimum = type == MO_Q4_1 || type == MO_Q5_1, five = type == MO_Q5_0 || type == MO_Q5_1;
+    const int bits = minimum ? 4 : 2; /* the fifth ones, or the nibbles */
+    vi w[4];
+    vf d;
     switch (type) {
     case MO_Q4_0:
+    case MO_Q4_1:
+    case MO_Q5_0:
+    case MO_Q5_1:
+        cursor_words4(c, bits + (five ? 4 : 0), w);
+        if (minimum) {
+            halves(c, 0, &d, &s->scale[2]);
+            set_scale(s, d);
+        } else {
+            set_scale(s, cursor_half(c, 0, false));
+        }
+        nibbles(w, s->code);
+        if (five) {
+            spread_bits(cursor_word(c, bits), 4, s->code);
+        }
+        break;
     case MO_IQ4_NL:
         cursor_words4(c, 2, w);
         set_scale(s, cursor_half(c, 0, false));
-        if (type == MO_Q4_0) {
-            nibbles(w, s->code);
-        } else {
-            lookup(w, table_iq4(), s->code);
-        }
-        break;
-    case MO_Q4_1:
-        cursor_words4(c, 4, w);
-        halves(c, 0, &d, &m);
-        set_scale(s, d);
-        s->scale[2] = m;
-        nibbles(w, s->code);
-        break;
-    case MO_Q5_0:
-        cursor_words4(c, 6, w);
-        set_scale(s, cursor_half(c, 0, false));
-        nibbles(w, s->code);
-        spread_bits(cursor_word(c, 2), 4, s->code);
-        break;
-    case MO_Q5_1:
-        cursor_words4(c, 8, w);
-        halves(c, 0, &d, &m);
-        set_scale(s, d);
-        s->scale[2] = m;
-        nibbles(w, s->code);
-        spread_bits(cursor_word(c, 4), 4, s->code);
+        lookup(w, table_iq4(), s->code);
         break;
     case MO_Q8_0:
         cursor_words8(c, 2, s->code);
@@ -151,9 +143,9 @@ MO_INLINE void unpack32(mo_type type, cursor c, mo_step *s)
 }
 
 /* NVFP4, step j of 2. Groups of 16 pair value r with r + 8. */
-MO_INLINE void unpack_nvfp4(cursor c, ivec scales, int j, mo_step *s)
+MO_INLINE void unpack_nvfp4(cursor c, vi scales, int j, mo_step *s)
 {
-    ivec w[4], code[8];
+    vi w[4], code[8];
     cursor_words4(c, 4 + 16 * j, w);
     lookup(w, table_e2m1(), code);
     MO_UNROLL
@@ -169,15 +161,15 @@ MO_INLINE void unpack_nvfp4(cursor c, ivec scales, int j, mo_step *s)
 
 /* What the steps of a super-block share: its scales, and the words that several steps are cut from. */
 typedef struct super {
-    fvec d, dmin;
-    ivec scale[4];
-    ivec low[16], high[8];
+    vf d, dmin;
+    vi scale[4];
+    vi low[16], high[8];
 } super;
 
 /* Q4_K and Q5_K: -dmin, eight 6-bit scales in scale[0..1], eight minima in scale[2..3], one per byte. */
 MO_INLINE void open_q45_k(mo_type type, cursor c, super *u)
 {
-    ivec w[4];
+    vi w[4];
     if (c.interleaved) {
         halves(c, 0, &u->d, &u->dmin);
         for (int i = 1; i < 4; i++) {
@@ -210,8 +202,8 @@ MO_INLINE void step_q45_k(mo_type type, cursor c, super *u, int n, int i, mo_ste
             s->code[w] = merge_bytes(s->code[w], shift(u->high[w], 4 - i), 16);
         }
     }
-    set_scale(s, multiply(u->d, byte_float(u->scale[n / 2], i)));
-    s->scale[2] = multiply(u->dmin, byte_float(u->scale[2 + n / 2], i));
+    set_scale(s, vf_mul(u->d, byte_float(u->scale[n / 2], i)));
+    s->scale[2] = vf_mul(u->dmin, byte_float(u->scale[2 + n / 2], i));
     if (i == 1) { /* what the next two steps take moves to the same place */
         u->scale[n / 2] = shift(u->scale[n / 2], -16);
         u->scale[2 + n / 2] = shift(u->scale[2 + n / 2], -16);
@@ -221,15 +213,23 @@ MO_INLINE void step_q45_k(mo_type type, cursor c, super *u, int n, int i, mo_ste
     }
 }
 
+/* Q3_K and Q6_K: scales of the halves of step i of round n. */
+MO_INLINE void set_halves(const super *u, int n, int i, mo_step *s)
+{
+    s->scale[0] = u->d;
+    s->scale[1] = sbyte_float(u->scale[2 * n + i / 2], 2 * i % 4);
+    s->scale[2] = sbyte_float(u->scale[2 * n + i / 2], (2 * i + 1) % 4);
+}
+
 /* Q3_K: sixteen 6-bit scales, less 32. */
 MO_INLINE void open_q3_k(cursor c, super *u)
 {
-    ivec w[4]; /* w[0] is the last word of codes */
+    vi w[4]; /* w[0] is the last word of codes */
     cursor_words4(c, 92, w);
     u->d = cursor_half(c, 108, true);
     MO_UNROLL
     for (int k = 0; k < 4; k++) {
-        const ivec low = and_bytes(shift(w[1 + k % 2], k < 2 ? 0 : -4), 15);
+        const vi low = and_bytes(shift(w[1 + k % 2], k < 2 ? 0 : -4), 15);
         u->scale[k] = sub_bytes(merge_bytes(low, shift(w[3], 4 - 2 * k), 0x30), bytes(32));
     }
     cursor_words8(c, 0, u->high);
@@ -244,9 +244,7 @@ MO_INLINE void step_q3_k(cursor c, super *u, int n, int i, mo_step *s)
     for (int w = 0; w < 8; w++) {
         s->code[w] = merge_bytes(and_bytes(shift(u->low[w], -2 * i), 3), shift(u->high[w], 2 - i), 4);
     }
-    s->scale[0] = u->d;
-    s->scale[1] = sbyte_float(u->scale[2 * n + i / 2], 2 * i % 4);
-    s->scale[2] = sbyte_float(u->scale[2 * n + i / 2], (2 * i + 1) % 4);
+    set_halves(u, n, i, s);
     for (int w = 0; i == 3 && w < 8; w++) {
         u->high[w] = shift(u->high[w], -4);
     }
@@ -268,12 +266,12 @@ MO_INLINE void step_q2_k(cursor c, super *u, int n, int i, mo_step *s)
         s->code[w] = and_bytes(shift(u->low[w], -2 * i), 3);
     }
     /* Two bytes hold this step's two scales, minima in the high nibbles. */
-    const ivec both = shift(u->scale[2 * n + i / 2], -16 * (i % 2));
+    const vi both = shift(u->scale[2 * n + i / 2], -16 * (i % 2));
     s->scale[0] = u->d;
     s->scale[1] = byte_float(and_bytes(both, 15), 0);
     s->scale[2] = byte_float(and_bytes(both, 15), 1);
     s->dmin = u->dmin;
-    s->mcode = merge(and_bits(shift(both, -4), words(15)), shift(both, 4), words(0x000F0000));
+    s->mcode = merge(and_bits(shift(both, -4), vi_set(15)), shift(both, 4), vi_set(0x000F0000));
 }
 
 MO_INLINE void open_q6_k(cursor c, super *u)
@@ -292,12 +290,10 @@ MO_INLINE void step_q6_k(cursor c, super *u, int n, int i, mo_step *s)
     }
     MO_UNROLL
     for (int w = 0; w < 8; w++) {
-        const ivec low = and_bytes(shift(u->low[8 * (i % 2) + w], -4 * (i / 2)), 15);
+        const vi low = and_bytes(shift(u->low[8 * (i % 2) + w], -4 * (i / 2)), 15);
         s->code[w] = merge_bytes(low, shift(u->high[w], 4 - 2 * i), 0x30);
     }
-    s->scale[0] = u->d;
-    s->scale[1] = sbyte_float(u->scale[2 * n + i / 2], 2 * i % 4);
-    s->scale[2] = sbyte_float(u->scale[2 * n + i / 2], (2 * i + 1) % 4);
+    set_halves(u, n, i, s);
 }
 
 /* IQ4_XS: the 6-bit scale of a step times d is exact, so it becomes the float scale. */
@@ -307,7 +303,7 @@ MO_INLINE void open_iq4_xs(cursor c, super *u)
         u->d = cursor_half(c, 0, false);
         u->scale[0] = cursor_short(c, 2);
     } else {
-        const ivec both = cursor_word(c, 0);
+        const vi both = cursor_word(c, 0);
         u->d = half_low(both);
         u->scale[0] = shift(both, -16);
     }
@@ -316,11 +312,11 @@ MO_INLINE void open_iq4_xs(cursor c, super *u)
 
 MO_INLINE void step_iq4_xs(cursor c, super *u, int n, mo_step *s)
 {
-    ivec w[4];
+    vi w[4];
     cursor_words4(c, 8 + 16 * n, w);
     lookup(w, table_iq4(), s->code);
-    const ivec both = merge(and_bits(u->scale[1], words(15)), shift(u->scale[0], 4), words(0x30));
-    set_scale(s, multiply(u->d, word_float(sub_words(both, words(32)))));
+    const vi both = merge(and_bits(u->scale[1], vi_set(15)), shift(u->scale[0], 4), vi_set(0x30));
+    set_scale(s, vf_mul(u->d, vf_of_int(vi_sub(both, vi_set(32)))));
     u->scale[0] = shift(u->scale[0], -2);
     u->scale[1] = shift(u->scale[1], -4);
 }
@@ -358,12 +354,12 @@ MO_INLINE void unpack_super(mo_type type, cursor c, super *u, int n, int i, mo_s
 #include "numeric/x86/small.h"
 
 /* The sums' starts; magic is in those of PLAIN and STEPS already. */
-MO_INLINE ivec sum_start(mo_fold fold, const mo_slot512 *slot, int64_t block, int half)
+MO_INLINE vi sum_start(mo_fold fold, const mo_slot512 *slot, int64_t block, int half)
 {
     switch (fold) {
-    case MO_FOLD_MINIMUM: return words(MO_MAGIC_BITS);
-    case MO_FOLD_HALF_MINIMA: return words(0);
-    default: return words(slot->start[half][block]);
+    case MO_FOLD_MINIMUM: return vi_set(MO_MAGIC_BITS);
+    case MO_FOLD_HALF_MINIMA: return vi_set(0);
+    default: return vi_set(slot->start[half][block]);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Dots by dpbusd, of either width. Included after a set's vocabulary, TILE_TOKENS, TOGETHER and
- *   add_products(sum, code, q): to each lane, the products of four unsigned codes and four signed ones. */
+ *   DPBUSD(sum, code, q): to each lane, the products of four unsigned codes and four signed ones. */
 #ifndef MO_NUMERIC_X86_VNNI_H
 #define MO_NUMERIC_X86_VNNI_H
 
@@ -7,9 +7,9 @@ enum { WIDE_SIGNED = 0 }; /* dpbusd takes every code as unsigned */
 
 #include "numeric/x86/unpack.h"
 
-/* See x86_tile.h. */
+/* See tile.h. */
 MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 *slots, int64_t block,
-                    ivec sum[][2])
+                    vi sum[][2])
 {
     const mo_fold fold = mo_fold_of(type);
     MO_UNROLL
@@ -20,33 +20,15 @@ MO_INLINE void dots(mo_type type, int width, const mo_step *s, const mo_slot512 
             if (w == 0 || (w == 4 && half)) {
                 sum[t][half] = sum_start(fold, slots + t, block, half);
             }
-            sum[t][half] = add_products(sum[t][half], s->code[w], words(mo_slot_word(slots + t, block, w)));
+            sum[t][half] = DPBUSD(sum[t][half], s->code[w], vi_set(mo_slot_word(slots + t, block, w)));
         }
     }
 }
 
 #include "numeric/x86/tile.h"
 
-#define TILE_ARGUMENTS panel, blocks, slots, tokens, first, rows, y, y_stride
-
-/* In the narrowest of 2, 4, 8 and TILE_TOKENS that holds them. */
-MO_INLINE void choose_width(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots,
-                            int tokens, bool first, const mo_rows *rows, float *y, int64_t y_stride)
-{
-    if (TILE_TOKENS > 8 && tokens > 8) {
-        run_tile(type, TILE_TOKENS, TILE_ARGUMENTS);
-    } else if (tokens > 4) {
-        run_tile(type, TILE_TOKENS < 8 ? TILE_TOKENS : 8, TILE_ARGUMENTS);
-    } else if (tokens > 2) {
-        run_tile(type, 4, TILE_ARGUMENTS);
-    } else {
-        run_tile(type, 2, TILE_ARGUMENTS);
-    }
-}
-
 /* Decoded blocks differ by their fold only: one type stands for each. */
-MO_INLINE void vnni_tile(mo_type type, const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens,
-                         bool first, const mo_rows *rows, float *y, int64_t y_stride)
+MO_INLINE MO_TILE(vnni_tile)
 {
     switch (mo_fold_of(type)) {
     case MO_FOLD_PLAIN: choose_width(MO_Q8_0, TILE_ARGUMENTS); break;
