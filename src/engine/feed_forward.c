@@ -379,7 +379,7 @@ static mo_status looked(void *owner, bool first, mo_error *err)
     const cpu_share *c = owner;
     mo_forward *forward = c->forward;
     const mo_status status = forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
-    if (status == MO_OK && first && c->whole && mo_engine_store(forward->engine)) {
+    if (status == MO_OK && first && c->whole && forward->layer->routed && mo_engine_store(forward->engine)) {
         mo_forward_guess(forward, c->count);
     }
     return status;
