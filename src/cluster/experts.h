@@ -65,7 +65,7 @@ int64_t mo_experts_message_bytes(int64_t width, int64_t used, int peers);
 
 typedef struct mo_experts_leader mo_experts_leader;
 
-/* For rank 0's engine; first[ranks + 1]: where every rank's experts begin. Sets the engine's remote experts. The link stays the caller's, the
+/* For rank 0's engine; first[ranks + 1]: where every rank's experts begin. Becomes a worker of the engine. The link stays the caller's, the
  * engine outlives the leader. */
 mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo_experts_leader **out,
                           mo_error *err);

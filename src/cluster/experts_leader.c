@@ -369,6 +369,10 @@ mo_status mo_experts_lead(mo_link *link, mo_engine *engine, const int *first, mo
                             .reads_ahead = reads_ahead,
                             .guess = guess};
     l->added = mo_workers_add(&engine->workers, &l->worker);
+    if (!l->added) {
+        mo_experts_leave(l);
+        return mo_fail(err, MO_EINVAL, "the engine has no place for another worker");
+    }
     *out = l;
     return MO_OK;
 }
