@@ -72,10 +72,10 @@ def modules():
         "store": "layers from disk",
         "kv": "KV cache",
         "sampling": "logits to token",
-        "open": "opening a model: needs, resources, plan",
-        "plan": "needs, limits, rates, placement; decides",
+        "open": "opening a model: requirements, resources, plan",
+        "plan": "requirements, limits, rates, placement; decides",
         "profile": "tally, profile, trace, replay",
-        "hotcache": "which experts deserve a place",
+        "hotcache": "which experts are cached",
         "engine": "sessions, step, CPU layers",
         "gpu": "a model on a device: memory, link, core, lanes ...",
         "cluster": "several ranks",
@@ -99,7 +99,7 @@ def modules():
         d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[module], 11, "note")
     d.box(860, 16, 80, 46, dashed=True)
     d.text(900, 35, "web/", 13, "note", bold=True)
-    d.text(900, 52, "to come", 11, "note")
+    d.text(900, 52, "the page", 11, "note")
     d.box(20, 88, 920, 26)
     d.text(480, 106, "include/moraine.h, moraine_tools.h: the common vocabulary; what stands above sees nothing else", 12)
     for x in (130, 430, 730):
@@ -139,12 +139,12 @@ def token():
 
     step(150, 30, 150, "core of the layer", "mixer, router's choice", "reads the map of slots")
     step(350, 30, 190, "hits", "experts in slots, by worklist", "and the shared expert")
-    step(620, 122, 190, "experts that crossed", "in slots, or in stages", "that are used again")
+    step(620, 122, 190, "copied experts", "in slots, or in stages", "that are reused")
     step(850, 30, 130, "merge", "in router order,", "then the next layer")
     step(150, 250, 150, "serve", "sort the choice:", "hit, RAM or disk?")
     step(350, 306, 420, "CPU lane", "computes the other missing experts in rounds, as they are there",
          "one thread makes the driver's calls meanwhile")
-    step(350, 232, 190, "link lane", "so many that both end", "together, by measured rates")
+    step(350, 232, 190, "link lane", "as many as let both end", "together, by measured rates")
     step(150, 440, 150, "read", "by urgency, into slots", "in RAM")
     step(350, 440, 190, "read ahead", "streamed layers; on the CPU", "the next layer's experts too")
     d.arrow((300, 55), (348, 55))
