@@ -318,8 +318,8 @@ mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **to
 mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                             uint8_t **state, size_t *size, mo_error *err)
 {
-    int32_t *own;
-    int64_t own_count;
+    int32_t *own = NULL;
+    int64_t own_count = 0;
     mo_status status = srv_cachedir_read_as(dir, name, &own, &own_count, state, size, err);
     if (status == MO_OK && (own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
         free(*state);
