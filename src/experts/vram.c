@@ -215,6 +215,11 @@ uint64_t mo_vram_completions(const mo_vram *v)
     return v->closures;
 }
 
+bool mo_vram_admits(const mo_vram *v)
+{
+    return !v->static_set;
+}
+
 bool mo_vram_has(const mo_vram *v, int layer)
 {
     const layer_map *l = &v->layers[layer];
