@@ -82,11 +82,12 @@ MO_API int mo_numerics_version(void);
 
 typedef enum mo_log_level { MO_LOG_ERROR, MO_LOG_WARN, MO_LOG_INFO, MO_LOG_DEBUG } mo_log_level;
 
-/* May be called from any thread, one call at a time. text has no trailing newline. */
+/* May be called from any thread, and from several at once. No lock of the library is held, so it may call the library; messages
+ * that this causes on the same thread are dropped. text has no trailing newline. */
 typedef void (*mo_log_fn)(void *user, mo_log_level level, const char *subsystem, const char *text);
 
-/* Sends messages up to `level` to fn; NULL silences the library (the default). Call before other
- * threads use the library. */
+/* Sends messages up to `level` to fn; NULL silences the library (the default). When it returns no call of the callback before
+ * is under way, unless it was called from a callback. */
 MO_API void mo_log_set(mo_log_fn fn, void *user, mo_log_level level);
 
 /* ---- Options of a model ----------------------------------------------------------------------- */
