@@ -246,7 +246,8 @@ MO_API const char *mo_policy_name(int index, const char **summary);
 typedef struct mo_model mo_model;
 
 /* Opens and loads a model file (of a split model: its first part); options may be NULL. Close every session before the
- * model; streams, replies and grammars too. */
+ * model; streams, replies and grammars too. After fork() the model belongs to the parent: in the child, sessions give
+ * MO_EINVAL and closing does nothing; open the model there. */
 MO_API mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out,
                                mo_error *err);
 MO_API void mo_model_close(mo_model *model);
@@ -1031,7 +1032,8 @@ MO_API void mo_session_clear_cancel(mo_session *session);
 /* A session's state, to rewind to or to fork from: it can be restored into any session of the same model and format, and
  * outlives the session, but not its model. It shares the session's blocks: a session that writes into a shared one gets a
  * copy first. So opening and restoring take microseconds, wait for no steps of others (on a device that leaves layers to
- * the CPU, or has the logits still: for the one that runs), and change no result. Several threads may restore from one at a time. */
+ * the CPU, or has the logits still: for the one that runs), and change no result. Several threads may restore from one at the
+ * same time. */
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);

@@ -545,7 +545,7 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
 
 void mo_model_close(mo_model *model)
 {
-    if (model) {
+    if (model && (!model->engine || mo_engine_check_process(model->engine, NULL) == MO_OK)) {
         mo_leader_close(model->leader);
         mo_experts_leave(model->asker);
         if (model->cluster) {
