@@ -15,6 +15,7 @@
 #include "cli/commands/server_bench.h"
 #include "cli/default_model.h"
 #include "cli/infile.h"
+#include "cli/learning.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
 #include "cli/print/device.h"
@@ -313,27 +314,26 @@ static bool draw(const speeds *s, const char *svg)
 static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, const char *svg,
                  bool json)
 {
-    mo_kv_type kv;
     mo_error err;
     mo_session *session = NULL;
     int code = CLI_FAILED;
     const int64_t longest = s->depth + (s->prefill > s->decode ? s->prefill : s->decode);
     cli_loading settings = *l;
-    if (!cli_loading_kv("bench", l, &kv)) {
+    if (!cli_loading_set("bench", &settings)) {
         return CLI_USAGE;
     }
-    if (!settings.context) {
-        settings.context = longest;
+    if (!settings.model.context) {
+        settings.model.context = longest;
         settings.own_context = settings.measures = true;
     }
     settings.vocabulary = text != NULL;
     if (!cli_check_readable("bench", "--text", text)) {
         return CLI_FAILED;
     }
-    if (!text && !settings.learning.options.profile) {
-        settings.learning.options.profile = "off"; /* random tokens teach nothing */
+    if (!text && !settings.model.learning.profile) {
+        settings.model.learning.profile = "off"; /* random tokens teach nothing */
     }
-    const mo_session_options session_options = {.size = sizeof session_options, .kv = kv};
+    const mo_session_options session_options = {.size = sizeof session_options, .kv = settings.model.kv};
     mo_model *model = cli_loading_open("bench", path, &settings, &code);
     if (!model) {
         return code;
@@ -368,20 +368,21 @@ static int bench_parallel(const char *path, const char *text, const cli_loading 
     int code = CLI_FAILED;
     const int64_t length = p->prompt + p->generated;
     cli_loading settings = *l;
-    if (!cli_loading_kv("bench", l, &p->kv)) {
+    if (!cli_loading_set("bench", &settings)) {
         return CLI_USAGE;
     }
-    if (!settings.context) {
-        settings.context = length;
+    if (!settings.model.context) {
+        settings.model.context = length;
         settings.own_context = settings.measures = true;
     }
-    settings.sessions = p->sequences;
+    p->kv = settings.model.kv;
+    settings.model.sessions = (int)p->sequences;
     settings.vocabulary = text != NULL;
     if (!cli_check_readable("bench", "--text", text)) {
         return CLI_FAILED;
     }
-    if (!text && !settings.learning.options.profile) {
-        settings.learning.options.profile = "off"; /* random tokens teach nothing */
+    if (!text && !settings.model.learning.profile) {
+        settings.model.learning.profile = "off"; /* random tokens teach nothing */
     }
     mo_model *model = cli_loading_open("bench", path, &settings, &code);
     if (!model) {
@@ -541,11 +542,11 @@ static int bench_model(const request *q, speeds *s, const cli_loading *l)
 
 int cli_bench(int argc, char **argv)
 {
-    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_loading l = cli_loading_default();
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
     request q = {0};
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"prefill", 0, CLI_INTEGER, "N", "prompt length in tokens; 0: skip (default: 512)", &s.prefill, 0,
          1000000},
         {"decode", 0, CLI_INTEGER, "N", "tokens to generate one by one; 0: skip (default: 64)", &s.decode, 0,
@@ -569,9 +570,11 @@ int cli_bench(int argc, char **argv)
         {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &q.layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
         {"svg", 0, CLI_TEXT, "FILE", "write a chart of the speeds of one sequence", &q.svg, 0, 0},
-        CLI_LOADING_OPTIONS(l),
-        CLI_LEARNING_OPTIONS(l.learning),
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_loading_options(&options, &l);
+    cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "bench",
         .arguments = "[MODEL]",
@@ -583,8 +586,8 @@ int cli_bench(int argc, char **argv)
                     "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
                     "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,
     };
@@ -601,7 +604,7 @@ int cli_bench(int argc, char **argv)
     if (!cli_check_writable("bench", "--svg", q.svg)) {
         return CLI_FAILED;
     }
-    if (!check_lengths(&s, q.parallel, l.context)) {
+    if (!check_lengths(&s, q.parallel, l.model.context)) {
         return CLI_USAGE;
     }
     if (server.url) {
