@@ -28,6 +28,9 @@ enum { CLI_SAMPLING_UNSAID = -1000 };
 /* Adds them to a command's table; s outlives it. */
 void cli_sampling_options(cli_options *to, cli_sampling *s);
 
+#define CLI_DISCOVER_HELP                                                                                    \
+    "with experts on disk: route the first N tokens of a new text without computing them, to prefetch the "  \
+    "experts it will probably need; 10 is typical (default: 0)"
 #define CLI_STOP_HELP "stop before TEXT; may be repeated; a newline is $'\\n' in bash and zsh"
 
 /* False after saying what is wrong with the texts that were given with --stop. */

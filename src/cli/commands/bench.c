@@ -311,33 +311,39 @@ static bool draw(const speeds *s, const char *svg)
     return true;
 }
 
-static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, const char *svg,
-                 bool json)
+/* For sessions of that many tokens. NULL with *code set. */
+static mo_model *open_model(const char *path, const char *text, int64_t tokens, cli_loading *l, int *code)
+{
+    *code = CLI_USAGE;
+    if (!cli_loading_set("bench", l)) {
+        return NULL;
+    }
+    if (!l->model.context) {
+        l->model.context = tokens;
+        l->own_context = l->measures = true;
+    }
+    l->vocabulary = text != NULL;
+    *code = CLI_FAILED;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return NULL;
+    }
+    if (!text && !l->model.learning.profile) {
+        l->model.learning.profile = "off"; /* random tokens teach nothing */
+    }
+    return cli_loading_open("bench", path, l, code);
+}
+
+static int bench(const char *path, const char *text, cli_loading *l, speeds *s, const char *svg, bool json)
 {
     mo_error err;
     mo_session *session = NULL;
-    int code = CLI_FAILED;
+    int code;
     const int64_t longest = s->depth + (s->prefill > s->decode ? s->prefill : s->decode);
-    cli_loading settings = *l;
-    if (!cli_loading_set("bench", &settings)) {
-        return CLI_USAGE;
-    }
-    if (!settings.model.context) {
-        settings.model.context = longest;
-        settings.own_context = settings.measures = true;
-    }
-    settings.vocabulary = text != NULL;
-    if (!cli_check_readable("bench", "--text", text)) {
-        return CLI_FAILED;
-    }
-    if (!text && !settings.model.learning.profile) {
-        settings.model.learning.profile = "off"; /* random tokens teach nothing */
-    }
-    const mo_session_options session_options = {.size = sizeof session_options, .kv = settings.model.kv};
-    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    mo_model *model = open_model(path, text, longest, l, &code);
     if (!model) {
         return code;
     }
+    const mo_session_options session_options = {.size = sizeof session_options, .kv = l->model.kv};
     mo_model_describe(model, &s->info, sizeof s->info);
     s->session_bytes = mo_session_bytes(model, &session_options);
     s->text = text != NULL;
@@ -362,32 +368,16 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
 }
 
 /* Several sequences side by side. */
-static int bench_parallel(const char *path, const char *text, const cli_loading *l, cli_parallel *p,
-                          bool json)
+static int bench_parallel(const char *path, const char *text, cli_loading *l, cli_parallel *p, bool json)
 {
-    int code = CLI_FAILED;
+    int code;
     const int64_t length = p->prompt + p->generated;
-    cli_loading settings = *l;
-    if (!cli_loading_set("bench", &settings)) {
-        return CLI_USAGE;
-    }
-    if (!settings.model.context) {
-        settings.model.context = length;
-        settings.own_context = settings.measures = true;
-    }
-    p->kv = settings.model.kv;
-    settings.model.sessions = (int)p->sequences;
-    settings.vocabulary = text != NULL;
-    if (!cli_check_readable("bench", "--text", text)) {
-        return CLI_FAILED;
-    }
-    if (!text && !settings.model.learning.profile) {
-        settings.model.learning.profile = "off"; /* random tokens teach nothing */
-    }
-    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    l->model.sessions = (int)p->sequences;
+    mo_model *model = open_model(path, text, length, l, &code);
     if (!model) {
         return code;
     }
+    p->kv = l->model.kv;
     mo_model_info info;
     mo_model_describe(model, &info, sizeof info);
     p->text = text != NULL;
@@ -524,7 +514,7 @@ static int check(const request *q, const speeds *s, const char *url)
     return CLI_OK;
 }
 
-static int bench_model(const request *q, speeds *s, const cli_loading *l)
+static int bench_model(const request *q, speeds *s, cli_loading *l)
 {
     char made[512];
     int code = q->synthetic ? make_model(q->synthetic, q->layers, made, sizeof made) : CLI_OK;

@@ -437,11 +437,7 @@ int cli_chat(int argc, char **argv)
          "(default: a file in the cache directory)",
          &r.history, 0, 0},
         CLI_THINKING_OPTIONS(r.thinking),
-        {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: route the first N tokens of a "
-         "new text without computing them, to prefetch the experts "
-         "it will probably need; 10 is typical (default: 0)",
-         &r.discover, 0, 4096},
+        {"discover", 0, CLI_INTEGER, "N", CLI_DISCOVER_HELP, &r.discover, 0, 4096},
     };
     cli_options options = {0};
     CLI_OPTIONS_ADD(&options, own);

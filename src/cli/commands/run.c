@@ -270,11 +270,7 @@ int cli_run(int argc, char **argv)
         CLI_THINKING_OPTIONS(r.thinking),
         {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end-of-sequence tokens", &r.go_on, 0, 0},
         {"quiet", 'q', CLI_FLAG, NULL, "do not print speed and default model to stderr", &r.quiet, 0, 0},
-        {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: route the first N tokens of a "
-         "new text without computing them, to prefetch the experts "
-         "it will probably need; 10 is typical (default: 0)",
-         &r.discover, 0, 4096},
+        {"discover", 0, CLI_INTEGER, "N", CLI_DISCOVER_HELP, &r.discover, 0, 4096},
     };
     cli_options options = {0};
     CLI_OPTIONS_ADD(&options, own);
