@@ -172,10 +172,10 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
     status = status == MO_OK ? read_way(how, &asked, err) : status;
     status = status == MO_OK ? mo_kernels_select(o->isa, &kernels, err) : status;
     if (status == MO_OK) {
-        const mo_requirements_options ask = {.kv = o->kv,
+        const mo_model_options model = {.kv = o->kv, .sessions = o->sessions};
+        const mo_requirements_options ask = {.asked = &model,
                                              .batch = o->batch ? o->batch : PIECE,
                                              .context = o->context,
-                                             .sessions = o->sessions,
                                              .threads = THREADS,
                                              .interleave = kernels->interleave};
         status = mo_requirements_of(path, &ask, &requirements, err);
