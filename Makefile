@@ -2,14 +2,25 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
+# CUDA kernels: none, native (this machine's GPUs), all, or capabilities such as 8.6,9.0; empty: native where there is a GPU.
+CUDA ?=
+FLAGS = -DMO_CUDA=$(CUDA) $(CMAKE_FLAGS)
 
-.PHONY: all demo test check lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball cross setup clean help
+.PHONY: all program everything demo test check lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball cross setup clean help
 
-all: ## build the program (build/moraine), the library and the tests
+all: ## build the program (build/moraine), the library and the manual; CUDA=none|native|all|8.6,9.0 decides about kernels
 	@tools/setup.sh build
-	@tools/build.sh $(BUILD) $(CMAKE_FLAGS)
+	@MO_TARGETS="moraine-cli moraine-shared manual" tools/build.sh $(BUILD) -DBUILD_TESTING=OFF $(FLAGS)
 
-demo: all ## show what works, on this machine
+program:
+	@tools/setup.sh build
+	@MO_TARGETS=moraine-cli tools/build.sh $(BUILD) -DBUILD_TESTING=OFF $(FLAGS)
+
+everything: # tests and benchmarks too
+	@tools/setup.sh check
+	@tools/build.sh $(BUILD) -DBUILD_TESTING=ON $(FLAGS)
+
+demo: program ## build the program and show what it does, on this machine
 	@tools/demo.sh $(BUILD)
 
 test: ## every test: lint, all builds with sanitizers, the other architecture under qemu
@@ -17,14 +28,14 @@ test: ## every test: lint, all builds with sanitizers, the other architecture un
 	@tools/test.sh all
 
 check: ## the fast subset, under one minute
-	@tools/setup.sh build
+	@tools/setup.sh check
 	@tools/test.sh quick
 
 lint: ## clang-format, order of the modules, file names in the documentation, clang-tidy, cppcheck
 	@tools/setup.sh test
 	@tools/lint.sh
 
-bench: all ## speed of the numeric core: table on stdout, JSON in build/bench.json
+bench: everything ## speed of the numeric core: table on stdout, JSON in build/bench.json
 	@$(BUILD)/bench/bench_core --json $(BUILD)/bench.json
 
 peer: all ## the server beside llama-server (a build of it named by LLAMA_SERVER) on this machine
@@ -34,10 +45,10 @@ fuzz: ## ten minutes of libFuzzer on the container reader, less on texts (FUZZ_S
 	@tools/setup.sh test
 	@tools/fuzz.sh $${FUZZ_SECONDS:-600}
 
-gpu-test: all ## the device suites on this machine's GPU
+gpu-test: everything ## the device suites on this machine's GPU
 	@tools/gpu-test.sh $(BUILD)
 
-gpu-bench: all ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
+gpu-bench: everything ## speed of whole models on this machine's GPU (makes about 150 GB of models in GPU_MODELS_DIR)
 	@bench/gpu.sh $(BUILD) $${GPU_MODELS_DIR:-$(BUILD)/models}
 
 soak: soak-server soak-page ## both of these

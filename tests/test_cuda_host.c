@@ -409,7 +409,7 @@ static void chooses_code(void **state)
     }
     play.compute = 75;
     assert_int_equal(mo_cuda_open(0, 80, &device, &err), MO_EDEVICE);
-    assert_says(err, "MO_CUDA_ARCHITECTURES");
+    assert_says(err, "build with `make CUDA=7.5`");
     assert_int_equal(mo_cuda_open(0, 70, &device, &err), MO_EDEVICE);
     fail_at("cuModuleLoadData", MO_CUDA_UNSUPPORTED_PTX_VERSION);
     assert_int_equal(mo_cuda_open(0, 75, &device, &err), MO_EDEVICE);

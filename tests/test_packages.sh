@@ -54,7 +54,7 @@ case "\$*" in
 esac
 END
     chmod +x "$scratch/bin/ninja"
-    (cd "$tree" && PATH="$scratch/bin:$PATH" CMAKE_FLAGS=-DMO_CUDA=OFF debian/rules build) >"$scratch/built" 2>&1
+    (cd "$tree" && PATH="$scratch/bin:$PATH" CMAKE_FLAGS=-DMO_CUDA=none debian/rules build) >"$scratch/built" 2>&1
     local status=$?
     cat "$scratch/built"
     rm -rf "$tree"

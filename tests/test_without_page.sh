@@ -9,7 +9,7 @@ server=
 trap '[ -z "$server" ] || kill "$server"; rm -rf "$scratch"' EXIT
 . tests/support/tap.sh
 configure() { # cmake options...
-    cmake -S . -B "$scratch/build" -G Ninja -DMO_CUDA=OFF -DBUILD_TESTING=OFF "$@" >"$scratch/configured" 2>&1
+    cmake -S . -B "$scratch/build" -G Ninja -DMO_CUDA=none -DBUILD_TESTING=OFF "$@" >"$scratch/configured" 2>&1
 }
 
 missing_is_said() { # of esbuild, which stands for all: what is asked for whether there is one

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # gpu-test.sh BUILD: the suites that run on the simulated device, on a real GPU: the conformance of every op with the best
-# code and with the PTX for older architectures, and whole models on it. Fails where there is no GPU.
+# code and with each PTX of the build (`make gpu-test CUDA=9.0,7.5+PTX,8.0+PTX`), and whole models on it. Fails where there is
+# no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=$(realpath "${1:-build}")/tests
-for code in 0 75 80; do
+ptx=$("$tests/../moraine" --version | sed -n 's/^CUDA kernels *//p' | grep -o '[0-9.]*+PTX' | tr -d '.+PTX' || true)
+for code in 0 $ptx; do
     echo "== every op, code $code (0: the best for this GPU)"
     MO_TEST_CUDA=$code "$tests/test_device"
 done

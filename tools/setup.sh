@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh package` for
-# packages of it, `setup.sh test` for everything the test run uses. Says what it installs; does nothing when all is there.
+# Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh check` for its test programs too,
+# `setup.sh package` for packages of it, `setup.sh test` for everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
-build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev libcmocka-dev scdoc
+build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev scdoc
     esbuild node-marked node-highlight.js libjs-katex)
-test=(g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium libopenmpi-dev openmpi-bin)
+test=(libcmocka-dev g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium libopenmpi-dev openmpi-bin)
 package=(dpkg-dev debhelper)
 
 case "$(uname -m)" in
@@ -15,6 +15,9 @@ aarch64) foreign=amd64 compiler=gcc-x86-64-linux-gnu ;;
 esac
 
 want=("${build[@]}")
+if [ "${1:-build}" = check ]; then
+    want+=(libcmocka-dev)
+fi
 if [ "${1:-build}" = package ]; then
     want+=("${package[@]}")
 fi

@@ -138,18 +138,21 @@ test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_cor
 [ "$(tools/cross.sh name)" = x86_64 ] && portable=${portable/moraine-shared/}
 
 # Builds: a directory, and what cmake is told.
-# Kernels for one architecture: what they compute is tested emulated, and the others differ in nothing that can be tested
-# without a GPU.
-native=(build -DMO_WERROR=ON -DMO_CUDA_ARCHITECTURES=90-real)
+# Kernels for one architecture, where there is an nvcc: what they compute is tested emulated, and the others differ in nothing
+# that can be tested without a GPU.
+kernels=none
+{ command -v nvcc || ls /usr/local/cuda/bin/nvcc; } >/dev/null 2>&1 && kernels=9.0
+native=(build -DMO_WERROR=ON -DBUILD_TESTING=ON)
 sanitize=(build-asan -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
 thread=(build-tsan -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
 case "${1:-all}" in
 quick)
-    stage native "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" "${native[@]}"
+    stage native "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" "${native[@]}" -DMO_CUDA=none
     finish
     ;;
 all)
+    native+=("-DMO_CUDA=$kernels")
     # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
     # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
     # the cores.
@@ -165,6 +168,7 @@ all)
     prepare "$concurrent" "${thread[@]}"
     stage native "" all "${native[@]}"
     launch native install.sh tests/install.sh build
+    launch native test_build.sh tests/test_build.sh build
     launch native test_terminal.py tests/test_terminal.py build
     launch native test_templates.py tests/test_templates.py build
     launch native test_schema.py tests/test_schema.py build

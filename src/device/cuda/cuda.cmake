@@ -1,17 +1,20 @@
 # The CUDA device. Its host side is plain C and part of every build: the driver is opened at run time. The kernels need
 # nvcc; without it the program is the same but for them, and says so when a GPU is asked for.
 #
-# MO_CUDA: AUTO compiles kernels where there is an nvcc, except for sanitizers and for other machines (their tests have
-# no GPU, and the kernels would take longer than the rest); ON insists; OFF leaves them out.
-set(MO_CUDA AUTO CACHE STRING "compile the CUDA kernels: AUTO, ON or OFF")
-set_property(CACHE MO_CUDA PROPERTY STRINGS AUTO ON OFF)
-# As CMAKE_CUDA_ARCHITECTURES: 90-real is machine code, 75-virtual is PTX, which the driver compiles for any GPU of that
-# capability or above; 90 is both.
-set(MO_CUDA_ARCHITECTURES "90-real;75-virtual;80-virtual" CACHE STRING "GPUs that the CUDA kernels are compiled for")
+# MO_CUDA decides which kernels are compiled (`make CUDA=...`):
+#   none    no kernels
+#   native  machine code for the GPUs of this machine
+#   all     machine code for every GPU generation that nvcc knows from 7.5 on, and PTX of the newest for later ones
+#   LIST    machine code for these capabilities, as in 8.6,9.0; 8.6+PTX adds PTX, which the driver compiles for any GPU of that
+#           capability or above when a device is opened
+# Empty: native where there are a GPU and nvcc, otherwise none; always none for sanitizers and for other machines.
+set(MO_CUDA "" CACHE STRING "CUDA kernels to compile: none, native, all, or a list of capabilities such as 8.6,9.0+PTX")
+set(MO_CUDA_GENERATIONS 75 80 86 89 90 100 120)
 
 # Of these machine code for 9.0 uses what that GPU alone has (wgmma); their PTX does without.
 set(MO_CUDA_GROUP_FILES panel planes bf16)
-set(MO_CUDA_FILES product experts slab pairs stream choose arrange attention planes latent delta short_conv mamba adapt grouped floats panel bf16 strip restore router)
+# Those that take longest first, so that none is left to one core at the end.
+set(MO_CUDA_FILES slab strip product experts panel bf16 planes attention pairs stream choose arrange latent delta short_conv mamba adapt grouped floats restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c
@@ -22,16 +25,64 @@ foreach(file ${MO_CUDA_FILES})
 endforeach()
 target_link_libraries(mo_device PUBLIC ${CMAKE_DL_LIBS})
 
-set(MO_CUDA_WANTED ${MO_CUDA})
-if(MO_CUDA STREQUAL AUTO AND (MO_SANITIZE OR CMAKE_CROSSCOMPILING))
-  set(MO_CUDA_WANTED OFF)
-endif()
-if(MO_CUDA_WANTED)
-  find_program(MO_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin
-               NO_CMAKE_FIND_ROOT_PATH)
-  if(NOT MO_NVCC AND NOT MO_CUDA STREQUAL AUTO)
-    message(FATAL_ERROR "MO_CUDA=${MO_CUDA}, but there is no nvcc; name it with -DMO_NVCC=PATH")
+find_program(MO_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin
+             NO_CMAKE_FIND_ROOT_PATH)
+
+# mo_cuda_gpus(OUT): capabilities of this machine's GPUs, as in 8.6;9.0, each once; empty: there is none.
+function(mo_cuda_gpus out)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(list "")
+  if(failed EQUAL 0)
+    string(REGEX MATCHALL "[0-9]+[.][0-9]+" list "${found}")
+    list(REMOVE_DUPLICATES list)
   endif()
+  set(${out} "${list}" PARENT_SCOPE)
+endfunction()
+
+# mo_cuda_known(OUT): the generations that this nvcc compiles for.
+function(mo_cuda_known out)
+  execute_process(COMMAND ${MO_NVCC} --list-gpu-arch OUTPUT_VARIABLE listed ERROR_QUIET)
+  set(list "")
+  foreach(number ${MO_CUDA_GENERATIONS})
+    if(listed MATCHES "compute_${number}[^0-9]")
+      list(APPEND list ${number})
+    endif()
+  endforeach()
+  set(${out} "${list}" PARENT_SCOPE)
+endfunction()
+
+# MO_CUDA_LIST: what is compiled, as numbers (86) and PTX (86+PTX); empty: nothing. MO_CUDA_WHY: said when it is nothing.
+set(MO_CUDA_LIST "")
+set(MO_CUDA_WHY "as asked for")
+if(MO_CUDA STREQUAL "" AND (MO_SANITIZE OR CMAKE_CROSSCOMPILING))
+  set(MO_CUDA_WHY "not for sanitizers or other machines")
+elseif(MO_CUDA STREQUAL "" OR MO_CUDA STREQUAL native)
+  mo_cuda_gpus(gpus)
+  if(gpus AND MO_NVCC)
+    string(REPLACE "." "" MO_CUDA_LIST "${gpus}")
+  elseif(MO_CUDA STREQUAL native)
+    message(FATAL_ERROR "CUDA=native: nvidia-smi shows no GPU, or there is no nvcc; name capabilities, such as CUDA=8.6, or the path of nvcc with -DMO_NVCC=PATH")
+  elseif(gpus)
+    set(MO_CUDA_WHY "there is a GPU but no nvcc; install CUDA's compiler and build again to use it")
+  else()
+    set(MO_CUDA_WHY "no GPU found; CUDA=all or a list such as CUDA=8.6 compiles them anyway")
+  endif()
+elseif(MO_CUDA STREQUAL all AND MO_NVCC)
+  mo_cuda_known(MO_CUDA_LIST)
+  list(GET MO_CUDA_LIST -1 newest)
+  list(TRANSFORM MO_CUDA_LIST APPEND "+PTX" REGEX "^${newest}$")
+elseif(NOT MO_CUDA MATCHES "^(none|all)$")
+  string(REGEX REPLACE "[,; ]+" ";" words "${MO_CUDA}")
+  foreach(word ${words})
+    if(NOT word MATCHES "^([0-9]+)[.]?([0-9])([+]PTX)?$")
+      message(FATAL_ERROR "CUDA=${MO_CUDA}: ${word} is not a capability; write none, native, all, or a list such as 8.6,9.0+PTX")
+    endif()
+    list(APPEND MO_CUDA_LIST "${CMAKE_MATCH_1}${CMAKE_MATCH_2}${CMAKE_MATCH_3}")
+  endforeach()
+endif()
+if(NOT MO_NVCC AND NOT MO_CUDA MATCHES "^(none|native)?$")
+  message(FATAL_ERROR "CUDA=${MO_CUDA}, but there is no nvcc; install it, or name it with -DMO_NVCC=PATH")
 endif()
 
 # mo_cuda_image(FILE IMAGE PTX GENCODES...): FILE.IMAGE.fatbin, and its line in the list of images.
@@ -45,45 +96,42 @@ function(mo_cuda_image file image ptx)
             -MD -MF ${output}.d -MT ${output} ${source} -o ${output}
     DEPENDS ${source} DEPFILE ${output}.d VERBATIM COMMENT "nvcc ${file} (${image})")
   set_property(SOURCE device/cuda/images.c APPEND PROPERTY OBJECT_DEPENDS ${output})
-  string(APPEND MO_CUDA_LIST "MO_IMAGE(${file}, ${image}, ${ptx})\n")
-  set(MO_CUDA_LIST "${MO_CUDA_LIST}" PARENT_SCOPE)
+  string(APPEND MO_CUDA_IMAGES "MO_IMAGE(${file}, ${image}, ${ptx})\n")
+  set(MO_CUDA_IMAGES "${MO_CUDA_IMAGES}" PARENT_SCOPE)
 endfunction()
 
-if(MO_CUDA_WANTED AND MO_NVCC)
+if(MO_CUDA_LIST)
   set(MO_CUDA_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/device/cuda)
   set(real "")
   set(virtual "")
-  foreach(architecture ${MO_CUDA_ARCHITECTURES})
-    if(NOT architecture MATCHES "^([0-9]+)(-real|-virtual)?$")
-      message(FATAL_ERROR "MO_CUDA_ARCHITECTURES: ${architecture} is none; write 90, 90-real or 90-virtual")
-    endif()
-    if(NOT CMAKE_MATCH_2 STREQUAL "-virtual")
-      list(APPEND real -gencode arch=compute_${CMAKE_MATCH_1},code=sm_${CMAKE_MATCH_1})
-    endif()
-    if(NOT CMAKE_MATCH_2 STREQUAL "-real")
-      list(APPEND virtual ${CMAKE_MATCH_1})
+  foreach(capability ${MO_CUDA_LIST})
+    string(REGEX REPLACE "[+]PTX" "" number ${capability})
+    list(APPEND real -gencode arch=compute_${number},code=sm_${number})
+    if(capability MATCHES PTX)
+      list(APPEND virtual ${number})
     endif()
   endforeach()
   file(MAKE_DIRECTORY ${MO_CUDA_FOLDER})
-  set(MO_CUDA_LIST "")
+  set(MO_CUDA_IMAGES "")
   foreach(file ${MO_CUDA_FILES})
-    if(real) # not compressed: a test reads the names of the kernels in it
-      set(codes ${real})
-      if(file IN_LIST MO_CUDA_GROUP_FILES)
-        string(REPLACE "compute_90,code=sm_90" "compute_90a,code=sm_90a" codes "${real}")
-      endif()
-      mo_cuda_image(${file} native 0 -no-compress ${codes})
+    set(codes ${real})
+    if(file IN_LIST MO_CUDA_GROUP_FILES)
+      string(REPLACE "compute_90,code=sm_90" "compute_90a,code=sm_90a" codes "${real}")
     endif()
+    mo_cuda_image(${file} native 0 -no-compress ${codes}) # a test reads the names of the kernels in it
     foreach(number ${virtual})
       mo_cuda_image(${file} ptx${number} ${number} -gencode arch=compute_${number},code=compute_${number})
     endforeach()
   endforeach()
-  file(CONFIGURE OUTPUT ${MO_CUDA_FOLDER}/images.inc CONTENT "${MO_CUDA_LIST}" @ONLY)
+  file(CONFIGURE OUTPUT ${MO_CUDA_FOLDER}/images.inc CONTENT "${MO_CUDA_IMAGES}" @ONLY)
   set_property(SOURCE device/cuda/images.c APPEND PROPERTY OBJECT_DEPENDS ${MO_CUDA_FOLDER}/images.inc)
   set_property(SOURCE device/cuda/images.c PROPERTY COMPILE_DEFINITIONS
     "MO_CUDA_FOLDER=\"${MO_CUDA_FOLDER}\"" "MO_CUDA_IMAGES=\"${MO_CUDA_FOLDER}/images.inc\"")
   set_property(GLOBAL PROPERTY MO_CUDA_KERNELS ON)
-  message(STATUS "CUDA kernels: ${MO_NVCC} for ${MO_CUDA_ARCHITECTURES}")
+  string(REPLACE ";" " " MO_CUDA_FOR "${MO_CUDA_LIST}")
+  string(REGEX REPLACE "([0-9]+)([0-9])" "\\1.\\2" MO_CUDA_FOR "${MO_CUDA_FOR}")
+  message(STATUS "CUDA kernels: for ${MO_CUDA_FOR}")
 else()
-  message(STATUS "CUDA kernels: none")
+  set(MO_CUDA_FOR none)
+  message(STATUS "CUDA kernels: none (${MO_CUDA_WHY})")
 endif()

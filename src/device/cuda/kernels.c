@@ -49,8 +49,9 @@ static mo_status explain_load(mo_cuda_device *d, int result, mo_status status, m
         return mo_fail(
             err, MO_EDEVICE,
             "%s (cuda %d, capability %d.%d) cannot run the kernels of this build with driver %d.%d; build "
-            "with its architecture in MO_CUDA_ARCHITECTURES, or update the driver",
-            d->name, d->index, d->compute / 10, d->compute % 10, version / 1000, version % 1000 / 10);
+            "with `make CUDA=%d.%d`, or update the driver",
+            d->name, d->index, d->compute / 10, d->compute % 10, version / 1000, version % 1000 / 10,
+            d->compute / 10, d->compute % 10);
     case MO_CUDA_UNSUPPORTED_PTX_VERSION:
         return mo_fail(
             err, MO_EDEVICE,
@@ -62,7 +63,7 @@ static mo_status explain_load(mo_cuda_device *d, int result, mo_status status, m
             err, MO_EDEVICE,
             "the NVIDIA driver cannot compile PTX (its libnvidia-ptxjitcompiler is missing), and this "
             "build has no machine code for %s; install that part of the driver, or build with "
-            "capability %d.%d in MO_CUDA_ARCHITECTURES",
+            "`make CUDA=%d.%d`",
             d->name, d->compute / 10, d->compute % 10);
     default: return mo_fail_prefix(err, status, "kernels");
     }
@@ -146,9 +147,10 @@ mo_status mo_cuda_load(mo_cuda_device *d, int ptx, mo_error *err)
     if (!has_ptx(ptx) || ptx > d->compute) {
         return mo_fail(
             err, MO_EDEVICE,
-            "this build has no kernels that %s (capability %d.%d) can run%s; build with its architecture in "
-            "MO_CUDA_ARCHITECTURES",
-            d->name, d->compute / 10, d->compute % 10, ptx ? " as the requested PTX" : "");
+            "this build has no kernels that %s (capability %d.%d) can run%s; build with "
+            "`make CUDA=%d.%d`",
+            d->name, d->compute / 10, d->compute % 10, ptx ? " as the requested PTX" : "", d->compute / 10,
+            d->compute % 10);
     }
     d->code = ptx;
     status = load_all(d, ptx, &result, err);

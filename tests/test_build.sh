@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# test_build.sh BUILD: the setting about CUDA kernels, what a first build says before it starts, and the demo. Speaks TAP.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+. tests/support/tap.sh
+
+mkdir "$scratch/bin"
+cat >"$scratch/bin/nvcc" <<'END'
+#!/bin/sh
+printf 'compute_%s\n' 75 80 86 87 89 90 100
+END
+cat >"$scratch/bin/smi" <<'END'
+#!/bin/sh
+printf '8.6\n8.6\n9.0\n'
+END
+chmod +x "$scratch/bin/nvcc" "$scratch/bin/smi"
+
+configure() { # CUDA, GPU: yes or no, nvcc: yes or no; the output is in $scratch/said
+    local nvcc=OFF path=$PATH
+    [ "$3" = yes ] && nvcc=$scratch/bin/nvcc
+    rm -rf "$scratch/build" "$scratch/gpu"
+    mkdir "$scratch/gpu"
+    printf '#!/bin/sh\nexit 9\n' >"$scratch/gpu/nvidia-smi" # this machine's own is not asked
+    [ "$2" = yes ] && cp "$scratch/bin/smi" "$scratch/gpu/nvidia-smi"
+    chmod +x "$scratch/gpu/nvidia-smi"
+    PATH=$scratch/gpu:$path cmake -S . -B "$scratch/build" -G Ninja -DBUILD_TESTING=OFF -DMO_CUDA="$1" -DMO_NVCC="$nvcc" \
+        -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >"$scratch/said" 2>&1
+}
+says() { # text; across the lines that CMake breaks
+    tr -s ' \n' ' ' <"$scratch/said" | grep -qF -- "$1" || { cat "$scratch/said"; false; }
+}
+kernels() { # CUDA, GPU, nvcc, what it says
+    configure "$1" "$2" "$3" && says "CUDA kernels: $4"
+}
+refused() { # CUDA, GPU, nvcc, what it says
+    ! configure "$1" "$2" "$3" && says "$4"
+}
+
+check "without a GPU there are no kernels, and it says how to get some" kernels "" no yes "none (no GPU found; CUDA=all or a list such as CUDA=8.6 compiles them anyway)"
+check "with a GPU there are its kernels, of each kind once" kernels "" yes yes "for 8.6 9.0"
+check "with a GPU but no nvcc it says what is missing" kernels "" yes no "none (there is a GPU but no nvcc;"
+check "none" kernels none yes yes "none (as asked for)"
+check "native" kernels native yes yes "for 8.6 9.0"
+check "a list" kernels 7.5,12.0+PTX no yes "for 7.5 12.0+PTX"
+check "a list compiles machine code and PTX" bash -c "grep -q 'arch=compute_75,code=sm_75' '$scratch/build/build.ninja' && grep -q 'arch=compute_120,code=compute_120' '$scratch/build/build.ninja'"
+check "all is what nvcc knows, with PTX of the newest" kernels all no yes "for 7.5 8.0 8.6 8.9 9.0 10.0+PTX"
+check "native without a GPU is refused" refused native no yes "CUDA=native: nvidia-smi shows no GPU"
+check "kernels without nvcc are refused" refused 8.6 no no "CUDA=8.6, but there is no nvcc"
+check "other words are refused with what there is" refused on no yes "on is not a capability; write none, native, all, or a list such as 8.6,9.0+PTX"
+
+announced() {
+    rm -rf "$scratch/first"
+    MO_TARGETS=mo_base tools/build.sh "$scratch/first" -DBUILD_TESTING=OFF -DMO_CUDA=none >"$scratch/said" 2>&1 &&
+        says "C files, about 1 minute on $(nproc) cores" && says "build: CUDA kernels: none (as asked for)" &&
+        MO_TARGETS=mo_base tools/build.sh "$scratch/first" -DBUILD_TESTING=OFF -DMO_CUDA=none >"$scratch/again" 2>&1 && ! grep -q "C files" "$scratch/again"
+}
+check "a first build says what is compiled, how long it takes and with which kernels; the second does not" announced
+check "make demo builds the program alone" bash -c "make -n demo | grep -q 'MO_TARGETS=moraine-cli tools/build.sh build -DBUILD_TESTING=OFF'"
+check "the demo runs" bash -c "tools/demo.sh '$build' >'$scratch/demo' 2>&1"
+check "the demo fits two screens" test "$(wc -l <"$scratch/demo")" -le 48
+check "the demo ends with three commands to try" test "$(sed -n '/^== Try next/,$p' "$scratch/demo" | grep -c '^  .*/moraine ')" -eq 3
+echo "1..$number"
