@@ -67,6 +67,10 @@ static void test_plan(void **state)
     expect_failure("plan " PEBBLE " --ram 1M", 1, "of memory");
     assert_non_null(strstr(errors, "are needed"));
     expect_failure("plan " PEBBLE " --ram 0", 2, "above 0");
+    expect_failure("plan " PEBBLE " --ram 24", 2,
+                   "--ram 24: expected a size with its unit; did you mean 24G?");
+    expect_failure("plan " PEBBLE " --vram 8,1.5", 2,
+                   "--vram 8,1.5: expected a size with its unit; did you mean 8G?");
     expect_failure("plan " PEBBLE " --ram much", 2, "a size such as 512M");
     expect_failure("plan " PEBBLE " --kv f8", 2, "i16, f32 or q8_0");
     expect_failure("plan " PEBBLE " --machine none.json", 1, "none.json");

@@ -221,6 +221,17 @@ def test_cut_connections_are_gone_on_with():
         assert begun, hub.asked()  # in the middle of pieces
 
 
+def test_hosts_and_repositories_that_do_not_exist_are_said_at_once():
+    fresh()
+    began = time.monotonic()
+    env = {"HF_ENDPOINT": "http://no-such-host.invalid"}
+    bad(moraine("pull", NAME, env=env), "the host's name cannot be resolved; check the address and the network")
+    assert time.monotonic() - began < 30, time.monotonic() - began
+    with Hub({FILE: MODEL}) as hub:
+        bad(pull(hub, "nobody/nothing", env={"HF_TOKEN": "hf_x"}), "there is no repository nobody/nothing at " + hub.url)
+        bad(pull(hub, "nobody/nothing"), "there is no such repository, or it is private or gated")
+
+
 def test_a_hub_that_only_fails_is_given_up_and_what_came_is_kept():
     fresh()
     with Hub({FILE: MODEL}) as hub:

@@ -151,11 +151,27 @@ static int store_real(const cli_usage *u, const cli_option *o, const char *text)
     return -1;
 }
 
+/* A number of bytes that nobody means: the unit was forgotten. */
+static bool lacks_unit(const char *text, uint64_t bytes)
+{
+    return bytes > 0 && bytes < 1 << 20 && strspn(text, "0123456789.") == strlen(text);
+}
+
+static int ask_unit(const cli_usage *u, const cli_option *o, const char *text, const char *one)
+{
+    fprintf(stderr, "moraine %s: --%s %s: expected a size with its unit; did you mean %sG?\n", u->command,
+            o->name, text, one);
+    return CLI_USAGE;
+}
+
 static int store_size(const cli_usage *u, const cli_option *o, const char *text)
 {
     uint64_t bytes;
     if (!cli_size_parse(text, &bytes)) {
         return bad_value(u, o, text, "a size such as 512M or 6G");
+    }
+    if (o->min == 1 && lacks_unit(text, bytes)) {
+        return ask_unit(u, o, text, text);
     }
     if (bytes < (uint64_t)o->min) {
         return bad_value(u, o, text, "a size above 0");
@@ -176,8 +192,11 @@ static int store_sizes(const cli_usage *u, const cli_option *o, const char *text
             return bad_value(u, o, text, "at most 8 comma-separated sizes such as 6G");
         }
         snprintf(one, sizeof one, "%.*s", (int)length, at);
-        if (!cli_size_parse(one, &list->item[list->count++])) {
+        if (!cli_size_parse(one, &list->item[list->count])) {
             return bad_value(u, o, text, "a size such as 512M or 6G, or a comma-separated list");
+        }
+        if (lacks_unit(one, list->item[list->count++])) {
+            return ask_unit(u, o, text, one);
         }
         at = comma ? comma + 1 : NULL;
     }

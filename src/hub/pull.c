@@ -71,6 +71,12 @@ static mo_status list_repository(hub_pull *p, mo_error *err)
         char *body = NULL;
         size_t length = 0;
         s = hub_web_get(&p->web, url, LIST_BYTES_MAX, &body, &length, &answer, err);
+        if (s == MO_ENOENT && page == 0) {
+            const bool main = strcmp(p->reference.revision, "main") == 0;
+            s = mo_fail(err, MO_ENOENT, "there is no repository %s/%s at %s%s%s", p->reference.owner,
+                        p->reference.repo, p->endpoint, main ? "" : ", or it has no revision ",
+                        main ? "" : p->reference.revision);
+        }
         s = s == MO_OK ? hub_listing_add(&p->listing, body, length, err) : s;
         free(body);
         if (s != MO_OK || strncmp(answer.next, p->endpoint, own) != 0 || answer.next[own] != '/') {

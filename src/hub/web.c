@@ -225,6 +225,11 @@ hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CUR
     case CURLE_SSL_CACERT_BADFILE:
         mo_fail(err, MO_EIO, "%s: %s", url, curl_easy_strerror(result));
         return HUB_NEVER;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+        mo_fail(err, MO_EIO, "%s: the host's name cannot be resolved; check the address and the network",
+                url);
+        return HUB_UNKNOWN;
     default: mo_fail(err, MO_EIO, "%s: %s", url, curl_easy_strerror(result)); return HUB_AGAIN;
     }
     const hub_verdict v = judge_code(web, url, a, err);
@@ -371,7 +376,7 @@ mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **b
         if (b.too_much) {
             return mo_fail(err, MO_EFORMAT, "%s sent a response that is too large", url);
         }
-        if (v == HUB_NEVER || tries >= web->tries) {
+        if (v == HUB_NEVER || v == HUB_UNKNOWN || tries >= web->tries) {
             return err->status;
         }
         const mo_error why = *err;
@@ -411,7 +416,7 @@ mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_
         if (v == HUB_GOOD) {
             return MO_OK;
         }
-        if (v == HUB_NEVER || tries >= web->tries) {
+        if (v == HUB_NEVER || v == HUB_UNKNOWN || tries >= web->tries) {
             return err->status;
         }
         const mo_error why = *err;

@@ -32,7 +32,8 @@ typedef struct hub_answer {
     bool html;
 } hub_answer;
 
-typedef enum hub_verdict { HUB_GOOD, HUB_AGAIN, HUB_NEVER } hub_verdict;
+/* HUB_UNKNOWN: the host's name cannot be resolved. A download that has begun tries again; before that there is no use in it. */
+typedef enum hub_verdict { HUB_GOOD, HUB_AGAIN, HUB_NEVER, HUB_UNKNOWN } hub_verdict;
 
 mo_status hub_web_open(hub_web *web, mo_error *err);
 void hub_web_close(hub_web *web);

@@ -59,7 +59,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if hub.trouble("list"):
             return self.answer(hub.code, b"busy", Retry_After=hub.retry_after)
         if not path.startswith("/api/models/%s/tree/main" % hub.name):
-            return self.answer(401, b"Repository not found", X_Error_Code="RepoNotFound")
+            # as the hub answers who has no token, and who has one
+            return self.answer(404 if self.headers.get("Authorization") else 401, b"Repository not found", X_Error_Code="RepoNotFound")
         if hub.listing is not None:
             return self.answer(200, hub.listing, Content_Type="application/json")
         entries = [{"type": "directory", "path": "folder", "size": 0}, {"type": "file", "path": "README.md", "size": 12, "oid": "0"}]
