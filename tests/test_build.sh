@@ -30,7 +30,7 @@ configure() { # CUDA, GPU: yes or no, nvcc: yes or no; the output is in $scratch
         -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >"$scratch/said" 2>&1
 }
 says() { # text; across the lines that CMake breaks
-    tr -s ' \n' ' ' <"$scratch/said" | grep -qF -- "$1" || { cat "$scratch/said"; false; }
+    tr -s ' \n' ' ' <"$scratch/said" | grep -F -- "$1" >/dev/null || { cat "$scratch/said"; false; }
 }
 kernels() { # CUDA, GPU, nvcc, what it says
     configure "$1" "$2" "$3" && says "CUDA kernels: $4"
@@ -58,7 +58,7 @@ announced() {
         MO_TARGETS=mo_base tools/build.sh "$scratch/first" -DBUILD_TESTING=OFF -DMO_CUDA=none >"$scratch/again" 2>&1 && ! grep -q "C files" "$scratch/again"
 }
 check "a first build says what is compiled, how long it takes and with which kernels; the second does not" announced
-check "make demo builds the program alone" bash -c "make -n demo | grep -q 'MO_TARGETS=moraine-cli tools/build.sh build -DBUILD_TESTING=OFF'"
+check "make demo builds the program alone" bash -c "make -n demo | grep 'MO_TARGETS=moraine-cli tools/build.sh build -DBUILD_TESTING=OFF' >/dev/null"
 check "the demo runs" bash -c "tools/demo.sh '$build' >'$scratch/demo' 2>&1"
 check "the demo fits two screens" test "$(wc -l <"$scratch/demo")" -le 48
 check "the demo ends with three commands to try" test "$(sed -n '/^== Try next/,$p' "$scratch/demo" | grep -c '^  .*/moraine ')" -eq 3
