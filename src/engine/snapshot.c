@@ -26,10 +26,10 @@ mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits)
 
 void mo_snapshot_close(mo_snapshot *snapshot)
 {
-    if (snapshot && (!snapshot->engine || mo_engine_check_process(snapshot->engine, NULL) == MO_OK)) {
-        if (snapshot->number) {
-            snapshot->engine->remote_layers->close_snapshot(snapshot->engine->remote_layers->owner,
-                                                            snapshot->number);
+    const mo_engine *engine = snapshot ? snapshot->engine : NULL;
+    if (snapshot && (!engine || mo_engine_check_process(engine, NULL) == MO_OK)) {
+        if (engine && snapshot->number) {
+            engine->remote_layers->close_snapshot(engine->remote_layers->owner, snapshot->number);
         }
         if (snapshot->blocks.pool && !snapshot->on_device) {
             mo_block_pool *pool = snapshot->blocks.pool;

@@ -218,7 +218,8 @@ mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err)
     int count = 0;
     *out = NULL;
     if (!mo_cuda_built() && !mo_cuda_driver_replaced()) {
-        return mo_fail(err, MO_EDEVICE, "this build has no CUDA kernels; install nvcc and rebuild with `make CUDA=native`");
+        return mo_fail(err, MO_EDEVICE,
+                       "this build has no CUDA kernels; install nvcc and rebuild with `make CUDA=native`");
     }
     const mo_cuda_driver *driver = start_driver(&count, err);
     if (!driver) {

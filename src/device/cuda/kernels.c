@@ -145,12 +145,11 @@ mo_status mo_cuda_load(mo_cuda_device *d, int ptx, mo_error *err)
                d->name, d->compute / 10, d->compute % 10, ptx);
     }
     if (!has_ptx(ptx) || ptx > d->compute) {
-        return mo_fail(
-            err, MO_EDEVICE,
-            "this build has no kernels that %s (capability %d.%d) can run%s; build with "
-            "`make CUDA=%d.%d`",
-            d->name, d->compute / 10, d->compute % 10, ptx ? " as the requested PTX" : "", d->compute / 10,
-            d->compute % 10);
+        return mo_fail(err, MO_EDEVICE,
+                       "this build has no kernels that %s (capability %d.%d) can run%s; build with "
+                       "`make CUDA=%d.%d`",
+                       d->name, d->compute / 10, d->compute % 10, ptx ? " as the requested PTX" : "",
+                       d->compute / 10, d->compute % 10);
     }
     d->code = ptx;
     status = load_all(d, ptx, &result, err);
