@@ -890,7 +890,7 @@ static int64_t adapter_in_part(const oracle *o, mo_layer_range range, mo_expert_
     mo_requirements with = requirements_of_part(o, range, experts, true),
                     without = requirements_of_part(o, range, experts, false);
     const int64_t counted = with.model.other_bytes - without.model.other_bytes;
-    *weights = with.adapter_bytes;
+    *weights = with.model.adapter_bytes;
     mo_requirements_drop(&with);
     mo_requirements_drop(&without);
     mo_model_options options = settings();
@@ -913,10 +913,10 @@ static void a_part_of_a_model_has_its_part_of_an_adapter(void **state)
     const mo_expert_range all = {0};
     mo_requirements whole = requirements_of_part(o, (mo_layer_range){0}, all, true);
     const int layers = whole.model.layers, experts = whole.model.experts;
-    const int64_t weights = whole.adapter_bytes;
+    const int64_t weights = whole.model.adapter_bytes;
     int64_t of_experts = 0, parts = 0, part;
     for (int i = 0; i < layers; i++) {
-        of_experts += whole.adapters[i].expert_bytes;
+        of_experts += whole.layers[i].adapter_expert_bytes;
     }
     mo_requirements_drop(&whole);
     assert_true(of_experts > 0 && of_experts < weights && layers > 1 && experts > 3);

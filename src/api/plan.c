@@ -209,13 +209,6 @@ static bool divided(const mo_plan_options *ask)
     return ask->cluster && mo_cluster_ranks(ask->cluster) > 1;
 }
 
-/* Ranks use devices that are named. */
-static const char *device_of(const mo_plan_options *ask)
-{
-    const bool any = !ask->device || strcmp(ask->device, "auto") == 0;
-    return divided(ask) && any ? "none" : ask->device;
-}
-
 static mo_status ask_resources(const mo_plan_options *ask, mo_resources *resources,
                                mo_requirements_options *requirements, mo_error *err)
 {
@@ -224,17 +217,18 @@ static mo_status ask_resources(const mo_plan_options *ask, mo_resources *resourc
         ask->instead ? mo_opened_holding(&ask->instead->opened) : (mo_location_holding){0};
     mo_status status = mo_kernels_select(ask->isa, &kernels, err);
     if (status == MO_OK) {
-        status = mo_resources_find(&(mo_resources_ask){.ram_bytes = ask->ram_bytes,
-                                                       .vram_bytes = ask->vram_bytes,
-                                                       .vram_each = ask->vram_each,
-                                                       .machine = ask->machine,
-                                                       .device = device_of(ask),
-                                                       .cpu_moe = ask->cpu_moe,
-                                                       .postfetch = ask->postfetch,
-                                                       .precision = ask->prompt_precision,
-                                                       .hot_cache = &ask->hot_cache,
-                                                       .instead = instead},
-                                   resources, err);
+        status = mo_resources_find(
+            &(mo_resources_ask){.ram_bytes = ask->ram_bytes,
+                                .vram_bytes = ask->vram_bytes,
+                                .vram_each = ask->vram_each,
+                                .machine = ask->machine,
+                                .device = divided(ask) ? mo_ranks_device(ask->device) : ask->device,
+                                .cpu_moe = ask->cpu_moe,
+                                .postfetch = ask->postfetch,
+                                .precision = ask->prompt_precision,
+                                .hot_cache = &ask->hot_cache,
+                                .instead = instead},
+            resources, err);
     }
     if (status != MO_OK) {
         return status;

@@ -9,6 +9,7 @@
 #include "experts/expert_table.h"
 #include "gpu/adapters.h"
 #include "gpu/requirements.h"
+#include "model/lora.h"
 #include "plan/share.h"
 
 /* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
@@ -19,6 +20,8 @@
 #define PER_THREAD_BYTES ((int64_t)256 << 10)
 #define PER_TOKEN_BYTES  100
 #define PER_MERGE_BYTES  140
+/* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
+#define RANK_BYTES ((int64_t)16 << 20)
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -126,18 +129,20 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
     out->device_map_bytes = requirements.map;
 }
 
-int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width)
+/* Of a rank: streams, sent twice; and requests for experts. */
+static int64_t stream_bytes(const mo_model_spec *f, int64_t batch)
 {
-    return mo_plan_times(8 * batch, width + 1); /* what is sent, twice */
+    return mo_plan_times(8 * batch, f->width + 1);
 }
 
-/* For a rank among several: streams, or requests for experts. */
+static int64_t question_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
+{
+    return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
+}
+
 static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
 {
-    if (o->experts.divided) {
-        return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
-    }
-    return o->range.count ? mo_requirements_stream_bytes(batch, f->width) : 0;
+    return o->experts.divided ? question_bytes(f, o, batch) : o->range.count ? stream_bytes(f, batch) : 0;
 }
 
 /* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
@@ -209,7 +214,6 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     size_t region = 0;
     bool interleaved = false;
     mo_checkpoint_region(model, &region);
-    out->width = f->width;
     *m = (mo_plan_model){.layers = f->layer_count,
                          .layer = out->layers,
                          .vector_bytes = (int64_t)mo_checkpoint_resident(model).vectors,
@@ -217,7 +221,8 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
                          .tied = f->tied,
                          .output_bytes = matrix_bytes(&f->output.w),
                          .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-                         .context = o->context ? o->context : made_for};
+                         .context = o->context ? o->context : made_for,
+                         .width = f->width};
     m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
@@ -239,7 +244,9 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
                      PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges") +
-                     (o->range.count ? MO_REQUIRED_RANK_BYTES : 0);
+                     (o->range.count ? RANK_BYTES : 0);
+    m->rank_bytes = mo_plan_sum(
+        RANK_BYTES, larger(stream_bytes(f, m->batch), m->used ? question_bytes(f, o, m->batch) : 0));
     count_device(f, o, interleaved, out->layers, m);
 }
 
@@ -266,9 +273,9 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_requirement
         bytes += status == MO_OK ? lora.bytes : 0;
         ranks += status == MO_OK ? lora.rank : 0;
         for (int k = 0; status == MO_OK && k < m->layers; k++) {
-            out->adapters[k].bytes += lora.layers[k].bytes;
-            out->adapters[k].expert_bytes += lora.layers[k].expert_bytes;
-            out->adapter_bytes += lora.layers[k].bytes;
+            out->layers[k].adapter_bytes += lora.layers[k].bytes;
+            out->layers[k].adapter_expert_bytes += lora.layers[k].expert_bytes;
+            m->adapter_bytes += lora.layers[k].bytes;
         }
         mo_lora_drop(&lora);
     }
@@ -316,10 +323,8 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
     if (status == MO_OK) {
         const size_t layers = (size_t)mo_checkpoint_spec(model)->layer_count + 1;
         out->layers = calloc(layers, sizeof *out->layers);
-        out->adapters = calloc(layers, sizeof *out->adapters);
-        status = out->layers && out->adapters
-                     ? MO_OK
-                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
+        status = out->layers ? MO_OK
+                             : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     if (status == MO_OK && out->layers) {
         count_model(model, experts, options, out);
@@ -339,6 +344,5 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
 void mo_requirements_drop(mo_requirements *requirements)
 {
     free(requirements->layers);
-    free(requirements->adapters);
     *requirements = (mo_requirements){0};
 }
