@@ -13,6 +13,7 @@
 #include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
 #include "open/settings.h"
+#include "plan/choice.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),
@@ -311,7 +312,6 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
                              const mo_resources *resources, mo_error *err)
 {
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
-    const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
     const mo_requirements_options asked = requirements_of(m, o, kernels, resources);
     const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.requirements.model : NULL;
     const mo_engine_options options = {
@@ -319,10 +319,8 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .pool = m->pool,
         .batch = planned    ? planned->batch
                  : o->batch ? o->batch
-                            : MO_BATCH_DEFAULT,
-        .context = planned      ? planned->context
-                   : o->context ? o->context
-                                : made_for,
+                            : MO_CHOICE_BATCH,
+        .context = planned ? planned->context : mo_choice_context(o->context, spec->context),
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),

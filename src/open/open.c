@@ -6,212 +6,65 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "plan/choice.h"
 #include "plan/disk_rate.h"
-#include "plan/least.h"
-#include "plan/prompt.h"
 
 /* ---- Planning ---- */
 
-/* Shorter sessions are better than no plan, and than a plan without the device; this is the minimum. */
-enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
+typedef struct description {
+    const char *path;
+    const mo_requirements_options *options;
+    mo_requirements *requirements; /* as they were counted last */
+} description;
 
-/* Automatically chosen devices share a model if a token is this much faster than with the best of them alone. */
-#define WORTH_SHARING 1.02
-
-static mo_status need(const char *path, const mo_requirements_options *requirements, mo_placed *out,
-                      mo_error *err)
+static mo_status need(void *user, int64_t batch, int64_t context, mo_plan_model *out, mo_error *err)
 {
-    *out = (mo_placed){0};
-    const mo_status status = mo_requirements_of(path, requirements, &out->requirements, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    out->layers = calloc((size_t)out->requirements.model.layers + 1, sizeof *out->layers);
-    return out->layers ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
-}
-
-static mo_status place_on(const char *path, const mo_requirements_options *requirements,
-                          const mo_plan_limits *limits, const mo_rates *rates, mo_placed *out, mo_error *err)
-{
-    mo_status status = need(path, requirements, out, err);
-    if (status == MO_OK) {
-        status = mo_plan_choose(&out->requirements.model, limits, rates, &out->plan, err);
-    }
-    return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
-}
-
-/* As if the devices were one. Each has pinned memory of its own. */
-static mo_status place_together(const char *path, const mo_requirements_options *requirements,
-                                const mo_resources *resources, mo_placed *out, mo_error *err)
-{
-    mo_status status = need(path, requirements, out, err);
-    if (status != MO_OK) {
-        return status;
-    }
-    mo_plan_model *m = &out->requirements.model;
-    m->device_host_bytes = resources->device_count * (m->device_host_bytes + m->device_piece_bytes);
-    for (int i = 0; i < m->batch_count; i++) {
-        mo_plan_batch *b = &m->batches[i];
-        b->device_host_bytes = resources->device_count * (b->device_host_bytes + b->device_piece_bytes);
-    }
-    mo_plan_device_limits sum = mo_plan_devices_sum(m, resources->each, resources->device_count);
-    return mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err);
-}
-
-/* RAM and the batch are decided for all devices together; then, with what layers need for this batch, their layers. */
-static mo_status place_divided(const char *path, const mo_requirements_options *requirements,
-                               const mo_resources *resources, mo_placed *out, mo_error *err)
-{
-    mo_requirements_options o = *requirements;
-    mo_status status = place_together(path, &o, resources, out, err);
-    if (status == MO_OK && o.batch == 0) {
-        char why[sizeof out->plan.batch_why];
-        memcpy(why, out->plan.batch_why, sizeof why);
-        o.batch = out->requirements.model.batch;
-        o.context = out->requirements.model.context;
-        mo_placed_drop(out);
-        status = place_together(path, &o, resources, out, err);
-        memcpy(out->plan.batch_why, why, sizeof why);
-    }
-    if (status == MO_OK) {
-        out->division = calloc(1, sizeof *out->division);
-        status = out->division
-                     ? mo_plan_divide(&out->requirements.model, resources->each, resources->device_count,
-                                      !resources->any_device, &out->plan, out->division, err)
-                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
-    }
-    return status == MO_OK || !out->layers ? status : mo_fail_prefix(err, status, "%s", path);
-}
-
-static mo_status place_once(const char *path, const mo_requirements_options *requirements,
-                            const mo_resources *resources, mo_placed *out, mo_error *err)
-{
-    return resources->device_count > 1
-               ? place_divided(path, requirements, resources, out, err)
-               : place_on(path, requirements, &resources->limits, &resources->rates, out, err);
-}
-
-/* Why a device was too small: the sentence of the context that needs the fewest bytes of it. */
-typedef struct refusal {
-    int64_t vram_bytes; /* 0: none yet */
-    mo_error why;
-} refusal;
-
-static void keep_lowest(const mo_resources *resources, const mo_placed *p, const mo_error *why,
-                        refusal *lowest)
-{
-    const int64_t vram =
-        resources->device_count > 1 ? 0 : mo_plan_least_vram(&p->requirements.model, &resources->limits);
-    if (lowest->vram_bytes == 0 || (vram > 0 && vram < lowest->vram_bytes)) {
-        *lowest = (refusal){.vram_bytes = vram, .why = *why};
-    }
-}
-
-/* A default context is halved until the model fits. If a device is too small for all of them, the longest may need least:
- * a KV cache that is most of the memory can be in RAM. *asked: the one before. */
-static mo_status place(const char *path, const mo_requirements_options *requirements,
-                       const mo_resources *resources, int64_t *asked, mo_placed *out, mo_error *err)
-{
-    const int64_t least =
-        resources->limits.vram_bytes && resources->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
-    mo_requirements_options o = *requirements;
-    refusal lowest = {0};
-    mo_status status = place_once(path, &o, resources, out, err);
-    *asked = out->requirements.model.context;
-    while ((status == MO_ENOMEM || status == MO_EDEVICE) && requirements->context == 0 &&
-           out->requirements.model.context / 2 >= least) {
-        if (status == MO_EDEVICE) {
-            keep_lowest(resources, out, err, &lowest);
-        }
-        o.context = out->requirements.model.context / 2;
-        mo_placed_drop(out);
-        status = place_once(path, &o, resources, out, err);
-    }
-    if (status == MO_EDEVICE && lowest.vram_bytes > 0) {
-        keep_lowest(resources, out, err, &lowest);
-        *err = lowest.why;
-    }
+    const description *d = user;
+    mo_requirements_options o = *d->options;
+    o.batch = batch;
+    o.context = context;
+    mo_requirements_drop(d->requirements);
+    const mo_status status = mo_requirements_of(d->path, &o, d->requirements, err);
+    *out = d->requirements->model;
     return status;
-}
-
-/* The device with which alone a token is fastest, and how many there are then in a second. *alone: to plan in. */
-static int fastest_device(const char *path, const mo_requirements_options *requirements,
-                          const mo_resources *resources, mo_placed *alone, double *speed)
-{
-    int best = 0;
-    *speed = 0;
-    for (int i = 0; i < resources->device_count; i++) {
-        mo_error ignored = {0};
-        const mo_plan_device_limits *c = &resources->alone[i];
-        if (place_on(path, requirements, &c->limits, &c->rates, alone, &ignored) == MO_OK &&
-            alone->plan.tokens_per_second > *speed) {
-            *speed = alone->plan.tokens_per_second;
-            best = i;
-        }
-        mo_placed_drop(alone);
-    }
-    return best;
-}
-
-/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. If several
- * were named, this is logged. Plans are large: both are on the heap. */
-static mo_status settle_devices(const char *path, const mo_requirements_options *requirements,
-                                mo_resources *resources, mo_error *err)
-{
-    mo_placed *shared = calloc(2, sizeof *shared);
-    if (!shared) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
-    }
-    mo_error why = {0};
-    int64_t asked;
-    double alone = 0;
-    const bool named = !resources->any_device;
-    const mo_status status = place(path, requirements, resources, &asked, shared, &why);
-    const bool divided = status == MO_OK && shared->division->count > 1;
-    const int best = divided && named ? 0 : fastest_device(path, requirements, resources, shared + 1, &alone);
-    if (!divided || (!named && shared->plan.tokens_per_second < WORTH_SHARING * alone)) {
-        const int device = status == MO_OK && !divided && named ? shared->division->run[0].device : best;
-        mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "only one of %d devices is used, %s: %s",
-               resources->device_count, resources->each[device].rates.device,
-               status != MO_OK ? why.detail
-               : divided       ? "the others would not make a token faster"
-                               : "the others are too small for a layer, or would make a token slower");
-        mo_resources_use_device(resources, device);
-    }
-    mo_placed_drop(shared);
-    free(shared);
-    return MO_OK;
 }
 
 mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
                          mo_resources *resources, mo_placed *out, mo_error *err)
 {
-    mo_error small = {0};
-    int64_t asked = 0;
+    mo_choice choice;
+    *out = (mo_placed){0};
     mo_resources_count_held(resources);
-    mo_status status =
-        resources->device_count > 1 ? settle_devices(path, requirements, resources, err) : MO_OK;
+    const mo_choice_ask ask = {
+        .name = path,
+        .need = need,
+        .user = &(description){.path = path, .options = requirements, .requirements = &out->requirements},
+        .batch = requirements->batch,
+        .context = requirements->context,
+        .machine = {.limits = resources->limits, .rates = resources->rates},
+        .device_count = resources->device_count,
+        .each = resources->each,
+        .alone = resources->alone,
+        .any_device = resources->any_device};
+    mo_status status = mo_choice_make(&ask, &choice, err);
+    if (choice.alone >= 0) {
+        mo_resources_use_device(resources, choice.alone);
+    }
+    if (choice.no_device) {
+        mo_resources_drop_device(resources, choice.why);
+    }
+    out->division = choice.division;
+    if (status == MO_OK) {
+        out->layers = calloc((size_t)choice.model.layers + 1, sizeof *out->layers);
+        status = out->layers ? MO_OK
+                             : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
+    }
     if (status != MO_OK) {
-        *out = (mo_placed){0};
+        mo_placed_drop(out);
         return status;
     }
-    status = place(path, requirements, resources, &asked, out, &small);
-    if (status == MO_EDEVICE && resources->any_device) {
-        mo_resources_drop_device(resources, small.detail);
-        mo_placed_drop(out);
-        status = place(path, requirements, resources, &asked, out, &small);
-    }
-    if (status != MO_OK) {
-        mo_placed_drop(out);
-        return mo_fail(err, status, "%s", small.detail);
-    }
-    if (out->requirements.model.context < asked) {
-        mo_log(MO_LOG_WARN, "plan",
-               "the context is %lld tokens instead of %lld: there is no "
-               "memory for more; raise `ram_bytes`%s, or set `context`",
-               (long long)out->requirements.model.context, (long long)asked,
-               resources->limits.vram_bytes ? " or `vram_bytes`" : "");
-    }
+    out->requirements.model = choice.model;
+    out->plan = choice.plan;
     mo_placement_list(&out->requirements.model, &out->plan, out->layers);
     return MO_OK;
 }

@@ -10,6 +10,8 @@
 #include "gpu/adapters.h"
 #include "gpu/requirements.h"
 #include "model/lora.h"
+#include "plan/batch.h"
+#include "plan/choice.h"
 #include "plan/share.h"
 
 /* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
@@ -170,26 +172,15 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
         .device_piece_bytes = device.piece};
 }
 
-/* The batch that was asked for, or those among which the plan chooses: none is longer than a prompt can be. */
+/* The batch that was asked for, or those among which the plan chooses. */
 static void count_batches(const mo_model_spec *f, const mo_requirements_options *o, mo_plan_model *m)
 {
-    enum { SMALLEST = 64 };
     const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
-    m->kv_bytes = asked.kv_bytes;
-    m->work_bytes = asked.work_bytes;
-    m->device_kv_bytes = asked.device_kv_bytes;
-    m->device_work_bytes = asked.device_work_bytes;
-    m->device_idle_bytes = asked.device_idle_bytes;
-    m->device_host_bytes = asked.device_host_bytes;
-    m->device_piece_bytes = asked.device_piece_bytes;
-    if (o->batch || o->all_logits) {
-        return;
-    }
-    for (int64_t batch = SMALLEST; m->batch_count < MO_PLAN_BATCHES; batch *= 2) {
-        m->batches[m->batch_count++] = count_batch(f, o, batch, m->context);
-        if (batch >= m->context) {
-            break;
-        }
+    int64_t sizes[MO_PLAN_BATCHES];
+    *m = mo_plan_with_batch(m, &asked);
+    m->batch_count = o->batch || o->all_logits ? 0 : mo_plan_batch_sizes(m->context, sizes);
+    for (int i = 0; i < m->batch_count; i++) {
+        m->batches[i] = count_batch(f, o, sizes[i], m->context);
     }
 }
 
@@ -208,7 +199,6 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
                         const mo_requirements_options *o, mo_requirements *out)
 {
     const mo_model_spec *f = mo_checkpoint_spec(model);
-    const int64_t made_for = f->context < MO_CONTEXT_DEFAULT ? f->context : MO_CONTEXT_DEFAULT;
     const int64_t table = matrix_bytes(&f->embed);
     mo_plan_model *m = &out->model;
     size_t region = 0;
@@ -220,8 +210,8 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
                          .table_bytes = f->tied ? mo_load_bytes(table) : table,
                          .tied = f->tied,
                          .output_bytes = matrix_bytes(&f->output.w),
-                         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-                         .context = o->context ? o->context : made_for,
+                         .batch = o->batch ? o->batch : MO_CHOICE_BATCH,
+                         .context = mo_choice_context(o->context, f->context),
                          .width = f->width};
     m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
     for (int i = 0; i < f->layer_count; i++) {

@@ -8,15 +8,11 @@
 #include "plan/plan.h"
 #include "plan/precision.h"
 
-/* Unless the caller says otherwise. The batch is the plan's choice; this is that of models without a plan, and where logits
- * of every token are kept. */
-enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
-
 typedef struct mo_requirements_options {
     mo_kv_type kv;
-    int64_t batch, context; /* 0: the plan's choice; the model's own, at most MO_CONTEXT_DEFAULT */
-    int sessions;           /* held at once; 0: 1 */
-    int64_t positions;      /* of all of them; 0: as many as they can hold */
+    int64_t batch, context;                /* 0: the plan's choice, plan/choice.h */
+    int sessions;                          /* held at once; 0: 1 */
+    int64_t positions;                     /* of all of them; 0: as many as they can hold */
     int64_t kept_bytes, kept_device_bytes; /* for snapshots */
     int threads;                           /* that compute */
     int interleave;              /* rows per group in RAM, as the kernels like them; 0: the file's layout */
