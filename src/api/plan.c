@@ -159,10 +159,12 @@ static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_place
     const mo_plan_model *model = &placed->requirements.model;
     mo_plan *plan = &placed->plan;
     mo_hot_plan hot;
+    mo_hot_set set = {0};
     mo_plan learned;
-    const mo_status status = plan->device.ceiling
-                                 ? mo_hot_plan_device(path, &m->hot, plan, &hot, err)
-                                 : mo_hot_plan_ram(path, &m->hot, model, !m->ram_given, plan, &hot, err);
+    const mo_status status =
+        plan->device.ceiling ? mo_hot_plan_device(path, &m->hot, plan, &hot, err)
+                             : mo_hot_plan_ram(path, &m->hot, model, !m->ram_given, plan, &set, &hot, err);
+    mo_hot_set_drop(&set);
     if (status != MO_OK || hot.budget == 0) {
         return status;
     }

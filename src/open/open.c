@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "hotcache/plan.h"
 #include "plan/choice.h"
 #include "plan/disk_rate.h"
 
@@ -84,45 +85,19 @@ mo_placement mo_placed_view(const mo_placed *p)
 
 /* ---- Opening ---- */
 
-/* With a device the hot cache is there, and RAM follows its policy. */
-static bool wants_hot_set(const mo_open_options *o)
-{
-    return o->resources->hot.file && !o->resources->limits.vram_bytes;
-}
-
-/* The slots: those of the hot set where there is one, otherwise as planned. */
-static mo_status choose_slots(const mo_open_options *o, uint64_t hot_bytes, mo_opened *out, mo_error *err)
-{
-    mo_expert_table *experts = NULL;
-    mo_status status = mo_expert_table_create(out->model, &experts, err);
-    if (status == MO_OK) {
-        status = mo_hot_set_choose(&o->resources->hot, out->model, experts, hot_bytes, &out->placed.plan,
-                                   &out->hot, err);
-    }
-    mo_expert_table_destroy(experts);
-    return status;
-}
-
-static mo_status open_tiers(const mo_open_options *o, uint64_t hot_bytes, mo_opened *out, mo_error *err)
+static mo_status open_tiers(const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     mo_tiers_options t = {.layer_slots = out->placed.plan.layer_buffers,
                           .predict = o->predict,
                           .skip_missing = o->skip_missing};
     size_t homes = 0;
-    mo_status status = MO_OK;
     mo_checkpoint_homes(out->model, &homes);
     if (homes == 0) {
         return MO_OK;
     }
-    if (hot_bytes > 0) {
-        status = choose_slots(o, hot_bytes, out, err);
-    }
-    if (status != MO_OK) {
-        return status;
-    }
     t.store.policy = o->policy;
     t.store.disk = o->disk;
-    t.store.static_set = hot_bytes > 0;
+    t.store.static_set = out->hot.requests != NULL;
     for (int i = 0; i < MO_EXPERT_CLASSES; i++) {
         t.store.class_slots[i] = out->placed.plan.class_slots[i];
     }
@@ -156,27 +131,6 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
-/* A hot set has its own idea of how much is in RAM: *bytes of experts, 0 where none is wanted or all fit. */
-static mo_status plan_hot_set(const mo_open_options *o, mo_opened *out, uint64_t *bytes, mo_error *err)
-{
-    bool slots = false;
-    if (!wants_hot_set(o)) {
-        return MO_OK;
-    }
-    if (o->map) {
-        return mo_fail(err, MO_EINVAL,
-                       "`hot_cache.file` cannot be combined with `map`: the system manages the memory of a "
-                       "mapped model");
-    }
-    const mo_status status =
-        mo_hot_set_budget(&o->resources->hot, &out->placed.requirements.model, &out->placed.plan,
-                          !o->resources->ram_given, bytes, &slots, err);
-    if (status == MO_OK && slots) {
-        out->placed.plan.mode = MO_PLAN_SLOTS;
-    }
-    return status;
-}
-
 /* A mapped model has no plan of RAM, and one of the device alone where there is one. */
 static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
@@ -195,36 +149,49 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
+/* The slots of a hot set in RAM. With a device the hot cache is there, and RAM follows its policy. */
+static mo_status plan_hot_set(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
+{
+    const mo_resources *r = o->resources;
+    if (!r->hot.file || r->limits.vram_bytes) {
+        return MO_OK;
+    }
+    return o->map ? mo_fail(err, MO_EINVAL,
+                            "`hot_cache.file` cannot be combined with `map`: the system manages the memory "
+                            "of a mapped model")
+                  : mo_hot_plan_ram(path, &r->hot, &out->placed.requirements.model, !r->ram_given,
+                                    &out->placed.plan, &out->hot, NULL, err);
+}
+
 /* From here on these bytes of RAM are reserved, and on the device what the plan counts, also for sessions; a hot
  * cache has all that its device's ceiling leaves. */
-static void hold(const mo_open_options *o, int64_t bytes, mo_opened *out)
+static void hold(const mo_resources *resources, mo_opened *out)
 {
     const mo_plan *p = &out->placed.plan;
     const mo_plan_division *d = out->placed.division;
-    const int64_t device = d ? 0 : o->resources->hot.file ? p->device.ceiling : p->device.used;
-    mo_location_hold(p->location[MO_AT_RAM], bytes - out->held);
-    mo_location_hold(p->location[MO_AT_VRAM], device - out->device_held);
-    out->held = bytes;
-    out->device_held = device;
+    out->held = p->used;
+    out->device_held = d ? 0 : resources->hot.file ? p->device.ceiling : p->device.used;
+    mo_location_hold(p->location[MO_AT_RAM], out->held);
+    mo_location_hold(p->location[MO_AT_VRAM], out->device_held);
     for (int i = 0; d && i < d->count; i++) {
         const mo_plan_device *r = &d->run[i].plan;
-        const int64_t taken = o->resources->hot.file ? r->ceiling : r->used;
-        out->run_location[i] = o->resources->each[d->run[i].device].limits.vram_location;
-        mo_location_hold(out->run_location[i], taken - out->run_held[i]);
-        out->run_held[i] = taken;
+        out->run_held[i] = resources->hot.file ? r->ceiling : r->used;
+        out->run_location[i] = resources->each[d->run[i].device].limits.vram_location;
+        mo_location_hold(out->run_location[i], out->run_held[i]);
     }
 }
 
-/* Plans and holds, one model at a time: what the others hold is counted under the lock as well. How many slots a hot set
- * takes is known later, so until then it holds all that is left of a ceiling that was given. */
+/* Plans and holds, one model at a time: what the others hold is counted under the lock as well. */
 static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     static pthread_mutex_t planning = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&planning);
-    const mo_status status = plan(path, o, out, err);
+    mo_status status = plan(path, o, out, err);
+    if (status == MO_OK) {
+        status = plan_hot_set(path, o, out, err);
+    }
     if (status == MO_OK && out->placed.layers) {
-        const mo_plan *p = &out->placed.plan;
-        hold(o, wants_hot_set(o) && o->resources->ram_given ? p->ceiling : p->used, out);
+        hold(o->resources, out);
     }
     pthread_mutex_unlock(&planning);
     return status;
@@ -233,23 +200,16 @@ static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_op
 mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_opened *out, mo_error *err)
 {
     const mo_rates *rates = &options->resources->rates;
-    uint64_t hot_bytes = 0;
     *out = (mo_opened){
         .probed_disk_bytes_s = options->resources->probed_disk_bytes_s,
         .disk_bytes_s = rates->measured || options->resources->disk_learned ? rates->disk_bytes_s : 0.0,
         .probed_ram_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0.0};
     mo_status status = plan_and_hold(path, options, out, err);
     if (status == MO_OK) {
-        status = plan_hot_set(options, out, &hot_bytes, err);
-    }
-    if (status == MO_OK) {
         status = load(path, options, out, err);
     }
     if (status == MO_OK) {
-        status = open_tiers(options, hot_bytes, out, err);
-    }
-    if (status == MO_OK && wants_hot_set(options)) {
-        hold(options, out->placed.plan.used, out); /* the hot set has slots of its own number */
+        status = open_tiers(options, out, err);
     }
     if (status != MO_OK) {
         mo_opened_drop(out);
