@@ -293,7 +293,7 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_resources *res
 static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks,
                               mo_requirements_options *asked, mo_ranks_parts *parts, mo_error *err)
 {
-    mo_requirements whole;
+    mo_plan_model whole;
     mo_status status = mo_requirements_of(path, asked, &whole, err);
     if (status != MO_OK) {
         return status;
@@ -309,10 +309,10 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
                                          .ram_bytes_s = all[r].ram_bytes_s,
                                          .disk_bytes_s = all[r].disk_bytes_s};
     }
-    status = machines && names ? mo_ranks_divide(&whole.model, machines, names, ranks, parts, err)
+    status = machines && names ? mo_ranks_divide(&whole, machines, names, ranks, parts, err)
                                : mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     if (status == MO_OK && parts->way == MO_DIVIDE_EXPERTS) {
-        asked->range = (mo_layer_range){0, whole.model.layers};
+        asked->range = (mo_layer_range){0, whole.layers};
         asked->experts = (mo_expert_range){.divided = true, .first = 0, .end = parts->first[1]};
     } else if (status == MO_OK) {
         asked->range = (mo_layer_range){0, parts->first[1]};
@@ -327,12 +327,12 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
 static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resources *resources,
                               mo_requirements_options *requirements, mo_error *err)
 {
-    mo_placed placed;
-    const mo_status status = mo_placed_make(path, requirements, resources, &placed, err);
+    mo_choice choice;
+    const mo_status status = mo_opened_plan(path, requirements, resources, &choice, err);
     if (status == MO_OK) {
-        o->context = requirements->context = placed.requirements.model.context;
-        o->batch = requirements->batch = placed.requirements.model.batch;
-        mo_placed_drop(&placed);
+        o->context = requirements->context = choice.model.context;
+        o->batch = requirements->batch = choice.model.batch;
+        mo_choice_drop(&choice);
     }
     return status;
 }
@@ -504,13 +504,12 @@ static mo_status check_layers(const mo_ranks_parts *parts, const char *path, con
                               mo_error *err)
 {
     mo_requirements_options o = *asked;
-    mo_requirements requirements;
+    mo_plan_model requirements;
     o.range = (mo_layer_range){parts->first[rank], parts->first[rank + 1] - parts->first[rank]};
     o.kept_bytes = mo_ranks_part(parts, asked->peers + 1, rank, asked->kept_bytes);
     mo_status status = mo_requirements_of(path, &o, &requirements, err);
     if (status == MO_OK) {
-        status =
-            mo_ranks_check(&requirements.model, &resources->rates, said->ram_bytes, said->devices != 0, err);
+        status = mo_ranks_check(&requirements, &resources->rates, said->ram_bytes, said->devices != 0, err);
         mo_requirements_drop(&requirements);
     }
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "rank %d", rank);

@@ -113,9 +113,8 @@ static void report_host(const work *w, const mo_division_model *m, int r, mo_pla
     }
 }
 
-static void report_all(work *w, const mo_requirements *requirements, const mo_division_model *m)
+static void report_all(work *w, const mo_plan_model *p, const mo_division_model *m)
 {
-    const mo_plan_model *p = &requirements->model;
     mo_plan_hosts_report *out = &w->report;
     out->way = w->choice.way == MO_DIVIDE_EXPERTS ? "experts" : "layers";
     memcpy(out->why, w->choice.why, sizeof out->why);
@@ -140,23 +139,22 @@ static void report_all(work *w, const mo_requirements *requirements, const mo_di
 
 /* ---- The plan ---- */
 
-static mo_status divide(work *w, const mo_requirements *requirements, mo_divide asked, mo_error *err)
+static mo_status divide(work *w, const mo_plan_model *requirements, mo_divide asked, mo_error *err)
 {
-    mo_ranks_model d;
-    mo_status status = mo_ranks_model_of(&requirements->model, &d, err);
+    mo_division_model d;
+    mo_status status = mo_ranks_model(requirements, &d, err);
     if (status != MO_OK) {
         return status;
     }
     mo_hosts_ranks(&w->hosts, w->ranks);
     for (int r = 0; r < w->hosts.count; r++) {
-        mo_ranks_settle(&d, r, &w->ranks[r]);
+        mo_ranks_settle(requirements, r, &w->ranks[r]);
     }
-    status =
-        mo_division_choose(&d.model, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
+    status = mo_division_choose(&d, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
     if (status == MO_OK) {
-        report_all(w, requirements, &d.model);
+        report_all(w, requirements, &d);
     }
-    mo_ranks_model_drop(&d);
+    free((mo_division_layer *)d.layers);
     return status;
 }
 
@@ -164,7 +162,7 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
                             work *w, mo_error *err)
 {
     enum { THREADS = 16 }; /* the number of a host is unknown; each takes a quarter of a MiB */
-    mo_requirements requirements = {0};
+    mo_plan_model requirements = {0};
     mo_divide asked;
     const mo_kernels *kernels = NULL;
     mo_status status = load_hosts(hosts, &w->hosts, err);

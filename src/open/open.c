@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "hotcache/plan.h"
-#include "plan/choice.h"
 #include "plan/disk_rate.h"
 
 /* ---- Planning ---- */
@@ -15,7 +14,6 @@
 typedef struct description {
     const char *path;
     const mo_requirements_options *options;
-    mo_requirements *requirements; /* as they were counted last */
 } description;
 
 static mo_status need(void *user, int64_t batch, int64_t context, mo_plan_model *out, mo_error *err)
@@ -24,70 +22,38 @@ static mo_status need(void *user, int64_t batch, int64_t context, mo_plan_model 
     mo_requirements_options o = *d->options;
     o.batch = batch;
     o.context = context;
-    mo_requirements_drop(d->requirements);
-    const mo_status status = mo_requirements_of(d->path, &o, d->requirements, err);
-    *out = d->requirements->model;
-    return status;
+    return mo_requirements_of(d->path, &o, out, err);
 }
 
-mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
-                         mo_resources *resources, mo_placed *out, mo_error *err)
+mo_status mo_opened_plan(const char *path, const mo_requirements_options *requirements,
+                         mo_resources *resources, mo_choice *out, mo_error *err)
 {
-    mo_choice choice;
-    *out = (mo_placed){0};
     mo_resources_count_held(resources);
-    const mo_choice_ask ask = {
-        .name = path,
-        .need = need,
-        .user = &(description){.path = path, .options = requirements, .requirements = &out->requirements},
-        .batch = requirements->batch,
-        .context = requirements->context,
-        .machine = {.limits = resources->limits, .rates = resources->rates},
-        .device_count = resources->device_count,
-        .each = resources->each,
-        .alone = resources->alone,
-        .any_device = resources->any_device};
-    mo_status status = mo_choice_make(&ask, &choice, err);
-    if (choice.alone >= 0) {
-        mo_resources_use_device(resources, choice.alone);
+    const mo_choice_ask ask = {.name = path,
+                               .need = need,
+                               .user = &(description){.path = path, .options = requirements},
+                               .batch = requirements->batch,
+                               .context = requirements->context,
+                               .machine = {.limits = resources->limits, .rates = resources->rates},
+                               .device_count = resources->device_count,
+                               .each = resources->each,
+                               .alone = resources->alone,
+                               .any_device = resources->any_device};
+    const mo_status status = mo_choice_make(&ask, out, err);
+    if (out->alone >= 0) {
+        mo_resources_use_device(resources, out->alone);
     }
-    if (choice.no_device) {
-        mo_resources_drop_device(resources, choice.why);
+    if (out->why[0]) {
+        mo_resources_drop_device(resources, out->why);
     }
-    out->division = choice.division;
-    if (status == MO_OK) {
-        out->layers = calloc((size_t)choice.model.layers + 1, sizeof *out->layers);
-        status = out->layers ? MO_OK
-                             : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
-    }
-    if (status != MO_OK) {
-        mo_placed_drop(out);
-        return status;
-    }
-    out->requirements.model = choice.model;
-    out->plan = choice.plan;
-    mo_placement_list(&out->requirements.model, &out->plan, out->layers);
-    return MO_OK;
-}
-
-void mo_placed_drop(mo_placed *p)
-{
-    mo_requirements_drop(&p->requirements);
-    free(p->layers);
-    free(p->division);
-    *p = (mo_placed){0};
-}
-
-mo_placement mo_placed_view(const mo_placed *p)
-{
-    return (mo_placement){.model = &p->requirements.model, .plan = &p->plan, .layers = p->layers};
+    return status;
 }
 
 /* ---- Opening ---- */
 
 static mo_status open_tiers(const mo_open_options *o, mo_opened *out, mo_error *err)
 {
-    mo_tiers_options t = {.layer_slots = out->placed.plan.layer_buffers,
+    mo_tiers_options t = {.layer_slots = out->choice.plan.layer_buffers,
                           .predict = o->predict,
                           .skip_missing = o->skip_missing};
     size_t homes = 0;
@@ -99,21 +65,21 @@ static mo_status open_tiers(const mo_open_options *o, mo_opened *out, mo_error *
     t.store.disk = o->disk;
     t.store.static_set = out->hot.requests != NULL;
     for (int i = 0; i < MO_EXPERT_CLASSES; i++) {
-        t.store.class_slots[i] = out->placed.plan.class_slots[i];
+        t.store.class_slots[i] = out->choice.plan.class_slots[i];
     }
     return mo_tiers_open(out->model, &t, &out->tiers, err);
 }
 
 static mo_status load(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
-    const mo_plan_model *m = &out->placed.requirements.model;
+    const mo_plan_model *m = &out->choice.model;
     bool *leave = calloc((size_t)m->layers + 1, sizeof *leave);
-    const bool resident = out->placed.plan.mode == MO_PLAN_RESIDENT;
+    const bool resident = out->choice.plan.mode == MO_PLAN_RESIDENT;
     if (!leave) {
         return mo_fail(err, MO_ENOMEM, "out of memory while opening %s; free some and try again", path);
     }
     for (int i = 0; i < m->layers; i++) {
-        leave[i] = !mo_layer_kept(&out->placed.layers[i], MO_AT_RAM);
+        leave[i] = !mo_layer_kept(&out->choice.layers[i], MO_AT_RAM);
     }
     const mo_load_options options = {.map = o->map,
                                      .interleave = o->requirements.interleave,
@@ -138,13 +104,13 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     if (o->map && !l->vram_bytes) {
         return MO_OK;
     }
-    const mo_status status = mo_placed_make(path, &o->requirements, o->resources, &out->placed, err);
+    const mo_status status = mo_opened_plan(path, &o->requirements, o->resources, &out->choice, err);
     if (status == MO_OK && o->map) {
-        const mo_plan device = out->placed.plan;
-        out->placed.plan = (mo_plan){.device = device.device, .location_count = device.location_count};
-        memcpy(out->placed.plan.location, device.location, sizeof device.location);
+        const mo_plan device = out->choice.plan;
+        out->choice.plan = (mo_plan){.device = device.device, .location_count = device.location_count};
+        memcpy(out->choice.plan.location, device.location, sizeof device.location);
     } else if (status == MO_OK && l->available_bytes > 0 && l->ram_bytes > l->available_bytes) {
-        mo_log(MO_LOG_WARN, "plan", "%s", out->placed.plan.why);
+        mo_log(MO_LOG_WARN, "plan", "%s", out->choice.plan.why);
     }
     return status;
 }
@@ -159,16 +125,16 @@ static mo_status plan_hot_set(const char *path, const mo_open_options *o, mo_ope
     return o->map ? mo_fail(err, MO_EINVAL,
                             "`hot_cache.file` cannot be combined with `map`: the system manages the memory "
                             "of a mapped model")
-                  : mo_hot_plan_ram(path, &r->hot, &out->placed.requirements.model, !r->ram_given,
-                                    &out->placed.plan, &out->hot, NULL, err);
+                  : mo_hot_plan_ram(path, &r->hot, &out->choice.model, !r->ram_given, &out->choice.plan,
+                                    &out->hot, NULL, err);
 }
 
 /* From here on these bytes of RAM are reserved, and on the device what the plan counts, also for sessions; a hot
  * cache has all that its device's ceiling leaves. */
 static void hold(const mo_resources *resources, mo_opened *out)
 {
-    const mo_plan *p = &out->placed.plan;
-    const mo_plan_division *d = out->placed.division;
+    const mo_plan *p = &out->choice.plan;
+    const mo_plan_division *d = out->choice.division;
     out->held = p->used;
     out->device_held = d ? 0 : resources->hot.file ? p->device.ceiling : p->device.used;
     mo_location_hold(p->location[MO_AT_RAM], out->held);
@@ -190,7 +156,7 @@ static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_op
     if (status == MO_OK) {
         status = plan_hot_set(path, o, out, err);
     }
-    if (status == MO_OK && out->placed.layers) {
+    if (status == MO_OK && out->choice.layers) {
         hold(o->resources, out);
     }
     pthread_mutex_unlock(&planning);
@@ -243,8 +209,8 @@ _Static_assert((int)MO_HOLDING_LOCATIONS >= MO_PLAN_DEVICES + 2, "RAM, a device,
 mo_location_holding mo_opened_holding(const mo_opened *o)
 {
     mo_location_holding h = {0};
-    mo_location_holding_add(&h, o->placed.plan.location[MO_AT_RAM], o->held);
-    mo_location_holding_add(&h, o->placed.plan.location[MO_AT_VRAM], o->device_held);
+    mo_location_holding_add(&h, o->choice.plan.location[MO_AT_RAM], o->held);
+    mo_location_holding_add(&h, o->choice.plan.location[MO_AT_VRAM], o->device_held);
     for (int i = 0; i < MO_PLAN_DEVICES; i++) {
         mo_location_holding_add(&h, o->run_location[i], o->run_held[i]);
     }
@@ -256,11 +222,11 @@ void mo_opened_drop(mo_opened *o)
     mo_hot_set_drop(&o->hot);
     mo_tiers_close(o->tiers);
     mo_checkpoint_free(o->model);
-    mo_location_hold(o->placed.plan.location[MO_AT_RAM], -o->held);
-    mo_location_hold(o->placed.plan.location[MO_AT_VRAM], -o->device_held);
+    mo_location_hold(o->choice.plan.location[MO_AT_RAM], -o->held);
+    mo_location_hold(o->choice.plan.location[MO_AT_VRAM], -o->device_held);
     for (int i = 0; i < MO_PLAN_DEVICES; i++) {
         mo_location_hold(o->run_location[i], -o->run_held[i]);
     }
-    mo_placed_drop(&o->placed);
+    mo_choice_drop(&o->choice);
     *o = (mo_opened){0};
 }

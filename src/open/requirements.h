@@ -26,18 +26,13 @@ typedef struct mo_requirements_options {
     int peers;                   /* ranks that this one talks to */
 } mo_requirements_options;
 
-typedef struct mo_requirements {
-    mo_plan_model model;   /* for mo_plan_choose(), which decides on a batch that was left open */
-    mo_plan_layer *layers; /* [model.layers], which model.layer shows */
-} mo_requirements;
-
 /* What is planned for sessions in RAM, or on a device. */
 mo_state_size mo_requirements_states(const mo_requirements_options *options, int64_t batch, int64_t context,
                                      bool device);
 
-/* Any thread. On failure *out holds nothing. */
-mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
+/* For mo_plan_choose(), which decides on a batch that was left open. Any thread. On failure *out is zero. */
+mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_plan_model *out,
                              mo_error *err);
-void mo_requirements_drop(mo_requirements *requirements); /* a zeroed one is allowed */
+void mo_requirements_drop(mo_plan_model *model); /* frees its layers; a zeroed one is allowed */
 
 #endif

@@ -19,8 +19,7 @@ enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 
 static mo_status need(const mo_choice_ask *ask, int64_t batch, int64_t context, mo_choice *out, mo_error *err)
 {
-    free(out->division);
-    out->division = NULL;
+    mo_choice_drop(out);
     return ask->need(ask->user, batch, context, &out->model, err);
 }
 
@@ -164,32 +163,53 @@ static int choose_device(const mo_choice_ask *ask, mo_choice *out)
     return device;
 }
 
+/* ---- The choice ---- */
+
 mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err)
 {
     int64_t longest = 0;
-    mo_error small = {0};
+    mo_error why = {0}, small = {0};
     const bool several = ask->device_count > 1;
     *out = (mo_choice){0};
-    out->alone = several ? choose_device(ask, out) : -1;
-    mo_plan_device_limits machine = out->alone >= 0 ? ask->alone[out->alone] : ask->machine;
-    mo_status status = plan_with(ask, several && out->alone < 0 ? NULL : &machine, &longest, out, &small);
-    out->no_device = status == MO_EDEVICE && ask->any_device;
-    if (out->no_device) {
-        snprintf(out->why, sizeof out->why, "%.255s", small.detail);
+    const int alone = several ? choose_device(ask, out) : -1;
+    mo_plan_device_limits machine = alone >= 0 ? ask->alone[alone] : ask->machine;
+    mo_status status = plan_with(ask, several && alone < 0 ? NULL : &machine, &longest, out, &small);
+    if (status == MO_EDEVICE && ask->any_device) {
+        why = small;
         machine.limits.vram_bytes = 0;
         status = plan_with(ask, &machine, &longest, out, &small);
     }
-    if (status != MO_OK) {
-        free(out->division);
-        out->division = NULL;
-        return mo_fail(err, status, "%s", small.detail);
+    out->layers = status == MO_OK ? calloc((size_t)out->model.layers + 1, sizeof *out->layers) : NULL;
+    if (status == MO_OK && !out->layers) {
+        status = mo_fail(&small, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    if (out->model.context < longest) {
+    if (status == MO_OK) {
+        mo_placement_list(&out->model, &out->plan, out->layers);
+    } else {
+        mo_choice_drop(out);
+        mo_fail(err, status, "%s", small.detail);
+    }
+    if (out->model.context < longest && status == MO_OK) {
         mo_log(MO_LOG_WARN, "plan",
                "the context is %lld tokens instead of %lld: there is no "
                "memory for more; raise `ram_bytes`%s, or set `context`",
                (long long)out->model.context, (long long)longest,
                machine.limits.vram_bytes ? " or `vram_bytes`" : "");
     }
-    return MO_OK;
+    out->alone = alone;
+    snprintf(out->why, sizeof out->why, "%.255s", why.detail);
+    return status;
+}
+
+void mo_choice_drop(mo_choice *c)
+{
+    free((mo_plan_layer *)c->model.layer);
+    free(c->layers);
+    free(c->division);
+    *c = (mo_choice){0};
+}
+
+mo_placement mo_choice_view(const mo_choice *c)
+{
+    return (mo_placement){.model = &c->model, .plan = &c->plan, .layers = c->layers};
 }

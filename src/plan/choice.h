@@ -5,6 +5,7 @@
 #define MO_PLAN_CHOICE_H
 
 #include "plan/divide.h"
+#include "plan/placement.h"
 
 /* The batch is that of models without a plan, and where logits of every token are kept; otherwise the plan chooses it. */
 enum { MO_CHOICE_BATCH = 512, MO_CHOICE_CONTEXT = 8192 };
@@ -15,7 +16,7 @@ static inline int64_t mo_choice_context(int64_t asked, int64_t made_for)
     return asked ? asked : made_for < MO_CHOICE_CONTEXT ? made_for : MO_CHOICE_CONTEXT;
 }
 
-/* What the model needs with this batch and context (0: open). Its layers are valid until the next call. On failure *out is zero. */
+/* What the model needs with this batch and context (0: open). Its layers are allocated. On failure *out is zero. */
 typedef mo_status (*mo_choice_need)(void *user, int64_t batch, int64_t context, mo_plan_model *out,
                                     mo_error *err);
 
@@ -34,14 +35,15 @@ typedef struct mo_choice_ask {
 typedef struct mo_choice {
     mo_plan_model model;
     mo_plan plan;
-    mo_plan_division
-        *division;  /* of several devices that are used, the caller's to free; NULL: there are not several */
-    int alone;      /* of several devices only this one is used; -1: no such choice was made */
-    bool no_device; /* the device, or all of several, is left out, because: */
-    char why[256];
+    mo_layer_location *layers;  /* [model.layers] */
+    mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
+    int alone;                  /* of several devices only this one is used; -1: no such choice was made */
+    char why[256];              /* the device, or all of several, is left out; "": it is not */
 } mo_choice;
 
 /* The log says what differs from what was asked for. On failure *out holds only the choice of devices. Any thread. */
 mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err);
+void mo_choice_drop(mo_choice *choice);               /* a zeroed one is allowed */
+mo_placement mo_choice_view(const mo_choice *choice); /* valid as long as that */
 
 #endif

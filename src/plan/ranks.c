@@ -56,27 +56,15 @@ static void weigh_layers(const mo_plan_model *m, mo_division_layer *out)
     }
 }
 
-mo_status mo_ranks_model_of(const mo_plan_model *m, mo_ranks_model *out, mo_error *err)
+mo_status mo_ranks_model(const mo_plan_model *m, mo_division_model *out, mo_error *err)
 {
     mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
+    *out = (mo_division_model){0};
     if (!layers) {
-        *out = (mo_ranks_model){0};
         return mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     }
     weigh_layers(m, layers);
-    int64_t cores = 0;
-    for (int i = 0; i < m->layers; i++) {
-        cores += m->layer[i].core_bytes;
-    }
-    *out = (mo_ranks_model){.layers = layers,
-                            .rank_bytes = m->work_bytes + m->other_bytes - m->adapter_bytes + m->rank_bytes,
-                            .lead_bytes = m->tied ? m->table_bytes : m->output_bytes,
-                            .host_bytes = m->device_host_bytes,
-                            .buffer_bytes = MO_PLAN_LAYER_BUFFERS_LEAST * m->dense_buffer_bytes,
-                            .device_bytes = m->device_work_bytes - m->adapter_bytes + m->device_map_bytes,
-                            .stage_bytes = m->device_stage_plain,
-                            .end_bytes = m->device_core_bytes - cores};
-    out->model = (mo_division_model){
+    *out = (mo_division_model){
         .layers = layers,
         .count = m->layers,
         .end_bytes = m->output_bytes,
@@ -84,47 +72,46 @@ mo_status mo_ranks_model_of(const mo_plan_model *m, mo_ranks_model *out, mo_erro
         .input_bytes = m->width + m->width / 32 * (int64_t)sizeof(float), /* codes, and their scales */
         .output_bytes = m->width * (int64_t)sizeof(float),
         .piece = m->batch,
-        .prompt = m->context < MO_PLAN_PROMPT_MOST ? m->context : MO_PLAN_PROMPT_MOST};
+        .prompt = mo_plan_request_prompt(m->context)};
     return MO_OK;
 }
 
 /* What is left counts where RAM is short: then experts are in slots, as the file has them, and some are on their way. */
-void mo_ranks_settle(const mo_ranks_model *d, int rank, mo_division_rank *machine)
+void mo_ranks_settle(const mo_plan_model *m, int rank, mo_division_rank *machine)
 {
-    machine->other_bytes = d->rank_bytes + (rank ? 0 : d->lead_bytes);
-    if (machine->vram_bytes > 0) {
-        const int64_t all = machine->vram_bytes;
-        const int64_t held = d->device_bytes + mo_plan_staging(d->stage_bytes, all, all, 0);
-        machine->other_bytes += d->host_bytes;
+    const int64_t lead = m->tied ? m->table_bytes : m->output_bytes, all = machine->vram_bytes;
+    machine->other_bytes =
+        m->work_bytes + m->other_bytes - m->adapter_bytes + m->rank_bytes + (rank ? 0 : lead);
+    if (all > 0) {
+        const int64_t held = m->device_work_bytes - m->adapter_bytes + m->device_map_bytes +
+                             mo_plan_staging(m->device_stage_plain, all, all, 0);
+        machine->other_bytes += m->device_host_bytes;
         machine->vram_bytes = all > held ? all - held : 0;
-        machine->vram_end_bytes = rank ? 0 : d->end_bytes;
-        machine->buffer_bytes = d->buffer_bytes;
+        machine->vram_end_bytes = rank ? 0 : m->device_core_bytes;
+        for (int i = 0; i < m->layers && rank == 0; i++) {
+            machine->vram_end_bytes -= m->layer[i].core_bytes;
+        }
+        machine->buffer_bytes = MO_PLAN_LAYER_BUFFERS_LEAST * m->dense_buffer_bytes;
     }
-}
-
-void mo_ranks_model_drop(mo_ranks_model *model)
-{
-    free(model->layers);
-    *model = (mo_ranks_model){0};
 }
 
 /* ---- The division ---- */
 
 /* The faster way by the measured network between these machines; layers if it was not measured. */
-static mo_divide choose_way(const mo_ranks_model *m, const mo_division_rank *machines, bool measured,
+static mo_divide choose_way(const mo_division_model *m, const mo_division_rank *machines, bool measured,
                             int ranks, double *upto, mo_ranks_parts *parts)
 {
     mo_division_choice choice;
-    if (!measured || mo_division_choose(&m->model, machines, ranks, MO_DIVIDE_AUTO, parts->first, upto,
-                                        &choice, NULL) != MO_OK) {
+    if (!measured ||
+        mo_division_choose(m, machines, ranks, MO_DIVIDE_AUTO, parts->first, upto, &choice, NULL) != MO_OK) {
         return MO_DIVIDE_LAYERS;
     }
     snprintf(parts->why, sizeof parts->why, "%s", choice.why);
     return choice.way;
 }
 
-static mo_status divide(const mo_ranks_model *m, int experts, const mo_division_rank *machines, bool measured,
-                        int ranks, double *upto, mo_ranks_parts *parts, mo_error *err)
+static mo_status divide(const mo_division_model *m, int experts, const mo_division_rank *machines,
+                        bool measured, int ranks, double *upto, mo_ranks_parts *parts, mo_error *err)
 {
     parts->why[0] = 0;
     if (parts->way == MO_DIVIDE_AUTO) {
@@ -132,11 +119,11 @@ static mo_status divide(const mo_ranks_model *m, int experts, const mo_division_
     }
     if (parts->way == MO_DIVIDE_LAYERS) {
         for (int i = 0; i <= MO_RANKS_TOKENS; i++) {
-            parts->groups[i] = (uint8_t)mo_division_groups(&m->model, ranks, i);
+            parts->groups[i] = (uint8_t)mo_division_groups(m, ranks, i);
         }
-        return mo_division_make(m->layers, m->model.count, machines, ranks, parts->first, err);
+        return mo_division_make(m->layers, m->count, machines, ranks, parts->first, err);
     }
-    const mo_status status = mo_division_make_experts(&m->model, machines, ranks, upto, err);
+    const mo_status status = mo_division_make_experts(m, machines, ranks, upto, err);
     for (int r = 0; r <= ranks && status == MO_OK; r++) {
         parts->first[r] = mo_division_first_expert(upto, r, experts);
     }
@@ -146,21 +133,19 @@ static mo_status divide(const mo_ranks_model *m, int experts, const mo_division_
 mo_status mo_ranks_divide(const mo_plan_model *model, mo_division_rank *machines, const char *const *names,
                           int ranks, mo_ranks_parts *parts, mo_error *err)
 {
-    mo_ranks_model m;
-    mo_status status = mo_ranks_model_of(model, &m, err);
-    double *upto = status == MO_OK ? calloc((size_t)ranks, sizeof *upto) : NULL;
-    if (status == MO_OK && !upto) {
-        status = mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
-    }
-    for (int r = 0; r < ranks && status == MO_OK; r++) {
-        mo_ranks_settle(&m, r, &machines[r]);
-    }
+    mo_division_model m;
+    double *upto = calloc((size_t)ranks, sizeof *upto);
+    mo_status status = upto ? mo_ranks_model(model, &m, err)
+                            : mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     if (status == MO_OK) {
+        for (int r = 0; r < ranks; r++) {
+            mo_ranks_settle(model, r, &machines[r]);
+        }
         const bool measured = mo_hosts_wires(machines, names, ranks);
         status = divide(&m, model->experts, machines, measured, ranks, upto, parts, err);
+        free((mo_division_layer *)m.layers);
     }
     free(upto);
-    mo_ranks_model_drop(&m);
     return status;
 }
 

@@ -16,25 +16,10 @@ const char *mo_ranks_device(const char *device);
 /* The division that is asked for. Experts can be skipped only where layers are divided. */
 mo_divide mo_ranks_way(mo_divide asked, bool skip_missing);
 
-/* A model as divisions see it. */
-typedef struct mo_ranks_model {
-    mo_division_model model;
-    mo_division_layer *layers; /* [model.count], which model.layers shows */
-    int64_t rank_bytes;        /* of every rank, apart from layers; */
-    int64_t lead_bytes;        /* rank 0 in addition; */
-    int64_t host_bytes;        /* and a rank with a device, for the device */
-    int64_t buffer_bytes;      /* for reading cores, where RAM has none of them */
-    int64_t device_bytes;      /* of a device, apart from layers: experts in transit, */
-    int64_t stage_bytes;       /* of which one takes so many, */
-    int64_t end_bytes;         /* and the output matrix */
-} mo_ranks_model;
-
-/* For a whole model with a known batch. On failure *out is empty. */
-mo_status mo_ranks_model_of(const mo_plan_model *model, mo_ranks_model *out, mo_error *err);
-void mo_ranks_model_drop(mo_ranks_model *model);
-
+/* A whole model with a known batch as divisions see it; its layers are the caller's to free. On failure *out is zero. */
+mo_status mo_ranks_model(const mo_plan_model *model, mo_division_model *out, mo_error *err);
 /* Sets a rank's memory apart from layers. `vram_bytes` is the device's ceiling before, and what is left for layers after. */
-void mo_ranks_settle(const mo_ranks_model *model, int rank, mo_division_rank *machine);
+void mo_ranks_settle(const mo_plan_model *model, int rank, mo_division_rank *machine);
 
 /* Which rank has which part of a model. */
 typedef struct mo_ranks_parts {
