@@ -198,7 +198,7 @@ mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_
     if (status == MO_OK && !w) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && w) {
         status = plan_hosts(path, hosts, divide_by, &o, w, err);
     }
     if (status == MO_OK) {

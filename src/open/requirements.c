@@ -317,7 +317,7 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
         count_model(model, experts, options, layers, out);
         status = check_sessions(options, out, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && layers) {
         status = count_adapters(model, options, layers, out, err);
     }
     mo_expert_table_destroy(experts);

@@ -138,12 +138,12 @@ static int fastest_device(const mo_choice_ask *ask, mo_choice *out, double *spee
     return best;
 }
 
-/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. If several
- * were named, this is logged. Returns the one that is used, -1: all. *out: to plan in. */
+/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. The log then says
+ * why. Returns the one that is used, -1: all. *out: to plan in. */
 static int choose_device(const mo_choice_ask *ask, mo_choice *out)
 {
     mo_error why = {0};
-    int64_t longest;
+    int64_t longest = 0;
     double alone = 0;
     const bool named = !ask->any_device;
     const mo_status status = plan_with(ask, NULL, &longest, out, &why);
@@ -189,7 +189,7 @@ mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err
         mo_choice_drop(out);
         mo_fail(err, status, "%s", small.detail);
     }
-    if (out->model.context < longest && status == MO_OK) {
+    if (status == MO_OK && out->model.context < longest) {
         mo_log(MO_LOG_WARN, "plan",
                "the context is %lld tokens instead of %lld: there is no "
                "memory for more; raise `ram_bytes`%s, or set `context`",

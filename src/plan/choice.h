@@ -38,7 +38,7 @@ typedef struct mo_choice {
     mo_layer_location *layers;  /* [model.layers] */
     mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
     int alone;                  /* of several devices only this one is used; -1: no such choice was made */
-    char why[256];              /* the device, or all of several, is left out; "": it is not */
+    char why[256]; /* the device, or all of several, is left out for this reason; "": it is not */
 } mo_choice;
 
 /* The log says what differs from what was asked for. On failure *out holds only the choice of devices. Any thread. */

@@ -97,25 +97,16 @@ void mo_ranks_settle(const mo_plan_model *m, int rank, mo_division_rank *machine
 
 /* ---- The division ---- */
 
-/* The faster way by the measured network between these machines; layers if it was not measured. */
-static mo_divide choose_way(const mo_division_model *m, const mo_division_rank *machines, bool measured,
-                            int ranks, double *upto, mo_ranks_parts *parts)
-{
-    mo_division_choice choice;
-    if (!measured ||
-        mo_division_choose(m, machines, ranks, MO_DIVIDE_AUTO, parts->first, upto, &choice, NULL) != MO_OK) {
-        return MO_DIVIDE_LAYERS;
-    }
-    snprintf(parts->why, sizeof parts->why, "%s", choice.why);
-    return choice.way;
-}
-
 static mo_status divide(const mo_division_model *m, int experts, const mo_division_rank *machines,
                         bool measured, int ranks, double *upto, mo_ranks_parts *parts, mo_error *err)
 {
     parts->why[0] = 0;
     if (parts->way == MO_DIVIDE_AUTO) {
-        parts->way = choose_way(m, machines, measured, ranks, upto, parts);
+        mo_division_choice c;
+        const bool chosen = measured && mo_division_choose(m, machines, ranks, MO_DIVIDE_AUTO, parts->first,
+                                                           upto, &c, NULL) == MO_OK;
+        parts->way = chosen ? c.way : MO_DIVIDE_LAYERS;
+        snprintf(parts->why, sizeof parts->why, "%s", chosen ? c.why : "");
     }
     if (parts->way == MO_DIVIDE_LAYERS) {
         for (int i = 0; i <= MO_RANKS_TOKENS; i++) {
@@ -133,7 +124,7 @@ static mo_status divide(const mo_division_model *m, int experts, const mo_divisi
 mo_status mo_ranks_divide(const mo_plan_model *model, mo_division_rank *machines, const char *const *names,
                           int ranks, mo_ranks_parts *parts, mo_error *err)
 {
-    mo_division_model m;
+    mo_division_model m = {0};
     double *upto = calloc((size_t)ranks, sizeof *upto);
     mo_status status = upto ? mo_ranks_model(model, &m, err)
                             : mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
