@@ -291,7 +291,9 @@ int main(int argc, char **argv)
                               .limits = {.ram_bytes = INT64_MAX,
                                          .ram_keeps = true,
                                          .cpu_moe = argc > 4 && strcmp(argv[4], "ram") == 0}};
-    const mo_requirements_options requirements = {.batch = tokens > 8 ? tokens : 8,
+    const mo_model_options asked = {0};
+    const mo_requirements_options requirements = {.asked = &asked,
+                                                  .batch = tokens > 8 ? tokens : 8,
                                                   .context = end > 512 ? end : 512,
                                                   .threads = mo_pool_threads(pool),
                                                   .interleave = kernels->interleave};

@@ -82,11 +82,12 @@ MO_API int mo_numerics_version(void);
 
 typedef enum mo_log_level { MO_LOG_ERROR, MO_LOG_WARN, MO_LOG_INFO, MO_LOG_DEBUG } mo_log_level;
 
-/* May be called from any thread, one call at a time. text has no trailing newline. */
+/* May be called from any thread, and from several at once. No lock of the library is held, so it may call the library; messages
+ * that this causes on the same thread are dropped. text has no trailing newline. */
 typedef void (*mo_log_fn)(void *user, mo_log_level level, const char *subsystem, const char *text);
 
-/* Sends messages up to `level` to fn; NULL silences the library (the default). Call before other
- * threads use the library. */
+/* Sends messages up to `level` to fn; NULL silences the library (the default). When it returns no call of the callback before
+ * is under way, unless it was called from a callback. */
 MO_API void mo_log_set(mo_log_fn fn, void *user, mo_log_level level);
 
 /* ---- Options of a model ----------------------------------------------------------------------- */
@@ -245,7 +246,8 @@ MO_API const char *mo_policy_name(int index, const char **summary);
 typedef struct mo_model mo_model;
 
 /* Opens and loads a model file (of a split model: its first part); options may be NULL. Close every session before the
- * model; streams, replies and grammars too. */
+ * model; streams, replies and grammars too. After fork() the model belongs to the parent: in the child, sessions give
+ * MO_EINVAL and closing does nothing; open the model there. */
 MO_API mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out,
                                mo_error *err);
 MO_API void mo_model_close(mo_model *model);
@@ -1030,7 +1032,8 @@ MO_API void mo_session_clear_cancel(mo_session *session);
 /* A session's state, to rewind to or to fork from: it can be restored into any session of the same model and format, and
  * outlives the session, but not its model. It shares the session's blocks: a session that writes into a shared one gets a
  * copy first. So opening and restoring take microseconds, wait for no steps of others (on a device that leaves layers to
- * the CPU, or has the logits still: for the one that runs), and change no result. Several threads may restore from one at a time. */
+ * the CPU, or has the logits still: for the one that runs), and change no result. Several threads may restore from one at the
+ * same time. */
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);

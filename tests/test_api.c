@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "moraine.h"
 
@@ -440,13 +442,133 @@ static void structs_grow(void **state)
     assert_int_equal(mo_model_open("/nowhere", NULL, &(mo_model *){NULL}, NULL), MO_ENOENT);
 }
 
+/* After fork() the child gets errors from what needs the parent's threads, and can open the model itself. */
+static int run_in_child(mo_model *model, mo_session *session, const mo_snapshot *snapshot, const char *device)
+{
+    mo_error err = {.detail = ""};
+    mo_session *other = NULL;
+    mo_snapshot *second = NULL;
+    int32_t token = 1;
+    const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = &token, .count = 1};
+    int64_t experts;
+    if (mo_session_feed(&feed, &err) != MO_EINVAL || !strstr(err.detail, "opened before fork()") ||
+        mo_session_open(model, NULL, &other, &err) != MO_EINVAL || other ||
+        mo_session_restore(session, snapshot, &err) != MO_EINVAL ||
+        mo_snapshot_open(session, &second, &err) != MO_EINVAL ||
+        mo_session_discover(session, &token, 1, &experts, &err) != MO_EINVAL) {
+        return 1;
+    }
+    mo_session_close(session);
+    mo_model_close(model);
+#ifdef __SANITIZE_THREAD__ /* which allows no threads after fork() */
+    return 0;
+#endif
+    model = open_model(device);
+    if (mo_session_open(model, NULL, &other, &err) != MO_OK) {
+        return 2;
+    }
+    const mo_feed again = {.size = sizeof again, .session = other, .tokens = &token, .count = 1};
+    if (mo_session_feed(&again, &err) != MO_OK) {
+        return 3;
+    }
+    mo_session_close(other);
+    mo_model_close(model);
+    return 0;
+}
+
+static void forked_processes_get_errors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        mo_error err = {.detail = ""};
+        mo_model *model = open_model(devices[i]);
+        mo_session *session = NULL;
+        mo_snapshot *snapshot = NULL;
+        int32_t token = 1;
+        assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
+        const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = &token, .count = 1};
+        assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+        assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            _exit(run_in_child(model, session, snapshot, devices[i]));
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        mo_snapshot_close(snapshot);
+        mo_session_close(session);
+        mo_model_close(model);
+    }
+}
+
+/* Eight threads restore from one snapshot at the same time. */
+typedef struct restoring {
+    mo_model *model;
+    const mo_snapshot *snapshot;
+    atomic_int *failures;
+} restoring;
+
+static void *restore_often(void *ctx)
+{
+    const restoring *r = ctx;
+    mo_session *session = NULL;
+    mo_error err;
+    if (mo_session_open(r->model, NULL, &session, &err) != MO_OK) {
+        atomic_fetch_add(r->failures, 1);
+        return NULL;
+    }
+    for (int i = 0; i < 50; i++) {
+        *r->failures += mo_session_restore(session, r->snapshot, &err) != MO_OK;
+        *r->failures += mo_session_length(session) != PROMPT;
+    }
+    mo_session_close(session);
+    return NULL;
+}
+
+static void threads_restore_from_one_snapshot(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        mo_error err = {.detail = ""};
+        mo_model *model = open_model(devices[i]);
+        mo_session *session = NULL;
+        mo_snapshot *snapshot = NULL;
+        int32_t tokens[PROMPT];
+        pthread_t threads[THREADS];
+        atomic_int failures = 0;
+        prompt_of(1, vocab_of(model), tokens);
+        assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
+        const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = PROMPT};
+        assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+        assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
+        restoring r = {model, snapshot, &failures};
+        for (int t = 0; t < THREADS; t++) {
+            assert_int_equal(pthread_create(&threads[t], NULL, restore_often, &r), 0);
+        }
+        for (int t = 0; t < THREADS; t++) {
+            assert_int_equal(pthread_join(threads[t], NULL), 0);
+        }
+        assert_int_equal(failures, 0);
+        mo_snapshot_close(snapshot);
+        mo_session_close(session);
+        mo_model_close(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structs_grow),        cmocka_unit_test(sessions_that_are_too_long),
-        cmocka_unit_test(conversations),       cmocka_unit_test(masks_and_log_probabilities),
-        cmocka_unit_test(masks_may_come_late), cmocka_unit_test(one_cancelled),
+        cmocka_unit_test(structs_grow),
+        cmocka_unit_test(sessions_that_are_too_long),
+        cmocka_unit_test(conversations),
+        cmocka_unit_test(masks_and_log_probabilities),
+        cmocka_unit_test(masks_may_come_late),
+        cmocka_unit_test(one_cancelled),
         cmocka_unit_test(eight_threads),
+        cmocka_unit_test(forked_processes_get_errors),
+        cmocka_unit_test(threads_restore_from_one_snapshot),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,84 @@ static void log_levels(void **state)
     mo_log_set(NULL, NULL, MO_LOG_DEBUG);
     mo_log(MO_LOG_ERROR, "base", "nobody listens");
     assert_int_equal(log_lines, 1);
+}
+
+/* Waits in the callback until another thread has logged, which needs the library's lock to be free. */
+static atomic_int log_waiting, log_others;
+
+static void *log_from_another_thread(void *unused)
+{
+    (void)unused;
+    mo_log(MO_LOG_WARN, "base", "from another thread");
+    return NULL;
+}
+
+static void log_and_call(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)user;
+    (void)level;
+    (void)subsystem;
+    if (strcmp(text, "first") != 0) {
+        log_others++;
+        return;
+    }
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, log_from_another_thread, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    mo_log(MO_LOG_WARN, "base", "from the callback itself: dropped");
+    mo_log_set(log_and_call, NULL, MO_LOG_DEBUG);
+    log_waiting++;
+}
+
+static void log_callbacks_call_the_library(void **state)
+{
+    (void)state;
+    mo_log_set(log_and_call, NULL, MO_LOG_WARN);
+    mo_log(MO_LOG_WARN, "base", "first");
+    assert_int_equal(log_waiting, 1);
+    assert_int_equal(log_others, 1);
+    mo_log(MO_LOG_DEBUG, "base", "the level was set by the callback");
+    assert_int_equal(log_others, 2);
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+}
+
+/* When mo_log_set() has returned, the callback before is not called any more and none of its calls is under way. */
+static atomic_int log_alive, log_after;
+
+static void log_slowly(void *user, mo_log_level level, const char *subsystem, const char *text)
+{
+    (void)level;
+    (void)subsystem;
+    (void)text;
+    usleep(1000);
+    log_after += !*(atomic_int *)user;
+}
+
+static void *log_much(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 40; i++) {
+        mo_log(MO_LOG_WARN, "base", "line %d", i);
+    }
+    return NULL;
+}
+
+static void log_callbacks_end(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    log_alive = 1;
+    mo_log_set(log_slowly, &log_alive, MO_LOG_WARN);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, log_much, NULL), 0);
+    }
+    usleep(10000);
+    mo_log_set(NULL, NULL, MO_LOG_WARN);
+    log_alive = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(log_after, 0);
 }
 
 static void arena_slices(void **state)
@@ -382,10 +461,19 @@ static void output_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_texts), cmocka_unit_test(log_levels), cmocka_unit_test(arena_slices),
-        IN_FOLDER(input_reads),         IN_FOLDER(input_refuses),     IN_FOLDER(output_commits),
-        IN_FOLDER(output_by_threads),   IN_FOLDER(output_special),    IN_FOLDER(output_size_limit),
-        IN_FOLDER(output_too_large),    IN_FOLDER(output_refuses),
+        cmocka_unit_test(status_texts),
+        cmocka_unit_test(log_levels),
+        cmocka_unit_test(log_callbacks_call_the_library),
+        cmocka_unit_test(log_callbacks_end),
+        cmocka_unit_test(arena_slices),
+        IN_FOLDER(input_reads),
+        IN_FOLDER(input_refuses),
+        IN_FOLDER(output_commits),
+        IN_FOLDER(output_by_threads),
+        IN_FOLDER(output_special),
+        IN_FOLDER(output_size_limit),
+        IN_FOLDER(output_too_large),
+        IN_FOLDER(output_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -299,8 +299,7 @@ static void no_driver(void **state)
     assert_says(err, "install the driver");
     assert_int_equal(mo_cuda_open(0, 0, &device, &err), MO_EDEVICE);
     assert_null(device);
-    assert_says(err, mo_cuda_built() ? "install the driver"
-                                     : "this build has no CUDA kernels; install nvcc and rebuild");
+    assert_says(err, "install the driver");
 }
 
 static void no_device(void **state)
@@ -367,6 +366,18 @@ static void describes(void **state)
     assert_int_equal(play.loaded, 0);
 }
 
+/* Images of this test's own, in the place of the build's, which may have none or not all of these. */
+static const unsigned char toy_images[7];
+const mo_cuda_image mo_cuda_images[] = {
+    {"product", 0, &toy_images[0], &toy_images[1]},
+    {"product", 75, &toy_images[1], &toy_images[2]},
+    {"product", 80, &toy_images[2], &toy_images[3]},
+    {"attention", 0, &toy_images[3], &toy_images[4]},
+    {"attention", 75, &toy_images[4], &toy_images[5]},
+    {"attention", 80, &toy_images[5], &toy_images[6]},
+    {NULL, 0, NULL, NULL},
+};
+
 static const unsigned char *image_of(int ptx)
 {
     for (const mo_cuda_image *image = mo_cuda_images; image->file; image++) {
@@ -383,19 +394,11 @@ static void chooses_code(void **state)
     (void)state;
     mo_error err;
     mo_device *device;
-    if (!image_of(0) || !image_of(75) || !image_of(80)) {
-        print_message("skipped: this build has no kernels, or not for the usual GPUs\n");
-        skip();
-    }
-    int newest = 0;
-    for (const mo_cuda_image *image = mo_cuda_images; image->file; image++) {
-        newest = image->ptx > newest ? image->ptx : newest;
-    }
     const struct {
         int compute, asked, expected;
         bool native;
-    } cases[] = {{90, 0, 0, true},   {90, 75, 75, true},      {90, 80, 80, true}, {75, 0, 75, false},
-                 {86, 0, 80, false}, {120, 0, newest, false}, {86, 75, 75, false}};
+    } cases[] = {{90, 0, 0, true},   {90, 75, 75, true},  {90, 80, 80, true}, {75, 0, 75, false},
+                 {86, 0, 80, false}, {120, 0, 80, false}, {86, 75, 75, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         play.compute = cases[i].compute;
         play.refused = cases[i].native ? NULL : image_of(0);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "check.h"
 #include "counted_memory.h"
 #include "disk/choice.h"
 #include "plan/probe/probe.h"
@@ -273,6 +274,52 @@ static void uring_direct(void **state)
     need_uring();
     need_direct();
     uring_reads_right(MO_IO_DIRECT);
+}
+
+/* Puts another file in the place of the only io_uring of the process. */
+static void break_uring(void)
+{
+    char name[40], target[64];
+    for (int fd = 3; fd < 1024; fd++) {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        if (strcmp(target, "anon_inode:[io_uring]") == 0) {
+            const int null = open("/dev/null", O_RDONLY);
+            assert_int_equal(dup2(null, fd), fd);
+            close(null);
+            return;
+        }
+    }
+    fail_msg("no io_uring is open");
+}
+
+/* A kernel that refuses io_uring for good fails the reads, and ends neither the process nor waits for ever. */
+static void uring_is_refused_later(void **state)
+{
+    (void)state;
+    need_uring();
+    static mo_read reads[SLOTS];
+    mo_disk *disk =
+        open_disk(&(mo_disk_options){.io = MO_IO_CACHED, .uring = true, .readers = 4, .piece = PIECE});
+    aim(&reads[0], 0, 0, 5000, arena);
+    submit(disk, &reads[0]);
+    wait_for(disk, &reads[0]);
+    assert_int_equal(state_of(&reads[0]), MO_READ_DONE);
+    nap_ms(20);
+    break_uring();
+    int failed = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        aim(&reads[i], 0, 0, MOST, arena + (size_t)i * PLACE);
+        submit(disk, &reads[i]);
+        wait_for(disk, &reads[i]);
+        if (state_of(&reads[i]) == MO_READ_FAILED) {
+            check_says(&reads[i].error, "the kernel no longer accepts reads by io_uring");
+            failed++;
+        }
+    }
+    assert_true(failed >= SLOTS - 1);
+    mo_disk_close(disk);
 }
 
 /* ---- Faults ---- */
@@ -952,17 +999,29 @@ static void finds_what_each_copy_costs(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_cached),     cmocka_unit_test(threads_direct),
-        cmocka_unit_test(uring_cached),       cmocka_unit_test(uring_direct),
-        cmocka_unit_test(arrival_in_reverse), cmocka_unit_test(every_read_fails_once),
-        cmocka_unit_test(short_reads),        cmocka_unit_test(files_change),
-        cmocka_unit_test(reads_past_the_end), cmocka_unit_test(urgent_reads_first),
-        cmocka_unit_test(raise_queued),       cmocka_unit_test(raise_the_rest),
-        cmocka_unit_test(withdraw_queued),    cmocka_unit_test(close_with_queued),
-        cmocka_unit_test(close_under_way),    cmocka_unit_test(many_submitters),
-        cmocka_unit_test(busy_time),          cmocka_unit_test(chooses_by_itself),
-        cmocka_unit_test(refused_direct),     cmocka_unit_test(bad_requests),
-        cmocka_unit_test(probe_measures),     cmocka_unit_test(finds_what_each_copy_costs),
+        cmocka_unit_test(threads_cached),
+        cmocka_unit_test(threads_direct),
+        cmocka_unit_test(uring_cached),
+        cmocka_unit_test(uring_direct),
+        cmocka_unit_test(uring_is_refused_later),
+        cmocka_unit_test(arrival_in_reverse),
+        cmocka_unit_test(every_read_fails_once),
+        cmocka_unit_test(short_reads),
+        cmocka_unit_test(files_change),
+        cmocka_unit_test(reads_past_the_end),
+        cmocka_unit_test(urgent_reads_first),
+        cmocka_unit_test(raise_queued),
+        cmocka_unit_test(raise_the_rest),
+        cmocka_unit_test(withdraw_queued),
+        cmocka_unit_test(close_with_queued),
+        cmocka_unit_test(close_under_way),
+        cmocka_unit_test(many_submitters),
+        cmocka_unit_test(busy_time),
+        cmocka_unit_test(chooses_by_itself),
+        cmocka_unit_test(refused_direct),
+        cmocka_unit_test(bad_requests),
+        cmocka_unit_test(probe_measures),
+        cmocka_unit_test(finds_what_each_copy_costs),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -210,8 +210,12 @@ static mo_choice plan(const mo_checkpoint *model, mo_device *device, const setti
         .limits = {.ram_bytes = (int64_t)1 << 50, .ram_keeps = true, .cpu_moe = s->cpu_moe}};
     mo_device_describe(device, &info);
     mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &resources.limits);
-    const mo_requirements_options requirements = {
-        .batch = TOKENS, .context = CONTEXT, .threads = 1, .interleave = interleave_of(model)};
+    const mo_model_options asked = {0};
+    const mo_requirements_options requirements = {.asked = &asked,
+                                                  .batch = TOKENS,
+                                                  .context = CONTEXT,
+                                                  .threads = 1,
+                                                  .interleave = interleave_of(model)};
     check(mo_opened_plan(mo_checkpoint_path(model), &requirements, &resources, &choice, &err), &err);
     mo_plan_device *d = &choice.plan.device;
     const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_bytes;

@@ -45,18 +45,19 @@ static void a_first_start_fills_both_tiers(void **state)
 /* The start alone, until it has come to its end: nobody computes meanwhile. */
 static void run_start(rig *r)
 {
-    mo_gpu_start *s = &r->gpu->start;
-    for (int i = 0; i < 100000 && (s->to_device < s->count || s->to_ram < s->count || s->under_way > 0);
+    mo_ahead *a = &r->gpu->ahead;
+    const mo_first_fill *s = &a->fill;
+    for (int i = 0; i < 100000 && (s->to_device < s->count || s->to_ram < s->count || a->under_way > 0);
          i++) {
         mo_store_settle(r->gpu->experts.where.store);
-        check_status(mo_gpu_start_turn(s, &r->err), &r->err);
+        check_status(mo_ahead_continue_fill(a, &r->err), &r->err);
     }
     mo_store_settle(r->gpu->experts.where.store);
-    assert_true(s->to_device == s->count && s->to_ram == s->count && s->under_way == 0);
+    assert_true(s->to_device == s->count && s->to_ram == s->count && a->under_way == 0);
 }
 
 /* Where the order's expert is: 2 in VRAM, 1 in RAM, 0 in neither. */
-static int tier_of(const rig *r, const mo_gpu_start_expert *b)
+static int tier_of(const rig *r, const mo_ahead_expert *b)
 {
     return (mo_where_address(mo_gpu_where(r->gpu, b->layer), b->layer, b->expert) != 0) ? 2
            : mo_store_resident(r->gpu->experts.where.store, b->layer, b->expert)        ? 1
@@ -71,7 +72,7 @@ static void a_start_takes_the_hottest_first(void **state)
     for (int i = 0; i < 3; i++) {
         rig r;
         rig_open(&r, &(rigged){.set = tiers_of(shares[i][0], shares[i][1]), .known = true});
-        const mo_gpu_start *s = &r.gpu->start;
+        const mo_first_fill *s = &r.gpu->ahead.fill;
         run_start(&r);
         int last = 2, tiers[3] = {0};
         assert_int_equal(s->count, EXPERTS);
@@ -108,7 +109,7 @@ static void a_start_without_a_profile_is_even(void **state)
         for (int i = 0; i < spec->layer_count; i++) {
             int held = 0;
             for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
-                held += tier_of(&r, &(mo_gpu_start_expert){.layer = i, .expert = e}) == tier;
+                held += tier_of(&r, &(mo_ahead_expert){.layer = i, .expert = e}) == tier;
             }
             least = spec->layers[i].routed && held < least ? held : least;
             most = held > most ? held : most;

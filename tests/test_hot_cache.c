@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "check.h"
+#include "device/sim/sim.h"
 #include "failing_memory.h"
 #include "hotcache/budget.h"
 #include "hotcache/exchange.h"
@@ -592,106 +593,139 @@ static void exchange_settles(void **state)
 
 /* ---- Updates ---- */
 
-enum { UPDATE_EXPERTS = 8, UPDATE_SLOTS = 2 };
+enum { UPDATE_EXPERTS = 8, UPDATE_SLOTS = 2, UPDATE_LAYERS = 4 };
 
-/* A tier of one layer whose copies land when the test says so. */
-typedef struct fake_tier {
-    int layer;
-    bool in[UPDATE_EXPERTS];
-    int begun, settled, switched; /* calls */
-    mo_hot_begun answer;          /* of begin */
-    mo_status status;             /* likewise */
-    bool lands;
-} fake_tier;
-
-static mo_status fake_settle(void *owner, mo_error *e)
-{
-    fake_tier *t = owner;
-    (void)e;
-    t->settled++;
-    t->lands = true;
-    return MO_OK;
-}
-
-static bool fake_holds(const void *owner, int layer, int expert)
-{
-    const fake_tier *t = owner;
-    assert_int_equal(layer, t->layer);
-    return t->in[expert];
-}
-
-static void fake_exchange(fake_tier *t, const mo_exchange *x)
-{
-    assert_true(t->in[x->evict] && !t->in[x->add]);
-    t->in[x->evict] = false;
-    t->in[x->add] = true;
-}
-
-static mo_status fake_begin(void *owner, int number, const mo_exchange *x, mo_hot_begun *begun, mo_error *e)
-{
-    fake_tier *t = owner;
-    t->begun++;
-    *begun = number == MO_HOT_NOW && t->answer == MO_HOT_UNDER_WAY ? MO_HOT_DONE : t->answer;
-    if (*begun == MO_HOT_DONE) {
-        fake_exchange(t, x);
-    }
-    return t->status == MO_OK ? MO_OK : mo_fail(e, t->status, "the copy of expert %d failed", (int)x->add);
-}
-
-static mo_status fake_landed(void *owner, int number, const mo_exchange *x, bool *done, mo_error *e)
-{
-    fake_tier *t = owner;
-    (void)e;
-    assert_in_range(number, 0, MO_HOT_MOVES - 1);
-    *done = t->lands;
-    if (*done) {
-        fake_exchange(t, x);
-    }
-    return MO_OK;
-}
-
-static mo_status fake_switch(void *owner, bool wait, mo_error *e)
-{
-    fake_tier *t = owner;
-    (void)wait;
-    (void)e;
-    t->switched++;
-    return MO_OK;
-}
-
+/* Slots of one layer on a simulated device, whose copies land when the test says so. */
 typedef struct updating {
-    fake_tier tier;
+    mo_ahead ahead;
+    mo_where where;
+    mo_model_spec spec;
+    mo_layer layers[UPDATE_LAYERS];
+    mo_expert experts[UPDATE_EXPERTS];
+    int begun, settled, published; /* calls */
+    int fails;                     /* this many copies fail with `status`; -1: all */
+    mo_status status;
+    bool lands;
+    int layer;
     mo_tally *tally;
     mo_hot_update *update;
 } updating;
 
-static mo_status try_updating(updating *u, int layer, int moves, int64_t window)
+static mo_status fake_begin(void *owner, int number, int layer, int expert, mo_daddr to, bool retry,
+                            int64_t *bytes, mo_error *e)
+{
+    updating *u = owner;
+    (void)retry;
+    assert_in_range(number, 0, u->ahead.mover.count - 1);
+    assert_int_equal(layer, u->layer);
+    assert_true(to != 0);
+    u->begun++;
+    *bytes = 1;
+    if (u->fails == 0) {
+        return MO_OK;
+    }
+    u->fails -= u->fails > 0;
+    return mo_fail(e, u->status, "the copy of expert %d failed", expert);
+}
+
+static mo_status fake_landed(void *owner, int number, bool *done, mo_error *e)
+{
+    const updating *u = owner;
+    (void)number;
+    (void)e;
+    *done = u->lands;
+    return MO_OK;
+}
+
+static mo_status fake_wait(void *owner, mo_error *e)
+{
+    (void)owner;
+    (void)e;
+    return MO_OK;
+}
+
+static mo_status fake_settle(void *owner, mo_error *e)
+{
+    updating *u = owner;
+    (void)e;
+    u->settled++;
+    u->lands = true;
+    return MO_OK;
+}
+
+static mo_status fake_publish(void *owner, mo_error *e)
+{
+    updating *u = owner;
+    (void)e;
+    u->published++;
+    return MO_OK;
+}
+
+static mo_device *simulated; /* opened once */
+
+static bool is_in(const updating *u, int expert)
+{
+    return mo_where_address(&u->where, u->layer, expert) != 0;
+}
+
+static void set_readable(updating *u, bool readable)
+{
+    static const uint8_t data;
+    for (int e = 0; e < UPDATE_EXPERTS; e++) {
+        mo_expert *x = &u->experts[e];
+        x->gate.w.data = x->up.w.data = x->down.w.data = readable ? &data : NULL;
+    }
+}
+
+/* `spare` slots more than there are residents, of which exchanges take theirs. */
+static mo_status try_updating(updating *u, int layer, int moves, int spare, int64_t window)
 {
     const int32_t number = layer, experts = UPDATE_EXPERTS;
     const mo_profile_shape shape = {.layers = 1, .used = 2, .layer = &number, .experts = &experts};
-    const mo_weighting_options weighting = mo_weighting_options_default();
-    *u = (updating){.tier = {.layer = layer, .in = {true, true}, .answer = MO_HOT_UNDER_WAY}};
-    const mo_hot_tier tier = {.subsystem = "test",
-                              .moves = moves,
-                              .window = window,
-                              .owner = &u->tier,
-                              .settle = fake_settle,
-                              .holds = fake_holds,
-                              .begin = fake_begin,
-                              .landed = fake_landed,
-                              .switch_over = fake_switch};
-    const mo_status status = mo_tally_create(&shape, &u->tally, &err);
-    return status ? status : mo_hot_update_open(&tier, &shape, &weighting, 1.0, &u->update, &err);
+    const mo_hot_update_options options = {.ahead = &u->ahead,
+                                           .subsystem = "test",
+                                           .window = window,
+                                           .rate = 1.0,
+                                           .weighting = mo_weighting_options_default()};
+    mo_vram_layer slots[UPDATE_LAYERS] = {{0}};
+    *u = (updating){.layer = layer, .lands = false};
+    slots[layer] = (mo_vram_layer){.bytes = 64, .experts = UPDATE_EXPERTS, .slots = UPDATE_SLOTS + spare};
+    u->spec = (mo_model_spec){.layer_count = UPDATE_LAYERS, .layers = u->layers};
+    u->layers[layer].routed = true;
+    u->layers[layer].moe.experts = UPDATE_EXPERTS;
+    u->layers[layer].moe.expert = u->experts;
+    set_readable(u, true);
+    u->where.spec = &u->spec;
+    u->ahead = (mo_ahead){.where = &u->where,
+                          .end = UPDATE_LAYERS,
+                          .exchanges = true,
+                          .mover = {.owner = u,
+                                    .count = moves,
+                                    .begin = fake_begin,
+                                    .landed = fake_landed,
+                                    .wait = fake_wait,
+                                    .settle = fake_settle,
+                                    .publish = fake_publish}};
+    mo_status status = mo_tally_create(&shape, &u->tally, &err);
+    status =
+        status ? status : mo_vram_open(simulated, slots, UPDATE_LAYERS, NULL, NULL, &u->where.vram, &err);
+    for (int e = 0; status == MO_OK && e < UPDATE_SLOTS; e++) {
+        assert_true(mo_vram_acquire_free(u->where.vram, layer, e) != 0);
+        mo_vram_landed(u->where.vram, layer, e);
+    }
+    return status ? status : mo_hot_update_open(&options, &shape, &u->update, &err);
 }
 
-static void open_updating(updating *u, int moves, int64_t window)
+static void open_updating(updating *u, int moves, int spare, int64_t window)
 {
-    assert_int_equal(try_updating(u, 3, moves, window), MO_OK);
+    assert_int_equal(try_updating(u, 3, moves, spare, window), MO_OK);
 }
 
 static void close_updating(updating *u)
 {
     mo_hot_update_close(u->update);
+    mo_ahead_close(&u->ahead);
+    mo_vram_close(u->where.vram);
     mo_tally_destroy(u->tally);
 }
 
@@ -699,13 +733,19 @@ static void pick(updating *u, int expert, int times)
 {
     for (int i = 0; i < times; i++) {
         mo_tally_pick(mo_tally_find(u->tally, 3), MO_TRACE_GENERATION,
-                      u->tier.in[expert] ? MO_FOUND_HOT : MO_FOUND_COLD, expert);
+                      is_in(u, expert) ? MO_FOUND_HOT : MO_FOUND_COLD, expert);
     }
+}
+
+static mo_status try_turn(updating *u, int64_t tokens)
+{
+    const mo_status status = mo_hot_update_turn(u->update, u->tally, tokens, &err);
+    return status ? status : mo_ahead_turn(&u->ahead, &err);
 }
 
 static mo_hot_counters turn(updating *u, int64_t tokens)
 {
-    assert_int_equal(mo_hot_update_turn(u->update, u->tally, tokens, &err), MO_OK);
+    assert_int_equal(try_turn(u, tokens), MO_OK);
     return mo_hot_update_count(u->update);
 }
 
@@ -715,52 +755,57 @@ static void updates_run_beside_steps(void **state)
 {
     (void)state;
     updating u;
-    open_updating(&u, 1, 10);
+    open_updating(&u, 1, 1, 10);
     pick(&u, 5, 4);
     pick(&u, 6, 3);
     mo_hot_counters c = turn(&u, 10);
-    assert_true(c.updates == 0 && c.under_way == 0 && u.tier.switched == 1);
+    assert_true(c.updates == 0 && c.under_way == 0);
     c = turn(&u, 1);
     assert_true(c.updates == 1 && c.under_way == 1 && c.planned == 1 && c.exchanged == 0);
-    assert_true(u.tier.in[0] && u.tier.in[1] && u.tier.begun == 1);
+    assert_true(is_in(&u, 0) && is_in(&u, 1) && u.begun == 1);
     c = turn(&u, 1); /* not there yet */
-    assert_true(c.under_way == 1 && c.planned == 1 && u.tier.begun == 1);
+    assert_true(c.under_way == 1 && c.planned == 1 && u.begun == 1);
     pick(&u, 5, 4);
     pick(&u, 6, 3);
     assert_int_equal(mo_hot_update_request_done(u.update, u.tally, &err), MO_OK);
     c = mo_hot_update_count(u.update);
     assert_true(c.updates == 2 && c.under_way == 1 && c.planned == 1); /* 5 is coming, so only 6 is planned */
-    u.tier.lands = true;
+    u.lands = true;
     c = turn(&u, 1);
-    assert_true(c.exchanged == 1 && c.under_way == 1 && c.planned == 0 && u.tier.in[5]);
+    assert_true(c.exchanged == 1 && c.under_way == 1 && c.planned == 0 && is_in(&u, 5));
     c = turn(&u, 1);
-    assert_true(c.exchanged == 2 && c.under_way == 0 && u.tier.in[6]);
-    assert_int_equal(u.tier.switched, 5);
+    assert_true(c.exchanged == 2 && c.under_way == 0 && is_in(&u, 6));
+    assert_true(!is_in(&u, 0) && !is_in(&u, 1));
     close_updating(&u);
 }
 
-/* What cannot begin now is asked for again, what failed is not, and a failure that the tier reports ends the step. */
+/* What cannot begin now is asked for again, what failed or has lost its sense is not, and a lost device ends the step. */
 static void updates_that_cannot_begin(void **state)
 {
     (void)state;
     updating u;
-    open_updating(&u, 2, 10);
+    open_updating(&u, 2, 2, 10);
     pick(&u, 5, 4);
     pick(&u, 6, 3);
-    u.tier.answer = MO_HOT_LATER;
+    set_readable(&u, false);
     mo_hot_counters c = turn(&u, 11);
-    assert_true(c.planned == 2 && c.under_way == 0);
-    u.tier.answer = MO_HOT_VOID;
-    u.tier.status = MO_EDEVICE;
-    assert_int_equal(mo_hot_update_turn(u.update, u.tally, 1, &err), MO_EDEVICE);
+    assert_true(c.planned == 2 && c.under_way == 0 && u.begun == 0);
+    set_readable(&u, true);
+    u.fails = -1;
+    u.status = MO_EDEVICE;
+    assert_int_equal(try_turn(&u, 1), MO_EDEVICE);
     check_says(&err, "the copy of expert 5 failed");
     c = mo_hot_update_count(u.update);
-    assert_true(c.planned == 1 && c.failed == 0); /* the second was not begun after that */
-    u.tier.answer = MO_HOT_FAILED;
-    u.tier.status = MO_OK;
+    assert_true(c.planned == 1 && c.failed == 1); /* the second was not begun after that */
+    u.status = MO_EIO;
     c = turn(&u, 1);
-    assert_true(c.planned == 0 && c.failed == 1 && c.exchanged == 0);
-    assert_true(u.tier.in[0] && u.tier.in[1]);
+    assert_true(c.planned == 0 && c.failed == 2 && c.exchanged == 0);
+    assert_true(is_in(&u, 0) && is_in(&u, 1) && !is_in(&u, 5) && !is_in(&u, 6));
+    mo_move *gone = calloc(1, sizeof *gone);
+    *gone = (mo_move){3, 6, 7}; /* 7 is not there */
+    mo_ahead_queue(&u.ahead, gone, 1);
+    c = turn(&u, 1);
+    assert_true(c.planned == 0 && c.failed == 2 && u.begun == 2);
     close_updating(&u);
 }
 
@@ -770,27 +815,50 @@ static void applying_by_hand(void **state)
     (void)state;
     updating u;
     mo_exchange_stats stats;
-    open_updating(&u, 1, 10);
+    open_updating(&u, 1, 1, 10);
     pick(&u, 5, 4);
     pick(&u, 6, 3);
     turn(&u, 11);
     mo_profile *p = NULL;
     assert_int_equal(mo_tally_snapshot(u.tally, &p, &err), MO_OK);
     assert_int_equal(mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err), MO_OK);
-    assert_true(u.tier.settled == 1 && stats.exchanged == 1 && stats.hot_experts == UPDATE_SLOTS);
-    assert_true(u.tier.in[5] && u.tier.in[6]);
+    assert_true(u.settled == 1 && stats.exchanged == 1 && stats.hot_experts == UPDATE_SLOTS);
+    assert_true(is_in(&u, 5) && is_in(&u, 6) && u.published == 1);
     mo_hot_counters c = mo_hot_update_count(u.update);
     assert_true(c.exchanged == 2 && c.planned == 0 && c.under_way == 0);
+    u.lands = false;
     pick(&u, 0, 1); /* less than 5 and 6 have had in all, more than they have had since */
     assert_int_equal(mo_hot_update_request_done(u.update, u.tally, &err), MO_OK);
     assert_int_equal(mo_hot_update_count(u.update).under_way, 1);
-    /* A failure ends it and is told. */
-    u.tier.status = MO_EIO;
-    u.tier.answer = MO_HOT_FAILED;
+    /* A failure ends it and is reported. */
+    u.fails = -1;
+    u.status = MO_EIO;
     assert_int_equal(mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err), MO_EIO);
     assert_int_equal(stats.exchanged, 0);
     assert_int_equal(mo_hot_update_count(u.update).failed, 1);
     mo_profile_free(p);
+    close_updating(&u);
+}
+
+/* Without a spare slot the new expert gets the old one's, which comes back if the copy fails, or neither is there. */
+static void exchanges_in_place(void **state)
+{
+    (void)state;
+    updating u;
+    open_updating(&u, 1, 0, 10);
+    const mo_move move = {3, 5, 0};
+    u.lands = true;
+    u.fails = 1;
+    u.status = MO_EIO;
+    assert_int_equal(mo_ahead_exchange_now(&u.ahead, &move, &err), MO_EIO);
+    check_says(&err, "expert 5 cannot replace expert 0, which stays");
+    assert_true(is_in(&u, 0) && !is_in(&u, 5));
+    u.fails = 2;
+    assert_int_equal(mo_ahead_exchange_now(&u.ahead, &move, &err), MO_EIO);
+    check_says(&err, "which could not be restored either; the CPU computes both");
+    assert_true(!is_in(&u, 0) && !is_in(&u, 5));
+    assert_int_equal(mo_ahead_exchange_now(&u.ahead, &(mo_move){3, 6, 1}, &err), MO_OK);
+    assert_true(is_in(&u, 6) && !is_in(&u, 1));
     close_updating(&u);
 }
 
@@ -811,7 +879,7 @@ static mo_status everything(const mo_profile *p)
     mo_status s = mo_weighting_rank(p, &options, &ranking, &count, &err);
     s = s ? s : mo_packing_make(ranking, count, layers, 2, 100, true, &packing, &err);
     s = s ? s : mo_exchange_from_profile(p, &options, &r, 1, 1, &x, &n, &stats, &err);
-    s = s ? s : try_updating(&u, 0, 1, 10);
+    s = s ? s : try_updating(&u, 0, 1, 1, 10);
     s = s ? s : mo_hot_update_apply(u.update, p, 1.0, u.tally, &stats, &err);
     close_updating(&u);
     free(ranking);
@@ -839,6 +907,19 @@ static void memory_runs_out(void **state)
     mo_profile_free(p);
 }
 
+static int open_simulated(void **state)
+{
+    (void)state;
+    return mo_sim_open(&(mo_sim_options){.memory_bytes = 1 << 20}, &simulated, &err);
+}
+
+static int close_simulated(void **state)
+{
+    (void)state;
+    mo_device_close(simulated);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -852,7 +933,8 @@ int main(void)
         cmocka_unit_test(exchange_keeps),           cmocka_unit_test(exchange_from_profile),
         cmocka_unit_test(exchange_pays_back),       cmocka_unit_test(exchange_settles),
         cmocka_unit_test(updates_run_beside_steps), cmocka_unit_test(updates_that_cannot_begin),
-        cmocka_unit_test(applying_by_hand),         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(applying_by_hand),         cmocka_unit_test(exchanges_in_place),
+        cmocka_unit_test(memory_runs_out),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_simulated, close_simulated);
 }

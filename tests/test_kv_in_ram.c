@@ -221,7 +221,8 @@ static float *run_prompts(const oracle *o, const prompt_case *c, const mo_model_
 /* What one session's prompt brings: of every cold layer the blocks of each step, as far as there is space. *whole: all of them had. */
 static uint64_t count_brought(const char *path, const prompt_case *c, int kv_in_ram, bool *whole)
 {
-    const mo_requirements_options o = {.kv = c->kv, .batch = c->batch, .context = CONTEXT, .threads = 2};
+    const mo_model_options asked = {.kv = c->kv};
+    const mo_requirements_options o = {.asked = &asked, .batch = c->batch, .context = CONTEXT, .threads = 2};
     mo_error err = {.detail = ""};
     mo_plan_model requirements;
     uint64_t bytes = 0;

@@ -866,14 +866,14 @@ static mo_plan_model requirements_of_part(const oracle *o, mo_layer_range range,
                                           bool with)
 {
     const char *path = adapter_of(o, SECOND);
+    const mo_model_options asked = {.adapters = &path, .adapter_count = with};
     mo_error err = {0};
     mo_plan_model requirements;
     check_status(mo_requirements_of(o->path,
-                                    &(mo_requirements_options){.threads = 1,
+                                    &(mo_requirements_options){.asked = &asked,
+                                                               .threads = 1,
                                                                .batch = 32,
                                                                .context = 64,
-                                                               .adapters = &path,
-                                                               .adapter_count = with,
                                                                .range = range,
                                                                .experts = experts,
                                                                .peers = 1},

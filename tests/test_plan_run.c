@@ -344,9 +344,8 @@ static void resources_found_before_another_plans(void **state)
     const mo_plan_report plan = bounds(&s);
     const int64_t ram = plan.whole_bytes + plan.least_bytes + 1000,
                   vram = plan.device.whole_bytes + plan.device.least_bytes + 1000;
-    const mo_hot_cache_options none = {.file = NULL};
-    const mo_resources_ask ask = {
-        .hot_cache = &none, .ram_bytes = ram, .vram_bytes = vram, .device = "sim", .to_open = true};
+    const mo_model_options asked = {.ram_bytes = ram, .vram_bytes = vram, .device = "sim", .sessions = 1};
+    const mo_resources_ask ask = {.options = &asked, .to_open = true};
     mo_resources resources[2];
     mo_opened opened[2];
     mo_pool *pool = NULL;
@@ -358,7 +357,7 @@ static void resources_found_before_another_plans(void **state)
     for (int i = 0; i < 2; i++) {
         const mo_open_options o = {
             .resources = &resources[i],
-            .requirements = {.context = s.context, .batch = s.batch, .sessions = 1, .threads = THREADS},
+            .requirements = {.asked = &asked, .context = s.context, .batch = s.batch, .threads = THREADS},
             .pool = pool};
         if (mo_opened_make(s.path, &o, &opened[i], &err) != MO_OK) {
             fail_msg("%s", err.detail);

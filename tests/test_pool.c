@@ -241,11 +241,11 @@ static void who_waits_asks(void **state)
     assert_true(stay_on(&all, 1));
     mo_pool *pool = create(2);
     assert_true(stay_on(&all, 0));
-    mo_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8}, {data, BYTES, BYTES / 4, 4, 8}};
+    mo_pool_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8}, {data, BYTES, BYTES / 4, 4, 8}};
     for (int i = 2; i <= MO_AHEAD_MAX; i++) {
-        ahead[i] = (mo_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1}; /* nobody's */
+        ahead[i] = (mo_pool_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1}; /* nobody's */
     }
-    ahead[2] = (mo_ahead){.data = shared, .bytes = 64}; /* everybody's */
+    ahead[2] = (mo_pool_ahead){.data = shared, .bytes = 64}; /* everybody's */
     bool seen = false;
     for (int i = 0; i < 500 && !seen; i++) {
         const uint64_t before = mo_pool_ahead_bytes(pool);

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "device/sim/sim.h"
 #include "experts/slots.h"
+#include "experts/vram.h"
 #include "random.h"
 
 #include <math.h>
@@ -346,12 +348,71 @@ static void chances_are_learned(void **state)
     mo_slots_destroy(s);
 }
 
+/* ---- The map on a device ------------------------------------------------------------------------ */
+
+/* Each switch sends the state of its moment, however long its copy waits in the stream and whatever changes meanwhile. */
+static void switches_send_their_moment(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 64, BYTES = 1 << 20, ROUNDS = 6 };
+    const mo_sim_options slow = {.memory_bytes = 8 << 20, .link_bytes_s = 20e6};
+    const mo_vram_layer layer = {.bytes = 64, .experts = EXPERTS};
+    const int32_t slots[MO_VRAM_CLASSES] = {EXPERTS};
+    mo_device *device = NULL;
+    mo_dstream *stream = NULL;
+    mo_vram *v = NULL;
+    mo_daddr block = 0, copies = 0;
+    void *big = NULL;
+    mo_daddr seen;
+    assert_int_equal(mo_sim_open(&slow, &device, &err), MO_OK);
+    assert_int_equal(mo_dstream_create(device, &stream, &err), MO_OK);
+    assert_int_equal(mo_device_alloc(device, BYTES, &block, &err), MO_OK);
+    assert_int_equal(mo_device_alloc(device, ROUNDS * EXPERTS * sizeof(mo_daddr), &copies, &err), MO_OK);
+    assert_int_equal(mo_device_pin(device, BYTES, &big, &seen, &err), MO_OK);
+    assert_int_equal(mo_vram_open(device, &layer, 1, slots, NULL, &v, &err), MO_OK);
+    assert_int_equal(mo_vram_switch(v, stream, &err), MO_OK);
+    mo_daddr expected[ROUNDS][EXPERTS], found[ROUNDS][EXPERTS];
+    for (int round = 0; round < ROUNDS; round++) {
+        const int count = round % 2 ? 20 : 2; /* the whole map, and single entries */
+        assert_int_equal(mo_copy_in(stream, block, big, BYTES, &err), MO_OK); /* 50 ms */
+        for (int e = 0; e < count; e++) {
+            if (mo_vram_find(v, 0, e)) {
+                mo_vram_drop(v, 0, e);
+            } else {
+                assert_true(mo_vram_acquire(v, 0, e) != 0);
+                mo_vram_landed(v, 0, e);
+            }
+        }
+        for (int e = 0; e < EXPERTS; e++) {
+            expected[round][e] = mo_vram_find(v, 0, e);
+        }
+        assert_int_equal(mo_vram_switch(v, stream, &err), MO_OK);
+        assert_int_equal(mo_copy_within(stream, copies + (mo_daddr)round * sizeof *expected,
+                                        mo_vram_table(v, 0), sizeof *expected, &err),
+                         MO_OK);
+    }
+    assert_int_equal(mo_copy_out(stream, found, copies, sizeof found, &err), MO_OK);
+    assert_int_equal(mo_dstream_wait(stream, &err), MO_OK);
+    assert_memory_equal(found, expected, sizeof found);
+    mo_vram_close(v);
+    mo_device_unpin(device, big);
+    mo_device_free(device, copies);
+    mo_device_free(device, block);
+    mo_dstream_destroy(stream);
+    mo_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(like_the_model),      cmocka_unit_test(edges), cmocka_unit_test(ties),
-        cmocka_unit_test(priority_formula),    cmocka_unit_test(loops), cmocka_unit_test(favourites_change),
+        cmocka_unit_test(like_the_model),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(priority_formula),
+        cmocka_unit_test(loops),
+        cmocka_unit_test(favourites_change),
         cmocka_unit_test(chances_are_learned),
+        cmocka_unit_test(switches_send_their_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,35 +31,6 @@ const char *mo_isa_name(int index)
     return index >= 0 && index < count ? sets[index]->name : NULL;
 }
 
-static mo_status check_options(const mo_model_options *o, mo_error *err)
-{
-    const mo_settings settings = {.threads = o->threads,
-                                  .sessions = o->sessions,
-                                  .readers = o->readers,
-                                  .context = o->context,
-                                  .batch = o->batch,
-                                  .ram_bytes = o->ram_bytes,
-                                  .vram_bytes = o->vram_bytes,
-                                  .vram_each = o->vram_each,
-                                  .positions = o->positions,
-                                  .kept_bytes = o->kept_bytes,
-                                  .kept_device_bytes = o->kept_device_bytes,
-                                  .adapter_count = o->adapter_count,
-                                  .adapter_bytes = o->adapter_bytes,
-                                  .kv = o->kv,
-                                  .io = o->io,
-                                  .postfetch = o->postfetch,
-                                  .prompt_precision = o->prompt_precision,
-                                  .divide = o->divide};
-    const mo_learning_options *learning = &o->learning;
-    mo_status status = mo_settings_check(&settings, err);
-    if (status == MO_OK) {
-        status = mo_reserve_check(learning->reserved, 4, "mo_learning_options", err);
-    }
-    return status != MO_OK ? status
-                           : mo_reserve_check(learning->hot_cache.reserved, 4, "mo_hot_cache_options", err);
-}
-
 static void warn_no_device(const char *why, const char *hot)
 {
     mo_log(MO_LOG_WARN, "device", "%s; the CPU computes everything%s%s", why,
@@ -80,19 +51,12 @@ static mo_status refuse_policy(const char *name, mo_error *err)
 static mo_requirements_options requirements_of(const mo_model *m, const mo_model_options *o,
                                                const mo_kernels *kernels, const mo_resources *resources)
 {
-    return (mo_requirements_options){.kv = o->kv,
+    return (mo_requirements_options){.asked = o,
                                      .batch = o->batch,
                                      .context = o->context,
-                                     .sessions = o->sessions,
-                                     .positions = o->positions,
                                      .kept_bytes = o->kept_bytes,
-                                     .kept_device_bytes = o->kept_device_bytes,
                                      .threads = mo_pool_threads(m->pool),
                                      .interleave = o->map ? 0 : kernels->interleave,
-                                     .all_logits = o->all_logits,
-                                     .adapters = o->adapters,
-                                     .adapter_count = o->adapter_count,
-                                     .adapter_bytes = o->adapter_bytes,
                                      .precision = resources->precision,
                                      .range = m->range,
                                      .experts = m->experts,
@@ -381,17 +345,7 @@ static mo_status open_text(mo_model *m, const char *given, mo_error *err)
 mo_status mo_model_find_resources(const mo_model_options *o, unsigned without, mo_resources *resources,
                                   mo_error *err)
 {
-    return mo_resources_find(&(mo_resources_ask){.ram_bytes = o->ram_bytes,
-                                                 .vram_bytes = o->vram_bytes,
-                                                 .vram_each = o->vram_each,
-                                                 .device = o->device,
-                                                 .cpu_moe = o->cpu_moe,
-                                                 .postfetch = o->postfetch,
-                                                 .precision = o->prompt_precision,
-                                                 .hot_cache = &o->learning.hot_cache,
-                                                 .to_open = true,
-                                                 .without = without,
-                                                 .mapped = o->map},
+    return mo_resources_find(&(mo_resources_ask){.options = o, .to_open = true, .without = without},
                              resources, err);
 }
 
@@ -508,7 +462,7 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
     if (status == MO_OK) {
-        status = check_options(&o, err);
+        status = mo_settings_check(&o, err);
     }
     const bool divided = range.count || (o.cluster && mo_cluster_ranks(o.cluster) > 1);
     if (status == MO_OK && divided) {
@@ -542,7 +496,7 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
 
 void mo_model_close(mo_model *model)
 {
-    if (model) {
+    if (model && (!model->engine || mo_engine_check_process(model->engine, NULL) == MO_OK)) {
         mo_leader_close(model->leader);
         mo_experts_leave(model->asker);
         if (model->cluster) {

@@ -206,52 +206,66 @@ static mo_status make(const char *path, const mo_requirements_options *requireme
     return status;
 }
 
-static bool divided(const mo_plan_options *ask)
+static bool divided(const mo_model_options *o)
 {
-    return ask->cluster && mo_cluster_ranks(ask->cluster) > 1;
+    return o->cluster && mo_cluster_ranks(o->cluster) > 1;
 }
 
-static mo_status ask_resources(const mo_plan_options *ask, mo_resources *resources,
-                               mo_requirements_options *requirements, mo_error *err)
+/* As a model would be opened. */
+static mo_model_options options_of(const mo_plan_options *ask)
+{
+    mo_model_options o = mo_model_options_default();
+    o.ram_bytes = ask->ram_bytes;
+    o.context = ask->context;
+    o.batch = ask->batch;
+    o.kv = ask->kv;
+    o.sessions = ask->sessions;
+    o.vram_bytes = ask->vram_bytes;
+    memcpy(o.vram_each, ask->vram_each, sizeof o.vram_each);
+    o.cpu_moe = ask->cpu_moe;
+    o.postfetch = ask->postfetch;
+    o.learning.hot_cache = ask->hot_cache;
+    o.threads = ask->threads;
+    o.isa = ask->isa;
+    o.positions = ask->positions;
+    o.kept_bytes = ask->kept_bytes;
+    o.kept_device_bytes = ask->kept_device_bytes;
+    o.prompt_precision = ask->prompt_precision;
+    o.adapters = ask->adapters;
+    o.adapter_count = ask->adapter_count;
+    o.adapter_bytes = ask->adapter_bytes;
+    o.cluster = ask->cluster;
+    o.divide = ask->divide;
+    o.device = divided(&o) ? mo_ranks_device(ask->device) : ask->device;
+    return o;
+}
+
+static mo_status find_resources(const mo_plan_options *ask, const mo_model_options *o,
+                                mo_resources *resources, mo_requirements_options *requirements, mo_error *err)
 {
     const mo_kernels *kernels = NULL;
-    const mo_location_holding instead =
-        ask->instead ? mo_opened_holding(&ask->instead->opened) : (mo_location_holding){0};
-    mo_status status = mo_kernels_select(ask->isa, &kernels, err);
+    mo_resources_ask machine = {.options = o, .machine = ask->machine};
+    if (ask->instead) {
+        machine.instead = mo_opened_holding(&ask->instead->opened);
+    }
+    mo_status status = mo_kernels_select(o->isa, &kernels, err);
     if (status == MO_OK) {
-        status = mo_resources_find(
-            &(mo_resources_ask){.ram_bytes = ask->ram_bytes,
-                                .vram_bytes = ask->vram_bytes,
-                                .vram_each = ask->vram_each,
-                                .machine = ask->machine,
-                                .device = divided(ask) ? mo_ranks_device(ask->device) : ask->device,
-                                .cpu_moe = ask->cpu_moe,
-                                .postfetch = ask->postfetch,
-                                .precision = ask->prompt_precision,
-                                .hot_cache = &ask->hot_cache,
-                                .instead = instead},
-            resources, err);
+        status = mo_resources_find(&machine, resources, err);
     }
     if (status != MO_OK) {
         return status;
     }
     /* Here as many threads as the pool will have. */
-    const int cores = ask->machine   ? resources->rates.threads
-                      : ask->threads ? ask->threads
-                                     : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
-    *requirements = (mo_requirements_options){.kv = ask->kv,
-                                              .batch = ask->batch,
-                                              .context = ask->context,
-                                              .sessions = ask->sessions,
-                                              .positions = ask->positions,
-                                              .kept_bytes = ask->kept_bytes,
-                                              .kept_device_bytes = ask->kept_device_bytes,
+    const int cores = ask->machine ? resources->rates.threads
+                      : o->threads ? o->threads
+                                   : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
+    *requirements = (mo_requirements_options){.asked = o,
+                                              .batch = o->batch,
+                                              .context = o->context,
+                                              .kept_bytes = o->kept_bytes,
                                               .threads = cores > 0 ? cores : 1,
                                               .interleave = kernels->interleave,
-                                              .precision = resources->precision,
-                                              .adapters = ask->adapters,
-                                              .adapter_count = ask->adapter_count,
-                                              .adapter_bytes = ask->adapter_bytes};
+                                              .precision = resources->precision};
     return MO_OK;
 }
 
@@ -275,13 +289,17 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     mo_requirements_options requirements;
     mo_choice choice = {0};
     mo_plan_report_hot hot = {0};
-    mo_status status = ask_resources(ask, &m, &requirements, err);
+    const mo_model_options o = options_of(ask);
+    mo_status status = mo_settings_check(&o, err);
+    if (status == MO_OK) {
+        status = find_resources(ask, &o, &m, &requirements, err);
+    }
     if (status != MO_OK) {
         return status;
     }
     mo_resources_know_disk(&m, path);
-    if (divided(ask)) {
-        status = mo_cluster_plan(ask->cluster, path, ask->divide, &m, &requirements, err);
+    if (divided(&o)) {
+        status = mo_cluster_plan(o.cluster, path, o.divide, &m, &requirements, err);
     }
     if (status == MO_OK) {
         status = make(path, &requirements, &m, &choice, &hot, err);
@@ -337,28 +355,6 @@ void mo_plan_options_init(mo_plan_options *options, size_t size)
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
-static mo_status check_options(const mo_plan_options *o, mo_error *err)
-{
-    const mo_settings settings = {.threads = o->threads,
-                                  .sessions = o->sessions,
-                                  .context = o->context,
-                                  .batch = o->batch,
-                                  .ram_bytes = o->ram_bytes,
-                                  .vram_bytes = o->vram_bytes,
-                                  .vram_each = o->vram_each,
-                                  .positions = o->positions,
-                                  .kept_bytes = o->kept_bytes,
-                                  .kept_device_bytes = o->kept_device_bytes,
-                                  .adapter_count = o->adapter_count,
-                                  .adapter_bytes = o->adapter_bytes,
-                                  .kv = o->kv,
-                                  .postfetch = o->postfetch,
-                                  .prompt_precision = o->prompt_precision,
-                                  .divide = o->divide};
-    const mo_status status = mo_settings_check(&settings, err);
-    return status != MO_OK ? status : mo_reserve_check(o->hot_cache.reserved, 4, "mo_hot_cache_options", err);
-}
-
 mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out, size_t size,
                        mo_error *err)
 {
@@ -369,9 +365,6 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
         return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
-    if (status == MO_OK) {
-        status = check_options(&o, err);
-    }
     if (status == MO_OK) {
         status = plan_file(path, &o, report, err);
     }

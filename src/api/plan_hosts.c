@@ -169,10 +169,10 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
     status = status == MO_OK ? read_way(how, &asked, err) : status;
     status = status == MO_OK ? mo_kernels_select(o->isa, &kernels, err) : status;
     if (status == MO_OK) {
-        const mo_requirements_options ask = {.kv = o->kv,
+        const mo_model_options model = {.kv = o->kv, .sessions = o->sessions};
+        const mo_requirements_options ask = {.asked = &model,
                                              .batch = o->batch ? o->batch : MO_RANKS_BATCH,
                                              .context = o->context,
-                                             .sessions = o->sessions,
                                              .threads = THREADS,
                                              .peers = w->hosts.count - 1,
                                              .interleave = kernels->interleave};

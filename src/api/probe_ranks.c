@@ -27,9 +27,9 @@ _Static_assert(sizeof(((mo_probe_rank *)0)->host) == MO_HOST_NAME, "names fit");
 static mo_status describe(mo_cluster *c, const mo_probe_report *own, rank_hello *out, mo_error *err)
 {
     mo_resources resources = {0};
-    const mo_plan_options usual = mo_plan_options_default();
-    const mo_status status = mo_resources_find(
-        &(mo_resources_ask){.device = "none", .hot_cache = &usual.hot_cache}, &resources, err);
+    mo_model_options usual = mo_model_options_default();
+    usual.device = "none";
+    const mo_status status = mo_resources_find(&(mo_resources_ask){.options = &usual}, &resources, err);
     if (status != MO_OK) {
         return status;
     }

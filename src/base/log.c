@@ -2,13 +2,16 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
-/* Guards the callback and serializes its calls, as the public header promises. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t log_ended = PTHREAD_COND_INITIALIZER;
 static mo_log_fn log_fn;
 static void *log_user;
 static mo_log_level log_level;
+static int log_calls;                 /* of the callback, under way */
+static _Thread_local bool log_inside; /* this thread is in the callback */
 
 void mo_log_set(mo_log_fn fn, void *user, mo_log_level level)
 {
@@ -16,6 +19,9 @@ void mo_log_set(mo_log_fn fn, void *user, mo_log_level level)
     log_fn = fn;
     log_user = user;
     log_level = level;
+    while (log_calls > 0 && !log_inside) { /* calls of the callback before */
+        pthread_cond_wait(&log_ended, &log_lock);
+    }
     pthread_mutex_unlock(&log_lock);
 }
 
@@ -23,12 +29,26 @@ void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...)
 {
     char text[1024];
     va_list args;
+    if (log_inside) {
+        return;
+    }
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     pthread_mutex_lock(&log_lock);
-    if (log_fn && level <= log_level) {
-        log_fn(log_user, level, subsystem, text);
+    const mo_log_fn fn = level <= log_level ? log_fn : NULL;
+    void *user = log_user;
+    log_calls += fn != NULL;
+    pthread_mutex_unlock(&log_lock);
+    if (!fn) {
+        return;
+    }
+    log_inside = true;
+    fn(user, level, subsystem, text);
+    log_inside = false;
+    pthread_mutex_lock(&log_lock);
+    if (--log_calls == 0) {
+        pthread_cond_broadcast(&log_ended);
     }
     pthread_mutex_unlock(&log_lock);
 }

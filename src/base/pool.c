@@ -59,7 +59,7 @@
 /* What a waiting thread asks for at a time, and the most of a list: it should fit into its cache together with its current data. */
 enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
 
-/* A mo_ahead of the pool's own. */
+/* A mo_pool_ahead of the pool's own. */
 typedef struct ahead {
     _Atomic uintptr_t data;
     _Atomic int64_t bytes, chunk_bytes, first, count;

@@ -15,13 +15,13 @@ typedef void (*mo_pool_fn)(void *ctx, int64_t begin, int64_t end, int thread);
 
 /* Memory that chunks read which come later, and of which every thread has a share of its own: this stretch of it, and which chunks those are,
  * so that each thread asks for what it will read itself. */
-typedef struct mo_ahead {
+typedef struct mo_pool_ahead {
     const void *data;
     int64_t bytes;
     int64_t chunk_bytes; /* of the stretch, that one chunk reads; its last may read less */
     int64_t first;       /* the chunk that reads its beginning */
     int64_t count;       /* of chunks that are shared out; 0: every thread reads all of it */
-} mo_ahead;
+} mo_pool_ahead;
 
 /* The most of them that are looked at. */
 enum { MO_AHEAD_MAX = 24 };
@@ -41,7 +41,7 @@ typedef struct mo_phase {
     /* What comes after this phase reads, in order: a thread that finds nothing left to do asks for its part of it, without waiting, until
      * another phase names something else, also between regions. Copied when the phase begins; the memory may be gone by then. 0: what was named
      * before still counts. */
-    const mo_ahead *ahead;
+    const mo_pool_ahead *ahead;
     int ahead_count;
 } mo_phase;
 

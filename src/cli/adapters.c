@@ -74,10 +74,11 @@ static bool add_all(const char *command, const cli_texts *texts, bool scaled, li
     return true;
 }
 
-bool cli_adapters_set(const char *command, const cli_adapters *a, mo_model_options *out)
+bool cli_adapters_set(const char *command, const cli_texts *plain, const cli_texts *scaled,
+                      mo_model_options *out)
 {
     static list *all;
-    if (a->plain.count == 0 && a->scaled.count == 0) {
+    if (plain->count == 0 && scaled->count == 0) {
         return true;
     }
     list *l = calloc(1, sizeof *l);
@@ -86,7 +87,7 @@ bool cli_adapters_set(const char *command, const cli_adapters *a, mo_model_optio
     }
     l->before = all;
     all = l;
-    if (!add_all(command, &a->plain, false, l) || !add_all(command, &a->scaled, true, l)) {
+    if (!add_all(command, plain, false, l) || !add_all(command, scaled, true, l)) {
         return false;
     }
     out->adapters = l->path;

@@ -116,8 +116,8 @@ static bool biases_fit(const char *command, const mo_file *file, const char *bia
 static int64_t positions(const mo_file_info *info, const cli_loading *l)
 {
     const int64_t usual = 8192; /* as moraine.h says of mo_model_options */
-    if (l->context) {
-        return l->context;
+    if (l->model.context) {
+        return l->model.context;
     }
     return info->context_length < usual ? info->context_length : usual;
 }
@@ -125,27 +125,27 @@ static int64_t positions(const mo_file_info *info, const cli_loading *l)
 /* Says so where positions are asked for that the model was not made for. */
 static void warn_of_length(const char *command, const mo_file_info *info, const cli_loading *l)
 {
-    if (info->context_length <= 0 || l->context <= info->context_length) {
+    if (info->context_length <= 0 || l->model.context <= info->context_length) {
         return;
     }
     if (!l->own_context) {
         fprintf(stderr,
                 "moraine %s: warning: --ctx %" PRId64 " exceeds this model's training context of %" PRId64
                 " tokens; text beyond it may be incoherent\n",
-                command, l->context, info->context_length);
+                command, l->model.context, info->context_length);
     } else if (l->measures) {
         fprintf(stderr,
                 "moraine %s: warning: %" PRId64
                 " tokens are measured, more than this model's training context of %" PRId64
                 " tokens: the speed is valid, but "
                 "text beyond it may be incoherent\n",
-                command, l->context, info->context_length);
+                command, l->model.context, info->context_length);
     } else {
         fprintf(stderr,
                 "moraine %s: warning: windows of %" PRId64
                 " tokens exceed this model's training context of %" PRId64
                 " tokens; perplexity beyond it means little\n",
-                command, l->context, info->context_length);
+                command, l->model.context, info->context_length);
     }
 }
 
@@ -186,7 +186,7 @@ int cli_check_model(const char *command, const char *path, const cli_loading *l)
 {
     mo_file *file = NULL;
     mo_error err;
-    if (!check_learning(command, &l->learning.options)) {
+    if (!check_learning(command, &l->model.learning)) {
         return CLI_FAILED;
     }
     if (mo_file_open(path, &file, &err) != MO_OK) {

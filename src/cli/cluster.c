@@ -136,38 +136,24 @@ int cli_cluster_end(int code)
     return CLI_FAILED;
 }
 
-bool cli_cluster_follows(const char *command, const char *name, const cli_loading *l, int *code)
+bool cli_cluster_follows(const char *command, const char *name, const cli_loading *loading, int *code)
 {
-    mo_model_options options = mo_model_options_default();
+    cli_loading l = *loading;
     mo_error err = {0};
     if (cli_cluster_rank() == 0) {
         return false;
     }
-    if (!cli_loading_set(command, l, &options)) {
+    if (!cli_loading_set(command, &l)) {
         *code = CLI_USAGE;
         return true;
     }
     const char *path = cli_model_path(command, name, true, code); /* rank 0 gets the error */
-    const mo_status status = mo_cluster_follow(cluster, path ? path : name ? name : "", &options, &err);
+    const mo_status status = mo_cluster_follow(cluster, path ? path : name ? name : "", &l.model, &err);
     if (status != MO_OK && strncmp(err.detail, "rank 0 ends", 11) != 0) { /* otherwise rank 0 says it */
         fprintf(stderr, "moraine %s: rank %d: %s\n", command, cli_cluster_rank(), err.detail);
     }
     *code = status == MO_OK ? CLI_OK : CLI_FAILED;
     return true;
-}
-
-bool cli_cluster_divide(const char *command, const char *how, mo_divide *out)
-{
-    static const char *const ways[] = {
-        [MO_DIVIDE_AUTO] = "auto", [MO_DIVIDE_LAYERS] = "layers", [MO_DIVIDE_EXPERTS] = "experts"};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (strcmp(how ? how : "auto", ways[i]) == 0) {
-            *out = (mo_divide)i;
-            return true;
-        }
-    }
-    fprintf(stderr, "moraine %s: --divide must be layers, experts or auto, not %s\n", command, how);
-    return false;
 }
 
 bool cli_cluster_timeout(const char *command, double seconds)

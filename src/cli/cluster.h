@@ -22,8 +22,6 @@ bool cli_cluster_is_shared(void); /* other ranks have parts of the model */
 /* True in every rank but 0: it has followed to the end, and *code says how. name: the model's, as the command line has it. */
 bool cli_cluster_follows(const char *command, const char *name, const cli_loading *loading, int *code);
 
-/* Reads --divide. False after saying what is wrong. */
-bool cli_cluster_divide(const char *command, const char *how, mo_divide *out);
 /* Sets that of --rank-timeout; 0: as it is. False after saying what is wrong. */
 bool cli_cluster_timeout(const char *command, double seconds);
 

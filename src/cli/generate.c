@@ -15,6 +15,35 @@
 #include "cli/print/terminal.h"
 #include "cli/signals.h"
 
+void cli_sampling_options(cli_options *to, cli_sampling *s)
+{
+    const cli_option table[] = {
+        {"temp", 0, CLI_REAL, "X",
+         "temperature; 0: always the likeliest token (default: 0.8; here and "
+         "below, values recommended by the model file override the defaults)",
+         &s->temperature, 0, INT64_MAX},
+        {"top-k", 0, CLI_INTEGER, "N", "sample from the N likeliest tokens; 0: all (default: 40)", &s->top_k,
+         0, 1000000},
+        {"top-p", 0, CLI_ABOVE, "X",
+         "sample from the likeliest tokens with a total probability of X (default: 0.95)", &s->top_p, 0, 1},
+        {"min-p", 0, CLI_REAL, "X", "drop tokens below X times the top token's probability (default: 0.05)",
+         &s->min_p, 0, 1},
+        {"repeat-penalty", 0, CLI_ABOVE, "X", "divide the logits of recent tokens by X; 1: off (default: 1)",
+         &s->repeat, 0, INT64_MAX},
+        {"presence-penalty", 0, CLI_REAL, "X", "subtract X from the logits of recent tokens (default: 0)",
+         &s->presence, 0, 0},
+        {"frequency-penalty", 0, CLI_REAL, "X", "subtract X for every recent occurrence (default: 0)",
+         &s->frequency, 0, 0},
+        {"repeat-last-n", 0, CLI_INTEGER, "N", "number of recent tokens to penalize; -1: all (default: 64)",
+         &s->last, -1, INT64_MAX},
+        {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &s->bias, 0, 0},
+        {"seed", 0, CLI_INTEGER, "N",
+         "sampling seed; the same seed gives the same text on every machine (default: random, printed)",
+         &s->seed, 0, INT64_MAX},
+    };
+    CLI_OPTIONS_ADD(to, table);
+}
+
 bool cli_thinking_check(const char *command, const cli_thinking *t)
 {
     if (t->on && t->off) {

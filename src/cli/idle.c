@@ -102,16 +102,16 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
         bool given;
         const char *name, *why;
     } options[] = {
-        {l->policy && strcmp(l->policy, "auto") != 0, "--policy", s->no_choice},
+        {l->model.policy && strcmp(l->model.policy, "auto") != 0, "--policy", s->no_choice},
         {l->predict && strcmp(l->predict, "off") == 0, "--predict off", s->no_choice},
         {l->predict && strcmp(l->predict, "on") == 0, "--predict on", s->no_choice},
-        {l->readers > 0, "--readers", s->no_reads},
-        {strcmp(l->io, "auto") != 0, "--io", s->no_reads},
-        {l->skip_missing, "--skip-missing", s->no_choice},
+        {l->model.readers > 0, "--readers", s->no_reads},
+        {l->model.io != MO_IO_AUTO, "--io", s->no_reads},
+        {l->model.skip_missing, "--skip-missing", s->no_choice},
         {l->discovers, "--discover", s->no_choice},
         {l->postfetch != NULL, "--postfetch", s->no_missing},
-        {l->learning.cpu_moe && s->device && !s->routed, "--cpu-moe", "the model has no experts"},
-        {l->learning.cpu_moe && !s->device, "--cpu-moe",
+        {l->model.cpu_moe && s->device && !s->routed, "--cpu-moe", "the model has no experts"},
+        {l->model.cpu_moe && !s->device, "--cpu-moe",
          "without a GPU, experts are always computed by the CPU"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
@@ -158,7 +158,7 @@ static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 static void tell_threshold(const char *command, const cli_loading *l)
 {
     const char *tokens = getenv("LLAMA_FP4_PREFILL_M");
-    if (tokens && *tokens && strcmp(l->prompt_precision, "exact") == 0) {
+    if (tokens && *tokens && (!l->prompt_precision || strcmp(l->prompt_precision, "exact") == 0)) {
         note(command, "LLAMA_FP4_PREFILL_M has no effect: prompts are "
                       "exact; it applies to --prompt-precision bf16");
     }
@@ -220,7 +220,7 @@ void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model)
 {
     const standing s = find_standing(model);
     tell_tiers(command, l, &s);
-    tell_hot_cache(command, &l->learning.options.hot_cache);
+    tell_hot_cache(command, &l->model.learning.hot_cache);
     cli_idle_streaming(command, l);
     if ((l->divide || l->rank_timeout > 0) && !cli_cluster()) {
         note(command, "--%s has no effect: there is one rank; mpirun -n N starts several",
@@ -233,7 +233,7 @@ void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model)
     }
 }
 
-void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const mo_plan_report *r)
+void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *r)
 {
     int64_t experts = 0;
     for (int i = 0; i < r->class_count; i++) {
@@ -247,16 +247,16 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const 
     if (l->postfetch && why) {
         note("plan", "--postfetch has no effect: %s", why);
     }
-    if (ask->cpu_moe && (!device || experts == 0)) {
+    if (l->model.cpu_moe && (!device || experts == 0)) {
         note("plan", "--cpu-moe has no effect: %s", why);
     }
-    if (ask->prompt_precision != r->prompt_precision) {
+    if (l->model.prompt_precision != r->prompt_precision) {
         note("plan",
              device ? "--prompt-precision bf16 has no effect: the GPU computes exactly, "
                       "or steps of %lld tokens are too short (LLAMA_FP4_PREFILL_M)"
                     : "--prompt-precision bf16 has no effect: no GPU in use",
              (long long)r->batch);
     }
-    tell_hot_cache("plan", &ask->hot_cache);
+    tell_hot_cache("plan", &l->model.learning.hot_cache);
     cli_idle_variables("plan", l, false);
 }

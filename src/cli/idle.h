@@ -10,7 +10,7 @@
 void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model);
 
 /* Of `moraine plan`. */
-void cli_idle_tell_plan(const cli_loading *l, const mo_plan_options *ask, const mo_plan_report *report);
+void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *report);
 
 /* The switch of three tiers, which is only reported. */
 void cli_idle_streaming(const char *command, const cli_loading *l);

@@ -1,17 +1,7 @@
 #include "cli/learning.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/messages.h"
-
-void cli_learning_set(const cli_learning *l, mo_model_options *out)
-{
-    const char *mode = getenv("LLAMA_MOE_LAYER_PERF"); /* the hot cache's name for it */
-    out->learning = l->options;
-    out->learning.perf_mode = mode && mode[0] ? mode : NULL;
-    out->cpu_moe = l->cpu_moe;
-}
+#include "cli/print/exit_code.h"
 
 static bool failed; /* once, in the main thread */
 

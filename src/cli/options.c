@@ -11,8 +11,29 @@
 #include "cli/nearest.h"
 #include "cli/print/terminal.h"
 
-#define OPTION_LIMIT 126
-#define HELP_VALUE   256 /* getopt_long's number for --help; table entries follow it */
+#define HELP_VALUE 256 /* getopt_long's number for --help; table entries follow it */
+
+/* ---- Tables ---- */
+
+void cli_options_add(cli_options *to, const cli_option *table, size_t count)
+{
+    memcpy(to->item + to->count, table, count * sizeof *table);
+    to->count += (int)count;
+}
+
+void cli_options_pick(cli_options *to, const cli_options *from, const char *names)
+{
+    for (size_t length; *names; names += length + (names[length] == ' ')) {
+        length = strcspn(names, " ");
+        for (int i = 0; i < from->count; i++) {
+            const char *name = from->item[i].name;
+            if (strlen(name) == length && strncmp(name, names, length) == 0) {
+                cli_options_add(to, &from->item[i], 1);
+                break;
+            }
+        }
+    }
+}
 
 /* ---- Help ---- */
 
@@ -100,7 +121,11 @@ static int store_integer(const cli_usage *u, const cli_option *o, const char *te
     if (end == text || *end || errno || (bounded && (n < o->min || n > o->max))) {
         return bad_value(u, o, text, wanted);
     }
-    *(int64_t *)o->out = n;
+    if (o->kind == CLI_INT) {
+        *(int *)o->out = (int)n;
+    } else {
+        *(int64_t *)o->out = n;
+    }
     return -1;
 }
 
@@ -211,7 +236,8 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     case CLI_FLAG: *(bool *)o->out = true; return -1;
     case CLI_TEXT: *(const char **)o->out = text; return -1;
     case CLI_TEXTS: return store_text(u, o, text);
-    case CLI_INTEGER: return store_integer(u, o, text);
+    case CLI_INTEGER:
+    case CLI_INT: return store_integer(u, o, text);
     case CLI_REAL:
     case CLI_ABOVE: return store_real(u, o, text);
     case CLI_SIZE: return store_size(u, o, text);
@@ -273,10 +299,10 @@ static int complain_option(const cli_usage *u, int code, char **argv)
 
 int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
 {
-    struct option names[OPTION_LIMIT + 2] = {{0}};
-    char letters[2 * OPTION_LIMIT + 8] = ":h";
+    struct option names[CLI_OPTIONS_MAX + 2] = {{0}};
+    char letters[2 * CLI_OPTIONS_MAX + 8] = ":h";
     size_t used = strlen(letters);
-    const int count = u->option_count < OPTION_LIMIT ? u->option_count : OPTION_LIMIT;
+    const int count = u->option_count < CLI_OPTIONS_MAX ? u->option_count : CLI_OPTIONS_MAX;
     names[0] = (struct option){"help", no_argument, NULL, HELP_VALUE};
     for (int i = 0; i < count; i++) {
         const cli_option *o = &u->options[i];

@@ -13,6 +13,7 @@ typedef enum cli_kind {
     CLI_FLAG,    /* bool *out = true */
     CLI_TEXT,    /* const char **out; points into argv */
     CLI_INTEGER, /* int64_t *out, within min .. max */
+    CLI_INT,     /* the same, in an int */
     CLI_REAL,    /* double *out, within min .. max */
     CLI_ABOVE,   /* the same, but above min */
     CLI_SIZE,    /* uint64_t *out in bytes, at least min: 6G, 512M, 1.5GiB; powers of 1024 */
@@ -21,7 +22,7 @@ typedef enum cli_kind {
     CLI_TEXTS,   /* cli_texts *out; the option may be given several times */
 } cli_kind;
 
-enum { CLI_TEXTS_MAX = 16, CLI_SIZES_MAX = MO_DEVICES_MAX };
+enum { CLI_TEXTS_MAX = 16, CLI_SIZES_MAX = MO_DEVICES_MAX, CLI_OPTIONS_MAX = 126 };
 
 typedef struct cli_sizes {
     uint64_t item[CLI_SIZES_MAX];
@@ -42,6 +43,18 @@ typedef struct cli_option {
     void *out;        /* keeps its value, the default, when the option is not given */
     int64_t min, max; /* of numbers; both 0: any; a max of INT64_MAX: none */
 } cli_option;
+
+/* A table made of several. Commands share options by adding the same tables. */
+typedef struct cli_options {
+    cli_option item[CLI_OPTIONS_MAX];
+    int count;
+} cli_options;
+
+void cli_options_add(cli_options *to, const cli_option *table, size_t count);
+#define CLI_OPTIONS_ADD(to, table) cli_options_add(to, table, sizeof(table) / sizeof *(table))
+
+/* Adds those options of another table, "ram ctx batch", in this order; of two with one name the first. */
+void cli_options_pick(cli_options *to, const cli_options *from, const char *names);
 
 typedef struct cli_usage {
     const char *command;     /* such as "inspect" */

@@ -1,5 +1,6 @@
 #include "disk/uring.h"
 
+#include "base/log.h"
 #include "base/status.h"
 
 #ifdef MO_URING
@@ -124,6 +125,7 @@ static void arrive(mo_uring *u, int slot, int result)
     pthread_mutex_lock(&u->queue->lock);
     const bool ended = mo_queue_end(u->queue, p, what == MO_PIECE_FAILED ? err.status : MO_OK, &err);
     pthread_mutex_unlock(&u->queue->lock);
+    p->read = NULL;
     u->free_slots[u->free_count++] = slot;
     if (ended) {
         mo_queue_wake(u->queue);
@@ -148,17 +150,54 @@ static void reap(mo_uring *u)
     }
 }
 
+static void pause_1_ms(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Ends every piece with this error, under way or in the queue. */
+static void fail_pieces(mo_uring *u, int error)
+{
+    mo_error err;
+    const mo_status status =
+        mo_fail(&err, MO_EIO, "the kernel no longer accepts reads by io_uring: %s", strerror(error));
+    pthread_mutex_lock(&u->queue->lock);
+    for (int slot = 0; slot < u->depth; slot++) {
+        if (u->pieces[slot].read) {
+            mo_queue_end(u->queue, &u->pieces[slot], status, &err);
+            u->pieces[slot].read = NULL;
+        }
+    }
+    for (mo_disk_piece p; mo_queue_pop(u->queue, &p);) {
+        mo_queue_end(u->queue, &p, status, &err);
+    }
+    pthread_mutex_unlock(&u->queue->lock);
+    mo_queue_wake(u->queue);
+}
+
+/* The kernel has refused for good, as after its file was closed: reads fail from now on. */
+static void refuse_all(mo_uring *u, int error)
+{
+    mo_log(MO_LOG_ERROR, "disk", "the kernel no longer accepts reads by io_uring (%s); restart the program",
+           strerror(error));
+    while (!atomic_load(&u->stop)) {
+        fail_pieces(u, error);
+        pause_1_ms();
+    }
+    fail_pieces(u, error);
+}
+
 static void *drive(void *arg)
 {
     mo_uring *u = arg;
     listen_event(u);
     while (fill(u)) {
         const int submitted = io_uring_submit_and_wait(&u->ring, 1);
-        if (submitted < 0 && submitted != -EINTR) {
-            /* The kernel is out of memory or of completions for the moment; what was prepared stays
-             * prepared. Anything else would be a fault of ours. */
-            assert(submitted == -EAGAIN || submitted == -EBUSY || submitted == -ENOMEM);
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (submitted == -EAGAIN || submitted == -EBUSY || submitted == -ENOMEM) {
+            pause_1_ms(); /* out of memory or completions for the moment; what was prepared stays prepared */
+        } else if (submitted < 0 && submitted != -EINTR) {
+            refuse_all(u, -submitted);
+            break;
         }
         reap(u);
     }
@@ -279,9 +318,12 @@ mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,
 static void write_event(mo_uring *u)
 {
     const uint64_t one = 1;
-    const ssize_t written = write(u->event, &one, sizeof one);
-    assert(written == sizeof one);
-    (void)written;
+    while (write(u->event, &one, sizeof one) < 0) {
+        if (errno != EINTR) {
+            mo_log(MO_LOG_ERROR, "disk", "cannot wake the disk thread: %s", strerror(errno));
+            return;
+        }
+    }
 }
 
 void mo_uring_wake(mo_uring *u)

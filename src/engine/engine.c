@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -32,6 +33,14 @@ size_t mo_engine_bytes(const mo_model_spec *spec, int64_t batch, int64_t context
     return mo_workspace_bytes(spec, batch, context, threads, count < 0 ? 8 : count);
 }
 
+mo_status mo_engine_check_process(const mo_engine *e, mo_error *err)
+{
+    return e->process == getpid() ? MO_OK
+                                  : mo_fail(err, MO_EINVAL,
+                                            "the model was opened before fork() and its threads are in the "
+                                            "parent; open it in the child");
+}
+
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
                            mo_error *err)
 {
@@ -42,6 +51,7 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
     }
     e->spec = mo_checkpoint_spec(model);
     e->mapped = mo_checkpoint_mapped(model) ? model : NULL;
+    e->process = getpid();
     e->fingerprint = options->fingerprint;
     e->kernels = options->kernels;
     e->pool = options->pool;

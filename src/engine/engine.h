@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/pool.h"
 #include "engine/accelerator.h"
@@ -40,6 +41,7 @@ typedef struct mo_engine_counters {
 typedef struct mo_engine {
     const mo_model_spec *spec;   /* the model's, which outlives the engine */
     const mo_checkpoint *mapped; /* the model, where its file is mapped and may change; else NULL */
+    pid_t process;               /* that has the model's threads */
     uint64_t fingerprint;        /* of the model's file */
     const mo_kernels *kernels;
     mo_pool *pool;
@@ -75,6 +77,9 @@ typedef struct mo_engine {
     pthread_mutex_t pools_lock;
     atomic_llong row_bytes; /* that delta snapshots keep in addition to blocks */
 } mo_engine;
+
+/* MO_EINVAL in another process than the one that created the engine: after fork() its threads and locks are the parent's. */
+mo_status mo_engine_check_process(const mo_engine *engine, mo_error *err);
 
 mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *options, mo_engine **out,
                            mo_error *err);

@@ -437,6 +437,9 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
     feeding all = {.count = count, .err = err};
     mo_status status = check_together(feeds, count, err);
     if (status == MO_OK) {
+        status = mo_engine_check_process(feeds->session->engine, err);
+    }
+    if (status == MO_OK) {
         status = want_slices(feeds->session, count, err);
     }
     if (status != MO_OK) {
@@ -465,8 +468,11 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
                               mo_error *err)
 {
     MO_OWN_ERROR(err)
-    mo_status status;
+    mo_status status = mo_engine_check_process(session->engine, err);
     bool lost;
+    if (status != MO_OK) {
+        return status;
+    }
     if (atomic_load(&session->cancel)) {
         return mo_fail(err, MO_ECANCELLED, "cancelled");
     }

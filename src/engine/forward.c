@@ -58,21 +58,21 @@ static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
 
 /* What describes a layer, which every thread looks at, and the norm before it, which is the calling thread's: all of it has left the caches since the
  * last token, and products wait for it. */
-static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_ahead *list, int count)
+static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_pool_ahead *list, int count)
 {
     if (count + 2 <= MO_AHEAD_MAX) {
         const int64_t bytes = forward->spec->width * (int64_t)sizeof(float);
-        list[count++] = (mo_ahead){.data = l, .bytes = sizeof *l};
-        list[count++] = (mo_ahead){.data = l->mixer_norm,
-                                   .bytes = bytes,
-                                   .chunk_bytes = bytes,
-                                   .count = mo_pool_threads(forward->engine->pool)};
+        list[count++] = (mo_pool_ahead){.data = l, .bytes = sizeof *l};
+        list[count++] = (mo_pool_ahead){.data = l->mixer_norm,
+                                        .bytes = bytes,
+                                        .chunk_bytes = bytes,
+                                        .count = mo_pool_threads(forward->engine->pool)};
     }
     return count;
 }
 
 /* The first products of a layer and what comes before them, or those of the logits. */
-static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, int count)
+static int ahead_of_layer(const mo_forward *forward, int index, mo_pool_ahead *list, int count)
 {
     const mo_tiers *tiers = forward->engine->tiers;
     const int64_t n = forward->tokens;
@@ -105,7 +105,7 @@ static int ahead_of_layer(const mo_forward *forward, int index, mo_ahead *list, 
 
 /* Every phase in which threads have shares names what the products after it read, and the next region's first ones; where that is what was named
  * before, it still counts. */
-static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, mo_ahead *list)
+static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, mo_pool_ahead *list)
 {
     int named = 0, begin[MO_PHASES_MAX];
     bool first = true;
@@ -128,7 +128,7 @@ static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, m
 
 void mo_forward_run(mo_forward *forward, mo_phase *phases, int count)
 {
-    mo_ahead list[MO_AHEAD_MAX];
+    mo_pool_ahead list[MO_AHEAD_MAX];
     if (forward->tokens < MO_JOBS_FEW) {
         look_ahead(forward, phases, count, list);
     }

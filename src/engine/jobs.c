@@ -257,15 +257,16 @@ const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes)
     return job->linear->w.data + (job->row + from) * row_bytes;
 }
 
-static int ahead_of(const mo_jobs *j, const mo_job *job, const mo_linear *linear, mo_ahead *list, int count)
+static int ahead_of(const mo_jobs *j, const mo_job *job, const mo_linear *linear, mo_pool_ahead *list,
+                    int count)
 {
     const int64_t row_bytes = row_bytes_of(linear);
     if (count < MO_AHEAD_MAX && row_bytes > 0) {
-        list[count++] = (mo_ahead){.data = linear->w.data + job->row * row_bytes,
-                                   .bytes = job->rows * row_bytes,
-                                   .chunk_bytes = job->grain * row_bytes,
-                                   .first = job->first,
-                                   .count = j->pieces};
+        list[count++] = (mo_pool_ahead){.data = linear->w.data + job->row * row_bytes,
+                                        .bytes = job->rows * row_bytes,
+                                        .chunk_bytes = job->grain * row_bytes,
+                                        .first = job->first,
+                                        .count = j->pieces};
     }
     return count;
 }
@@ -275,7 +276,7 @@ const mo_jobs *mo_jobs_of(const mo_phase *phase)
     return phase->fn == run_pieces ? phase->ctx : NULL;
 }
 
-int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count)
+int mo_jobs_ahead(const mo_jobs *j, mo_pool_ahead *list, int count)
 {
     for (int i = 0; i < j->count; i++) {
         count = ahead_of(j, &j->list[i], j->list[i].linear, list, count);
@@ -284,7 +285,7 @@ int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count)
     return count;
 }
 
-int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_ahead *list, int count)
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_pool_ahead *list, int count)
 {
     mo_job space[MO_LINEARS_AHEAD];
     mo_jobs j = {.list = space, .limit = MO_LINEARS_AHEAD};

@@ -91,10 +91,10 @@ const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes)
 const mo_jobs *mo_jobs_of(const mo_phase *phase);
 
 /* Appends what the pieces of a list that was cut read (mo_phase.ahead); the new count. */
-int mo_jobs_ahead(const mo_jobs *j, mo_ahead *list, int count);
+int mo_jobs_ahead(const mo_jobs *j, mo_pool_ahead *list, int count);
 
 /* The same for a list of products of few tokens with all rows of these matrices, those that are there. */
-int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_ahead *list, int count);
+int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_pool_ahead *list, int count);
 enum { MO_LINEARS_AHEAD = 5 };
 
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for

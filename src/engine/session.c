@@ -50,6 +50,10 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
                                  mo_error *err)
 {
     *out = NULL;
+    const mo_status process = mo_engine_check_process(engine, err);
+    if (process != MO_OK) {
+        return process;
+    }
     if (context < 1 || context > engine->context) {
         return mo_fail(err, MO_EINVAL,
                        "a session of this model can have at most %lld tokens, "
@@ -148,7 +152,7 @@ uint64_t mo_session_adapters(const mo_session *session)
 
 void mo_session_close(mo_session *session)
 {
-    if (session) {
+    if (session && mo_engine_check_process(session->engine, NULL) == MO_OK) {
         release_adapters(session);
         mo_session_end_conversation(session);
         mo_touch_destroy(&session->touch);

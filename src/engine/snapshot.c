@@ -26,7 +26,7 @@ mo_snapshot *mo_snapshot_new(int64_t length, int64_t vocab, bool logits)
 
 void mo_snapshot_close(mo_snapshot *snapshot)
 {
-    if (snapshot) {
+    if (snapshot && (!snapshot->engine || mo_engine_check_process(snapshot->engine, NULL) == MO_OK)) {
         if (snapshot->number) {
             snapshot->engine->remote_layers->close_snapshot(snapshot->engine->remote_layers->owner,
                                                             snapshot->number);
@@ -66,14 +66,18 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     mo_engine *engine = session->engine;
     /* What the session holds stays as it is, but it has to know that it shares it now. */
     mo_state *state = (mo_state *)&session->state;
-    const float *row = mo_session_row(session);
     *out = NULL;
+    mo_status status = mo_engine_check_process(engine, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    const float *row = mo_session_row(session);
     mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, row != NULL);
     if (!s) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a snapshot of %lld tokens",
                        (long long)state->length);
     }
-    mo_status status = settle(state, engine, err);
+    status = settle(state, engine, err);
     if (status == MO_OK) {
         status =
             mo_state_blocks(state, mo_state_place(state)->pool, MO_KEEPS, state->length, &s->blocks, err);
@@ -369,7 +373,10 @@ mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snaps
                                    mo_error *err)
 {
     MO_OWN_ERROR(err)
-    mo_status status = check_restore(session, snapshot, length, err);
+    mo_status status = mo_engine_check_process(session->engine, err);
+    if (status == MO_OK) {
+        status = check_restore(session, snapshot, length, err);
+    }
     if (status != MO_OK) {
         return status;
     }

@@ -23,6 +23,15 @@ typedef struct layer_map {
     int64_t entry; /* of its expert 0 in the map */
 } layer_map;
 
+/* A switch is sent from memory of its own: the mirror may change again while the copy waits in its stream. In a step a layer's
+ * switch is enqueued when those before the layer have ended, so the oldest of these is free without waiting. */
+enum { MAP_STAGES = 4 };
+typedef struct map_stage {
+    mo_daddr *words; /* [entries] pinned */
+    mo_event *sent;
+    bool used;
+} map_stage;
+
 struct mo_vram {
     mo_device *device;
     size_class classes[MO_VRAM_CLASSES]; /* those without experts have no slots either */
@@ -32,10 +41,11 @@ struct mo_vram {
     uint64_t closures; /* how often a layer closed, or opened again */
     int64_t entries;
     mo_daddr map;     /* mo_daddr[entries] on the device */
-    mo_daddr *mirror; /* pinned: what the map holds, or will after the switch */
-    mo_daddr mirror_seen;
-    int64_t *changed; /* [entries] entries to be sent, each once */
-    uint8_t *marked;  /* [entries] */
+    mo_daddr *mirror; /* what the map holds, or will after the switch */
+    map_stage stages[MAP_STAGES];
+    uint64_t switches; /* that sent something */
+    int64_t *changed;  /* [entries] entries to be sent, each once */
+    uint8_t *marked;   /* [entries] */
     int64_t changes;
 };
 
@@ -99,22 +109,26 @@ static mo_status open_class(mo_vram *v, const layer_map *layers, size_class *c, 
 
 static mo_status open_map(mo_vram *v, mo_error *err)
 {
-    void *mirror = NULL;
     const size_t bytes = (size_t)(v->entries + 1) * sizeof(mo_daddr);
     mo_status status = mo_device_alloc(v->device, bytes, &v->map, err);
-    if (status == MO_OK) {
-        status = mo_device_pin(v->device, bytes, &mirror, &v->mirror_seen, err);
+    for (int i = 0; i < MAP_STAGES && status == MO_OK; i++) {
+        void *words = NULL;
+        mo_daddr seen;
+        status = mo_device_pin(v->device, bytes, &words, &seen, err);
+        v->stages[i].words = words;
+        if (status == MO_OK) {
+            status = mo_event_create(v->device, &v->stages[i].sent, err);
+        }
     }
-    v->mirror = mirror;
+    v->mirror = calloc((size_t)v->entries + 1, sizeof *v->mirror);
     v->changed = calloc((size_t)v->entries + 1, sizeof *v->changed);
     v->marked = calloc((size_t)v->entries + 1, 1);
     if (status != MO_OK) {
         return status;
     }
-    if (!v->changed || !v->marked) {
+    if (!v->mirror || !v->changed || !v->marked) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
-    memset(mirror, 0, bytes);
     for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
         v->changed[v->changes++] = i;
         v->marked[i] = 1;
@@ -167,9 +181,13 @@ void mo_vram_close(mo_vram *v)
         mo_device_free(v->device, v->classes[i].memory);
     }
     mo_device_free(v->device, v->map);
-    if (v->mirror) {
-        mo_device_unpin(v->device, v->mirror);
+    for (int i = 0; i < MAP_STAGES; i++) {
+        if (v->stages[i].words) {
+            mo_device_unpin(v->device, v->stages[i].words);
+        }
+        mo_event_destroy(v->stages[i].sent);
     }
+    free(v->mirror);
     free(v->layers);
     free(v->changed);
     free(v->marked);
@@ -213,6 +231,11 @@ bool mo_vram_complete(const mo_vram *v, int layer)
 uint64_t mo_vram_completions(const mo_vram *v)
 {
     return v->closures;
+}
+
+bool mo_vram_admits(const mo_vram *v)
+{
+    return !v->static_set;
 }
 
 bool mo_vram_has(const mo_vram *v, int layer)
@@ -319,16 +342,35 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert)
 /* More changes than this are sent as one copy of the whole map. */
 enum { SINGLE_CHANGES = 8 };
 
-mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
+static mo_status send_changes(const mo_vram *v, const map_stage *s, mo_dstream *stream, mo_error *err)
 {
     mo_status status = MO_OK;
     if (v->changes > SINGLE_CHANGES) {
-        status = mo_copy_in(stream, v->map, v->mirror, (size_t)v->entries * sizeof(mo_daddr), err);
+        memcpy(s->words, v->mirror, (size_t)v->entries * sizeof *s->words);
+        return mo_copy_in(stream, v->map, s->words, (size_t)v->entries * sizeof *s->words, err);
     }
-    for (int64_t i = 0; v->changes <= SINGLE_CHANGES && i < v->changes && status == MO_OK; i++) {
+    for (int64_t i = 0; i < v->changes && status == MO_OK; i++) {
         const int64_t e = v->changed[i];
+        s->words[i] = v->mirror[e];
         status =
-            mo_copy_in(stream, v->map + (mo_daddr)e * sizeof(mo_daddr), &v->mirror[e], sizeof(mo_daddr), err);
+            mo_copy_in(stream, v->map + (mo_daddr)e * sizeof(mo_daddr), &s->words[i], sizeof(mo_daddr), err);
+    }
+    return status;
+}
+
+mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
+{
+    if (v->changes == 0) {
+        return MO_OK;
+    }
+    map_stage *s = &v->stages[v->switches++ % MAP_STAGES];
+    mo_status status = s->used ? mo_event_wait(s->sent, err) : MO_OK;
+    if (status == MO_OK) {
+        s->used = false;
+        status = send_changes(v, s, stream, err);
+        const mo_status recorded = mo_event_record(s->sent, stream, err); /* some may have been sent */
+        s->used = recorded == MO_OK;
+        status = status == MO_OK ? recorded : status;
     }
     if (status != MO_OK) { /* all of them once more, the next time */
         return status;

@@ -42,6 +42,9 @@ bool mo_vram_complete(const mo_vram *v, int layer);
 /* How often a layer closed, or opened again because an expert was dropped: unchanged, so is what mo_vram_complete() says. */
 uint64_t mo_vram_completions(const mo_vram *v);
 
+/* Do experts of any layer get a free slot, and evict others? Not where the slots are the layers' own: the hot cache has them. */
+bool mo_vram_admits(const mo_vram *v);
+
 /* Has the layer slots at all? */
 bool mo_vram_has(const mo_vram *v, int layer);
 

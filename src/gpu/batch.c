@@ -352,6 +352,21 @@ static mo_status compute_passing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     return status == MO_OK ? mo_event_wait(mo_gpu_window_at(&gpu->experts, part.window)->ready, err) : status;
 }
 
+/* To a slot, in the order of the main stream. It comes from the store, which has the file's layout. */
+static mo_status send_staying(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int64_t *bytes,
+                              mo_error *err)
+{
+    mo_status status;
+    int tries = 0;
+    do {
+        status = mo_gpu_core_copy_expert(x->core, x->link, x->link->fetch, layer, expert, to, bytes, err);
+    } while (mo_gpu_link_again(x->link, x->link->fetch, &tries, &status, err));
+    if (status == MO_OK) {
+        status = mo_event_record(x->stages[0].ready, x->link->fetch, err);
+    }
+    return status == MO_OK ? mo_dstream_after(x->link->main, x->stages[0].ready, err) : status;
+}
+
 /* Or it takes the free slot at `to`, where it stays. */
 static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, int number, mo_daddr to, mo_error *err)
@@ -360,7 +375,7 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const mo_gpu_layer *l = &gpu->core.layers[layer];
     const int expert = o->expert[number];
     int64_t bytes = 0;
-    mo_status status = mo_gpu_experts_send(x, layer, expert, to, 0, &bytes, err);
+    mo_status status = send_staying(x, layer, expert, to, &bytes, err);
     if (status == MO_OK) {
         put_group(gpu, forward, number, (mo_daddr[]){to, to + (mo_daddr)l->up_at, to + (mo_daddr)l->down_at});
         status = send_groups(gpu, number, 1, err);
@@ -394,7 +409,7 @@ static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int lay
     const mo_need *needs = forward->w->needs + o->hot;
     const int count = o->cpu_first - o->hot;
     memset(stays, 0, MO_EXPERTS_MAX * sizeof *stays);
-    if (!mo_gpu_start_leaves(&gpu->start) || !mo_vram_has(vram, layer)) {
+    if (!mo_ahead_leaves(&gpu->ahead) || !mo_vram_has(vram, layer)) {
         return;
     }
     const int32_t sharers = mo_vram_sharers(vram, layer, gpu->core.end);
@@ -677,7 +692,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
         status = read_choice(gpu, forward, layer, shared || divided, err);
     }
     if (status == MO_OK && experts) {
-        status = mo_gpu_start_turn(&gpu->start, err);
+        status = mo_ahead_continue_fill(&gpu->ahead, err);
     }
     if (status != MO_OK || !experts) {
         return status;

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "engine/forward.h"
 #include "gpu/experts.h"
+#include "gpu/mover.h"
 #include "gpu/ops.h"
 
 /* What is computed of a layer. */
@@ -180,6 +181,7 @@ static void describe(mo_gpu_expert_device *a, const mo_checkpoint *model, const 
 
 static mo_status open_slots(mo_gpu_expert_device *a, const mo_gpu_options *o, mo_error *err)
 {
+    mo_gpu_mover mover = {.experts = &a->experts};
     mo_vram_layer *shapes = mo_gpu_experts_shapes(&a->experts, o->placement.model);
     mo_status status =
         shapes ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
@@ -188,8 +190,20 @@ static mo_status open_slots(mo_gpu_expert_device *a, const mo_gpu_options *o, mo
                                            o->placement.plan->device.class_slots, o->policy, err);
     }
     free(shapes);
-    const mo_gpu_fill fill = {.bring = true, .progress = o->progress, .user = o->user};
-    return status == MO_OK ? mo_gpu_experts_fill(&a->experts, &fill, err) : status;
+    if (status == MO_OK) {
+        status = mo_gpu_mover_open(&mover, &a->memory, 0, 0, err);
+    }
+    if (status == MO_OK) {
+        const mo_ahead_fill fill = {.bring = true, .progress = o->progress, .user = o->user};
+        mo_ahead ahead = {.where = &a->experts.where,
+                          .first = a->core.first,
+                          .end = a->core.end,
+                          .mover = mo_gpu_mover_of(&mover)};
+        status = mo_ahead_fill_slots(&ahead, &fill, err);
+        mo_ahead_close(&ahead);
+    }
+    mo_gpu_mover_close(&mover);
+    return status;
 }
 
 static mo_status open_objects(mo_gpu_expert_device *a, const mo_gpu_options *o, mo_error *err)

@@ -72,6 +72,20 @@ mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, co
     return status;
 }
 
+/* Made again at once if it fails, since the main stream may wait for the host. */
+mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err)
+{
+    mo_status status = mo_vram_switch(x->where.vram, x->link->main, err);
+    if (status != MO_OK && status != MO_EDEVICE) {
+        x->link->failed++;
+        status = mo_vram_switch(x->where.vram, x->link->main, err);
+        status = status == MO_OK || status == MO_EDEVICE
+                     ? status
+                     : mo_fail_prefix(err, MO_EDEVICE, "a copy to the device failed twice");
+    }
+    return status;
+}
+
 void mo_gpu_experts_close(mo_gpu_experts *x)
 {
     mo_vram_close(x->where.vram);

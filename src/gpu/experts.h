@@ -7,7 +7,6 @@
 #include "gpu/core.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
-#include "hotcache/packing.h"
 #include "plan/share.h"
 
 enum {
@@ -44,7 +43,6 @@ typedef struct mo_gpu_experts {
         *next;      /* of the row's devices, which share the store; NULL: no more */
     mo_where where; /* its slots, and those in RAM */
     bool lost;      /* so is what the slots hold */
-    bool admits;    /* experts that cross may keep a slot: the policy has them, not the hot cache */
     mo_gpu_stage stages[GPU_STAGES];
     int stage_count;
     int64_t stage_bytes, staging_bytes; /* of one, as it is in RAM; of all */
@@ -64,25 +62,6 @@ mo_vram_layer *mo_gpu_experts_shapes(const mo_gpu_experts *x, const mo_plan_mode
 mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, const mo_vram_layer *shapes,
                                     const int32_t *class_slots, const mo_policy *policy, mo_error *err);
 
-/* ---- Filling slots (fill.c) ---- */
-
-/* What fills them at the start: */
-typedef struct mo_gpu_fill {
-    const mo_packing
-        *hot; /* what the hot cache chose, read from disk where it has to be; or NULL, and then */
-    const mo_store_request
-        *requests; /* these first, in this order, as far as they are in RAM; then by number */
-    int32_t request_count;
-    bool bring; /* what is on disk is read for it, too, and then leaves its place in RAM */
-    mo_progress_fn progress;
-    void *user;
-} mo_gpu_fill;
-mo_status mo_gpu_experts_fill(mo_gpu_experts *x, const mo_gpu_fill *asked, mo_error *err);
-
-/* Sends an expert that is in RAM to a slot, in the order of the main stream; stages take turns by number. Between
- * steps. */
-mo_status mo_gpu_experts_send(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int number,
-                              int64_t *bytes, mo_error *err);
 /* Tells the device where its experts are now. MO_EDEVICE: that failed twice, or it is lost. */
 mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err);
 

@@ -25,7 +25,8 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
     const int layer = service->layer;
-    const bool admit = lanes->experts->admits && mo_vram_has(lanes->experts->where.vram, layer);
+    const bool admit =
+        mo_vram_admits(lanes->experts->where.vram) && mo_vram_has(lanes->experts->where.vram, layer);
     const mo_daddr slot = !admit            ? 0
                           : service->stored ? mo_gpu_swap_slot(lanes, service, expert)
                                             : mo_vram_acquire(lanes->experts->where.vram, layer, expert);

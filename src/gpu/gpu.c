@@ -20,7 +20,8 @@ static void tie(mo_gpu *gpu)
     gpu->experts.link = &gpu->link;
     gpu->experts.core = &gpu->core;
     gpu->experts.first = &gpu->experts;
-    gpu->start.experts = &gpu->experts;
+    gpu->mover.experts = &gpu->experts;
+    gpu->ahead.where = &gpu->experts.where;
     gpu->programs.link = &gpu->link;
     gpu->programs.core = &gpu->core;
     gpu->programs.scratch = &gpu->scratch;
@@ -33,10 +34,10 @@ static void tie(mo_gpu *gpu)
     gpu->lanes.experts = &gpu->experts;
     gpu->lanes.programs = &gpu->programs;
     gpu->hot.memory = &gpu->memory;
-    gpu->hot.link = &gpu->link;
     gpu->hot.core = &gpu->core;
-    gpu->hot.experts = &gpu->experts;
     gpu->hot.lanes = &gpu->lanes;
+    gpu->hot.ahead = &gpu->ahead;
+    gpu->hot.mover = &gpu->mover;
 }
 
 static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_options *o)
@@ -80,7 +81,6 @@ static mo_status open_slots(mo_gpu *gpu, const mo_checkpoint *model, const mo_gp
                                            hot ? NULL : plan->class_slots, o->policy, err);
     }
     free(shapes);
-    gpu->experts.admits = !hot;
     return status == MO_OK ? mo_gpu_hot_open_updates(&gpu->hot, model, o->hot, err) : status;
 }
 
@@ -102,14 +102,32 @@ static void adopt_weights(mo_gpu *gpu, const mo_checkpoint *model)
 
 static mo_status fill_slots(mo_gpu *gpu, const mo_gpu_options *o, mo_error *err)
 {
-    const mo_gpu_fill fill = {.hot = gpu->experts.admits ? NULL : &gpu->hot.packing,
-                              .requests = o->requests,
-                              .request_count = o->request_count,
-                              .progress = o->progress,
-                              .user = o->user};
-    const mo_status status = mo_gpu_experts_fill(&gpu->experts, &fill, err);
+    mo_ahead *a = &gpu->ahead;
+    const bool admits = mo_vram_admits(gpu->experts.where.vram);
+    mo_store_request *hot = admits ? NULL : mo_gpu_hot_requests(&gpu->hot);
+    mo_ahead_fill fill = {
+        .requests = o->requests, .request_count = o->request_count, .progress = o->progress, .user = o->user};
+    mo_status status =
+        admits || hot
+            ? MO_OK
+            : mo_fail(err, MO_ENOMEM, "out of memory for the hot cache's list; free some and try again");
+    if (hot) {
+        fill.only = true;
+        fill.requests = hot;
+        fill.request_count = (int32_t)gpu->hot.packing.count;
+    }
+    if (status == MO_OK && !gpu->mover.stream) {
+        status = mo_gpu_mover_open(&gpu->mover, &gpu->memory, 0, 0, err);
+    }
+    if (status == MO_OK) {
+        a->first = gpu->core.first;
+        a->end = gpu->core.end;
+        a->mover = mo_gpu_mover_of(&gpu->mover);
+        status = mo_ahead_fill_slots(a, &fill, err);
+    }
+    free(hot);
     mo_packing_free(&gpu->hot.packing);
-    return status == MO_OK ? mo_gpu_start_open(&gpu->start, o->requests, o->request_count, err) : status;
+    return status == MO_OK ? mo_ahead_begin_fill(a, o->requests, o->request_count, err) : status;
 }
 
 /* From the ground up. */
@@ -294,7 +312,8 @@ static void close_one(mo_gpu *gpu)
     mo_gpu_programs_close(&gpu->programs);
     mo_gpu_lanes_close(&gpu->lanes);
     mo_gpu_layer_buffer_close(&gpu->layer_buffer);
-    mo_gpu_start_close(&gpu->start);
+    mo_ahead_close(&gpu->ahead);
+    mo_gpu_mover_close(&gpu->mover);
     mo_gpu_experts_close(&gpu->experts);
     mo_gpu_core_close(&gpu->core, gpu->memory.device);
     mo_gpu_scratch_close(&gpu->scratch, gpu->memory.device);
@@ -362,7 +381,12 @@ mo_hot_update *mo_gpu_hot_update(const mo_gpu *gpu, int part)
     while (gpu && gpu->part < part) {
         gpu = gpu->next;
     }
-    return gpu && !gpu->lost ? mo_gpu_hot_updates(&gpu->hot) : NULL;
+    int32_t slots = 0, filled;
+    int64_t bytes;
+    if (gpu) {
+        mo_vram_slots(gpu->experts.where.vram, &slots, &filled, &bytes);
+    }
+    return slots > 0 && !gpu->lost ? gpu->hot.update : NULL;
 }
 
 void mo_gpu_report(mo_gpu *gpu, mo_device_report *out)

@@ -1,36 +1,25 @@
 /* The hot cache on the device's slots: a profile chooses what fills them, and how many of them stay spare for exchanges
- * (gpu/exchange.c). */
+ * (experts/ahead.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "gpu/hot.h"
 
-/* Streams, events and stages of exchanges; few bytes next to the slots. */
-static mo_status prepare_moves(mo_gpu_hot *h, const mo_hot_capacity *capacity, mo_error *err)
-{
-    mo_status status = mo_dstream_create(h->memory->device, &h->stream, err);
-    h->move_count = capacity->moves;
-    h->stage_bytes = capacity->stage_bytes;
-    if (status == MO_OK && h->stage_bytes > 0) {
-        status = mo_gpu_memory_alloc(h->memory, h->stage_bytes, "staging for the hot cache", &h->stages, err);
-    }
-    for (int i = 0; i < h->move_count && status == MO_OK; i++) {
-        h->moves[i].stage = h->stages ? h->stages + (mo_daddr)(i * (h->stage_bytes / h->move_count)) : 0;
-        status = mo_event_create(h->memory->device, &h->moves[i].ready, err);
-    }
-    return status;
-}
+/* Generated tokens between two updates. The work that the hot cache follows leaves open when a long request is looked at:
+ * its author's updates come after a request, so do ours; but one answer may have thousands of tokens, and neighbours of
+ * that work rebalance every few dozen. Each update has the reference's cap of its own. */
+enum { WINDOW = 64 };
 
-static void count_slots(const mo_gpu_hot *h, mo_vram_layer *shapes)
+static void count_slots(const mo_gpu_hot *h, int moves, mo_vram_layer *shapes)
 {
     const mo_packing *p = &h->packing;
     for (size_t i = 0; i < p->count; i++) {
         shapes[p->entry[i].layer].slots++;
     }
-    for (int i = 0; i < h->core->spec->layer_count && h->move_count > 0; i++) {
+    for (int i = 0; i < h->core->spec->layer_count && moves > 0; i++) {
         if (shapes[i].bytes > 0 && mo_hot_capacity_first(shapes, i) == i) {
-            shapes[i].slots += h->move_count; /* no layer's own: the pool of this size has them */
+            shapes[i].slots += moves; /* no layer's own: the pool of this size has them */
         }
     }
 }
@@ -62,25 +51,59 @@ mo_status mo_gpu_hot_choose(mo_gpu_hot *h, const mo_checkpoint *model, const mo_
         mo_hot_capacity_make(request, shapes, h->core->spec->layer_count, plan->ceiling - plan->used,
                              plan->margin, plan->staged, &capacity, err);
     if (status == MO_OK && capacity.moves > 0) {
-        status = prepare_moves(h, &capacity, err);
+        status = mo_gpu_mover_open(h->mover, h->memory, capacity.moves, capacity.stage_bytes, err);
     }
     if (status == MO_OK) {
         status = mo_hot_capacity_pack(request, model, shapes, &capacity, &h->packing, err);
     }
     if (status == MO_OK) {
         tell(h, shapes, capacity.budget);
-        count_slots(h, shapes);
+        count_slots(h, capacity.moves, shapes);
+        h->ahead->exchanges = capacity.moves > 0;
     }
+    return status;
+}
+
+mo_store_request *mo_gpu_hot_requests(const mo_gpu_hot *h)
+{
+    const mo_packing *p = &h->packing;
+    mo_store_request *list = calloc(p->count + 1, sizeof *list);
+    for (size_t i = 0; list && i < p->count; i++) {
+        list[i] = (mo_store_request){.layer = p->entry[i].layer, .expert = p->entry[i].expert};
+    }
+    return list;
+}
+
+/* What a pick that misses costs: both lanes share such work where experts are fetched at all. */
+static mo_exchange_rates rates_of(const void *owner)
+{
+    const mo_gpu_hot *h = owner;
+    const bool fetches = h->lanes->postfetch.mode != MO_POSTFETCH_OFF && !h->lanes->postfetch.force_cpu;
+    const double cpu = h->lanes->cpu_rate.s_per_byte, link = h->lanes->fetch_rate.s_per_byte;
+    return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : cpu, .copy = link};
+}
+
+mo_status mo_gpu_hot_open_updates(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *r,
+                                  mo_error *err)
+{
+    const mo_hot_update_options options = {.ahead = h->ahead,
+                                           .subsystem = "device",
+                                           .window = WINDOW,
+                                           .rate = r ? r->rate : 0.0,
+                                           .weighting = r ? r->weighting : (mo_weighting_options){0},
+                                           .rates = rates_of,
+                                           .owner = h};
+    mo_profile_shape shape;
+    mo_status status = mo_shape_make(model, &shape, err);
+    if (status == MO_OK) {
+        status = mo_hot_update_open(&options, &shape, &h->update, err);
+    }
+    mo_shape_drop(&shape);
     return status;
 }
 
 void mo_gpu_hot_close(mo_gpu_hot *h)
 {
-    mo_dstream_destroy(h->stream);
-    for (int i = 0; i < MO_HOT_MOVES; i++) {
-        mo_event_destroy(h->moves[i].ready);
-    }
-    mo_device_free(h->memory->device, h->stages);
     mo_packing_free(&h->packing);
     mo_hot_update_close(h->update);
 }

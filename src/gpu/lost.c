@@ -25,7 +25,7 @@ void mo_gpu_give_up(mo_gpu *gpu)
         mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
         __atomic_store_n(&reply->abort, 0, __ATOMIC_RELEASE);
     }
-    mo_gpu_start_abort(&gpu->start);
+    mo_ahead_abort(&gpu->ahead);
     gpu->experts.window_head = gpu->experts.window_tail = 0;
     gpu->lanes.unmeasured = 0;
     mo_gpu_layer_buffer_abort(&gpu->layer_buffer);

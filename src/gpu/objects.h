@@ -15,10 +15,10 @@
 #include "gpu/layer_buffer.h"
 #include "gpu/link.h"
 #include "gpu/memory.h"
+#include "gpu/mover.h"
 #include "gpu/piece.h"
 #include "gpu/programs.h"
 #include "gpu/scratch.h"
-#include "gpu/start.h"
 #include "gpu/turn.h"
 
 /* Experts of a batch that are computed together: `count` from `first` on in the order, out of one window. */
@@ -49,7 +49,8 @@ typedef struct mo_gpu {
     mo_gpu_scratch scratch;
     mo_gpu_experts experts;
     mo_gpu_adapters adapters;
-    mo_gpu_start start;
+    mo_gpu_mover mover;
+    mo_ahead ahead; /* of its slots, and those in RAM */
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;
     mo_gpu_hot hot;

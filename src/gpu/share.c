@@ -35,7 +35,7 @@ static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
 /* What comes from disk while slots are free fills them on its way. */
 static bool fills_slots(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
-    return forward->engine->tiers && forward->engine->tiers->store && mo_gpu_start_leaves(&gpu->start) &&
+    return forward->engine->tiers && forward->engine->tiers->store && mo_ahead_leaves(&gpu->ahead) &&
            mo_vram_free(gpu->experts.where.vram, layer) > 0;
 }
 

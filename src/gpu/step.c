@@ -227,12 +227,9 @@ static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *er
     mo_status status = mo_hot_update_turn(gpu->hot.update, forward->tally,
                                           forward->slices[0].prompt ? 0 : forward->tokens, err);
     if (status == MO_OK) {
-        status = mo_gpu_start_turn(&gpu->start, err);
+        status = mo_ahead_turn(&gpu->ahead, err);
     }
-    if (status == MO_OK) { /* what came in since the last small step */
-        status = mo_vram_switch(gpu->experts.where.vram, gpu->link.main, err);
-    }
-    return status;
+    return status == MO_OK ? mo_gpu_experts_map(&gpu->experts, err) : status;
 }
 
 /* What goes before a device's layers, on its main stream. */

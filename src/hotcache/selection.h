@@ -1,5 +1,4 @@
-/* Hot set: what the hot cache is in both tiers, and its slots in the RAM tier (gpu/hot.c and
- * gpu/exchange.c have the device's). Which experts are in slots is chosen from a profile by weighting and packing,
+/* Hot set: what the hot cache is in both tiers, and its share of the RAM tier (gpu/hot.c has the device's). Which experts are in slots is chosen from a profile by weighting and packing,
  * and does not change while a request runs; what it misses passes through a few slots more. */
 #ifndef MO_HOTCACHE_SELECTION_H
 #define MO_HOTCACHE_SELECTION_H

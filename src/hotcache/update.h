@@ -1,48 +1,25 @@
-/* Update: the hot cache learns while it serves. Which experts a tier holds is looked at now and then (after a request, and
- * in a tier that can copy during steps also after a number of generated tokens), the counts since the last update are
- * ranked, and what was used more takes the place of what was used less. The update owns the residents' list, the window of
- * counts, the plan and what of it has not begun; a tier only moves bytes. Two tiers exist: RAM (hotcache/ram.c) and a
- * device's slots (gpu/exchange.c).
+/* Update: the hot cache learns while it serves. Now and then (after a request, and on a device also after a number of generated
+ * tokens) the counts since the last update are ranked, and what was used more is exchanged for what was used less. The update
+ * owns the window of counts and makes the plan; experts/ahead.h carries it out and knows what is where.
  *
  * One thread at a time, and none while a step runs: the caller holds the engine's lock. */
 #ifndef MO_HOTCACHE_UPDATE_H
 #define MO_HOTCACHE_UPDATE_H
 
+#include "experts/ahead.h"
 #include "hotcache/exchange.h"
 #include "profile/tally.h"
 
-enum { MO_HOT_NOW = -1 }; /* in place of an exchange's number: the caller waits for it */
-
-/* What became of an exchange that was to begin. */
-typedef enum mo_hot_begun {
-    MO_HOT_LATER,     /* nothing: it can be asked for again */
-    MO_HOT_UNDER_WAY, /* the old expert serves until the new one has landed */
-    MO_HOT_DONE,      /* the new expert serves */
-    MO_HOT_VOID,      /* nothing, and there is no use in asking again */
-    MO_HOT_FAILED,    /* the new expert is not there */
-} mo_hot_begun;
-
-/* What an update needs of the place where hot experts are. Functions get `owner`. */
-typedef struct mo_hot_tier {
+typedef struct mo_hot_update_options {
+    mo_ahead *ahead;       /* kept and used, not owned */
     const char *subsystem; /* of log lines */
-    int moves;      /* exchanges under way at once, at most MO_HOT_MOVES; 0: only those asked for by hand */
-    int64_t window; /* generated tokens between two updates; 0: they come after requests alone */
-    void *owner;
-    /* Nothing is under way any more, neither an exchange nor anything that exchanges by hand would disturb. */
-    mo_status (*settle)(void *owner, mo_error *err);
-    /* Is the expert there, as one that may be exchanged? */
-    bool (*holds)(const void *owner, int layer, int expert);
-    /* Begins exchange number `move` (below `moves`), or does it at once (MO_HOT_NOW). An error ends what the caller was
-     * about to do; *begun is set in any case. */
-    mo_status (*begin)(void *owner, int move, const mo_exchange *x, mo_hot_begun *begun, mo_error *err);
-    /* Has exchange number `move` landed? Then the new expert has its place and the old one has none. Never asked of a
-     * tier that has everything done when it begins. */
-    mo_status (*landed)(void *owner, int move, const mo_exchange *x, bool *done, mo_error *err);
-    /* From here on steps see what has landed; `wait`: and nothing of that is under way. NULL: they do anyway. */
-    mo_status (*switch_over)(void *owner, bool wait, mo_error *err);
-    /* What a pick that misses costs now, and a copy. NULL: whatever helps pays. */
+    int64_t window;        /* generated tokens between two updates; 0: they come after requests alone */
+    double rate;           /* share of the experts that one update may exchange */
+    mo_weighting_options weighting;
+    /* What a pick that misses costs now, and a copy; gets `owner`. NULL: whatever helps pays. */
     mo_exchange_rates (*rates)(const void *owner);
-} mo_hot_tier;
+    const void *owner;
+} mo_hot_update_options;
 
 /* Always counted. */
 typedef struct mo_hot_counters {
@@ -53,18 +30,16 @@ typedef struct mo_hot_counters {
 
 typedef struct mo_hot_update mo_hot_update;
 
-/* The tier's owner outlives it; the shape is copied. MO_ENOMEM. */
-mo_status mo_hot_update_open(const mo_hot_tier *tier, const mo_profile_shape *shape,
-                             const mo_weighting_options *weighting, double rate, mo_hot_update **out,
-                             mo_error *err);
+/* The shape is copied. MO_ENOMEM. */
+mo_status mo_hot_update_open(const mo_hot_update_options *options, const mo_profile_shape *shape,
+                             mo_hot_update **out, mo_error *err);
 void mo_hot_update_close(mo_hot_update *u); /* NULL is allowed */
 
-/* Before a step that generates this many tokens (0: a prompt): steps see what has arrived, more exchanges begin,
- * and now and then an update is planned. tally NULL: nothing is counted, so none is. Fails as the tier does; an update
- * that cannot be planned is one line in the log. */
+/* Before a step that generates this many tokens (0: a prompt) and before mo_ahead_turn(): plans an update when one is due.
+ * tally NULL: nothing is counted, so none is. An update that cannot be planned is one line in the log. */
 mo_status mo_hot_update_turn(mo_hot_update *u, const mo_tally *tally, int64_t tokens, mo_error *err);
 
-/* A request has ended: plans an update, and begins it. Fails likewise. */
+/* A request has ended: plans an update, and begins it. */
 mo_status mo_hot_update_request_done(mo_hot_update *u, const mo_tally *tally, mo_error *err);
 
 /* By hand: exchanges what the profile ranks higher for what it ranks lower, at most the rate's share of the residents, and

@@ -157,7 +157,9 @@ void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length)
             }
         }
     }
-    from->mine_from = from->mine_to = 0;
+    if (from->mine_to != 0) { /* never of a snapshot, which several threads may read at once */
+        from->mine_from = from->mine_to = 0;
+    }
     mo_block_pool_unlock(to->pool);
 }
 

@@ -9,7 +9,6 @@
 #include "base/output.h"
 #include "base/status.h"
 #include "experts/warm.h"
-#include "hotcache/ram.h"
 #include "open/warming.h"
 #include "profile/file.h"
 
@@ -24,8 +23,9 @@ struct mo_learning {
     bool writes;            /* the profile is written at the end */
     char *warm_file, *perf_out;
     bool perf_failed;           /* and the caller was notified */
-    mo_hot_ram *ram;            /* RAM as a tier of the hot cache, */
-    mo_hot_update *hot;         /* and its exchanges */
+    mo_where where;             /* in RAM, or on disk */
+    mo_ahead ahead;             /* exchanges between them, */
+    mo_hot_update *hot;         /* which this plans */
     mo_store_request *requests; /* what the profile knew when the model was opened; NULL: there was none */
     int32_t request_count;
 };
@@ -145,7 +145,23 @@ static mo_status check_options(const mo_opened *opened, const mo_learning_option
     return MO_OK;
 }
 
-/* Warms the store, and makes what it then holds a tier of the hot cache. */
+/* What the store holds can be exchanged. Without a hot set that is done by hand alone, with whatever the policy keeps. */
+static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_error *err)
+{
+    const mo_hot_set *set = &l->opened->hot;
+    const mo_hot_update_options options = {
+        .ahead = &l->ahead, .subsystem = "learning", .rate = hot->rate, .weighting = hot->weighting};
+    mo_status status = MO_OK;
+    l->where = (mo_where){.spec = mo_checkpoint_spec(l->opened->model), .store = l->store};
+    l->ahead.where = &l->where;
+    if (l->store && set->requests) {
+        l->ahead.exchanges = hot->rate > 0.0;
+        status = mo_ahead_keep_hot(&l->ahead, set->requests, set->count, err);
+    }
+    return status == MO_OK ? mo_hot_update_open(&options, &l->shape, &l->hot, err) : status;
+}
+
+/* Warms the store. */
 static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progress_fn progress, void *user,
                             mo_error *err)
 {
@@ -160,11 +176,7 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
                                 .user = user};
     mo_status status = l->store ? mo_warming_run(&warming, err) : MO_OK;
     if (status == MO_OK) {
-        status = mo_hot_ram_open(l->store, &l->opened->hot, &l->ram, err);
-    }
-    if (status == MO_OK) {
-        const mo_hot_tier tier = mo_hot_ram_tier(l->ram, hot->rate);
-        status = mo_hot_update_open(&tier, &l->shape, &hot->weighting, hot->rate, &l->hot, err);
+        status = open_exchanges(l, hot, err);
     }
     return status;
 }
@@ -214,7 +226,7 @@ static void destroy(mo_learning *l)
     free(l->warm_file);
     free(l->perf_out);
     mo_hot_update_close(l->hot);
-    mo_hot_ram_close(l->ram);
+    mo_ahead_close(&l->ahead);
     free(l->requests);
     free(l);
 }

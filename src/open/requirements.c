@@ -102,12 +102,12 @@ static void count_layers(const mo_model_spec *f, const mo_expert_table *experts,
 mo_state_size mo_requirements_states(const mo_requirements_options *o, int64_t batch, int64_t context,
                                      bool device)
 {
-    return (mo_state_size){.kv = o->kv,
+    return (mo_state_size){.kv = o->asked->kv,
                            .context = context,
                            .batch = batch,
-                           .sessions = o->sessions,
-                           .positions = o->positions,
-                           .kept_bytes = device ? o->kept_device_bytes : o->kept_bytes};
+                           .sessions = o->asked->sessions,
+                           .positions = o->asked->positions,
+                           .kept_bytes = device ? o->asked->kept_device_bytes : o->kept_bytes};
 }
 
 static void count_device(const mo_model_spec *f, const mo_requirements_options *o, bool interleaved,
@@ -125,7 +125,7 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
         layers[i].state_bytes = /* of windows: for this batch */
             o->experts.alone ? 0 : mo_state_layer_share(f, &states, i);
     }
-    out->device_kept_bytes = o->kept_device_bytes;
+    out->device_kept_bytes = o->asked->kept_device_bytes;
     out->device_stage_bytes = interleaved ? 2 * requirements.expert_bytes : requirements.expert_bytes;
     out->device_stage_plain = requirements.expert_bytes;
     out->device_map_bytes = requirements.map;
@@ -151,7 +151,7 @@ static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_optio
 static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                                  int64_t context)
 {
-    const int64_t sessions = o->sessions > 1 ? o->sessions : 1;
+    const int64_t sessions = o->asked->sessions > 1 ? o->asked->sessions : 1;
     const mo_gpu_requirements device = mo_gpu_requirements_of(f, batch, context, &o->precision);
     const mo_state_size here = mo_requirements_states(o, batch, context, false),
                         there = mo_requirements_states(o, batch, context, true);
@@ -161,7 +161,7 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
         .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here), /* sessions are with the core */
         .work_bytes =
             mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
-                        mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->all_logits))),
+                        mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->asked->all_logits))),
         .device_kv_bytes = o->experts.alone
                                ? 0
                                : mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
@@ -178,7 +178,7 @@ static void count_batches(const mo_model_spec *f, const mo_requirements_options 
     const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
     int64_t sizes[MO_PLAN_BATCHES];
     *m = mo_plan_with_batch(m, &asked);
-    m->batch_count = o->batch || o->all_logits ? 0 : mo_plan_batch_sizes(m->context, sizes);
+    m->batch_count = o->batch || o->asked->all_logits ? 0 : mo_plan_batch_sizes(m->context, sizes);
     for (int i = 0; i < m->batch_count; i++) {
         m->batches[i] = count_batch(f, o, sizes[i], m->context);
     }
@@ -216,7 +216,7 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
         layers[i].size_class = -1;
-        layers[i].read_bytes = mo_state_read_bytes(f, o->kv, m->context, i);
+        layers[i].read_bytes = mo_state_read_bytes(f, o->asked->kv, m->context, i);
         layers[i].queries = l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
         if (l->routed) {
             m->routed_layers++;
@@ -244,7 +244,7 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
                          int64_t bytes, int64_t ranks, int64_t *work, int64_t *device)
 {
     const int64_t there = mo_gpu_adapters_bytes(batch * mo_extent_of(f).used, ranks);
-    *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->adapter_count, ranks));
+    *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->asked->adapter_count, ranks));
     *device = o->experts.alone ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
 }
 
@@ -252,11 +252,11 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
 static mo_status count_adapters(const mo_checkpoint *model, const mo_requirements_options *o,
                                 mo_plan_layer *layers, mo_plan_model *m, mo_error *err)
 {
-    int64_t bytes = o->adapter_bytes, ranks = 0;
+    int64_t bytes = o->asked->adapter_bytes, ranks = 0;
     mo_status status = MO_OK;
-    for (int i = 0; i < o->adapter_count && status == MO_OK; i++) {
+    for (int i = 0; i < o->asked->adapter_count && status == MO_OK; i++) {
         mo_lora lora;
-        status = mo_lora_load(model, o->adapters[i], true, &lora, err);
+        status = mo_lora_load(model, o->asked->adapters[i], true, &lora, err);
         bytes += status == MO_OK ? lora.bytes : 0;
         ranks += status == MO_OK ? lora.rank : 0;
         for (int k = 0; status == MO_OK && k < m->layers; k++) {
@@ -280,9 +280,9 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_requirement
 static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_model *m, mo_error *err)
 {
     const int64_t most = (int64_t)1 << 60;
-    if (o->positions && o->positions < m->context) {
+    if (o->asked->positions && o->asked->positions < m->context) {
         return mo_fail(err, MO_EINVAL, "`positions` (%lld) is less than the `context` of one session (%lld)",
-                       (long long)o->positions, (long long)m->context);
+                       (long long)o->asked->positions, (long long)m->context);
     }
     if (m->kv_bytes <= most && m->device_kv_bytes <= most && m->work_bytes <= most) {
         return MO_OK;
@@ -290,7 +290,7 @@ static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_
     return mo_fail(err, MO_EINVAL,
                    "`sessions` of %d with a `context` of %lld tokens and a `batch` of "
                    "%lld tokens need more memory than can be represented; reduce them",
-                   o->sessions, (long long)m->context, (long long)m->batch);
+                   o->asked->sessions, (long long)m->context, (long long)m->batch);
 }
 
 mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_plan_model *out,

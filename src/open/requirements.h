@@ -9,21 +9,15 @@
 #include "plan/precision.h"
 
 typedef struct mo_requirements_options {
-    mo_kv_type kv;
-    int64_t batch, context;                /* 0: the plan's choice, plan/choice.h */
-    int sessions;                          /* held at once; 0: 1 */
-    int64_t positions;                     /* of all of them; 0: as many as they can hold */
-    int64_t kept_bytes, kept_device_bytes; /* for snapshots */
-    int threads;                           /* that compute */
-    int interleave;              /* rows per group in RAM, as the kernels like them; 0: the file's layout */
-    bool all_logits;             /* logits of every position will be asked for, as `eval` does */
-    const char *const *adapters; /* files that are opened with the model */
-    int adapter_count;
-    int64_t adapter_bytes;       /* for more of them */
-    mo_precision_rule precision; /* of a device's batches */
-    mo_layer_range range;        /* these layers alone */
-    mo_expert_range experts;     /* of their experts these alone */
-    int peers;                   /* ranks that this one talks to */
+    const mo_model_options *asked; /* sessions, caches, adapters; not these, on which plans decide: */
+    int64_t batch, context;        /* 0: the plan's choice, plan/choice.h */
+    int64_t kept_bytes;            /* for snapshots in RAM: this rank's part */
+    int threads;                   /* that compute */
+    int interleave;                /* rows per group in RAM, as the kernels like them; 0: the file's layout */
+    mo_precision_rule precision;   /* of a device's batches */
+    mo_layer_range range;          /* these layers alone */
+    mo_expert_range experts;       /* of their experts these alone */
+    int peers;                     /* ranks that this one talks to */
 } mo_requirements_options;
 
 /* What is planned for sessions in RAM, or on a device. */

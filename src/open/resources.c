@@ -17,12 +17,12 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
                                mo_error *err)
 {
     mo_hot_toggles toggles;
-    mo_status status = mo_hot_request_make(ask->hot_cache, &m->hot, err);
+    mo_status status = mo_hot_request_make(&ask->options->learning.hot_cache, &m->hot, err);
     if (status == MO_OK) {
-        status = mo_postfetch_settings(ask->postfetch, NULL, NULL, &m->postfetch, notes, err);
+        status = mo_postfetch_settings(ask->options->postfetch, NULL, NULL, &m->postfetch, notes, err);
     }
     if (status == MO_OK) {
-        status = mo_precision_find(ask->precision, NULL, &m->precision, err);
+        status = mo_precision_find(ask->options->prompt_precision, NULL, &m->precision, err);
     }
     if (status != MO_OK) {
         return status;
@@ -41,8 +41,8 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
 /* The ceiling given for device number `card`; 0: none. */
 static int64_t ceiling_of(const mo_resources_ask *ask, int number)
 {
-    const int64_t own = ask->vram_each ? ask->vram_each[number] : 0;
-    return own > 0 ? own : ask->vram_bytes;
+    const int64_t own = ask->options->vram_each[number];
+    return own > 0 ? own : ask->options->vram_bytes;
 }
 
 /* What is free there, or will be. */
@@ -74,14 +74,14 @@ static void limit_device(const mo_resources_ask *ask, int number, int device, in
 /* Another machine's device is what its file says. */
 static mo_status describe_device(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
-    const bool none = ask->device && strcmp(ask->device, "none") == 0;
-    const bool any = !ask->device || strcmp(ask->device, "auto") == 0;
+    const bool none = ask->options->device && strcmp(ask->options->device, "none") == 0;
+    const bool any = !ask->options->device || strcmp(ask->options->device, "auto") == 0;
     m->device_bytes = m->rates.vram_bytes;
     if (!none && !any) {
         return mo_fail(
             err, MO_EINVAL,
             "device \"%.40s\": the file defines the other machine's device; use \"none\" to ignore it",
-            ask->device);
+            ask->options->device);
     }
     if (m->rates.vram_bytes > 0 && !none) {
         char name[sizeof m->rates.device];
@@ -152,8 +152,8 @@ static mo_status list_devices(const mo_resources_ask *ask, int count, mo_resourc
 
 static mo_status check_ceilings(const mo_resources_ask *ask, int count, mo_error *err)
 {
-    for (int i = count > 0 ? count : 1; ask->vram_each && i < MO_DEVICES; i++) {
-        if (ask->vram_each[i] > 0) {
+    for (int i = count > 0 ? count : 1; i < MO_DEVICES; i++) {
+        if (ask->options->vram_each[i] > 0) {
             return mo_fail(err, MO_EINVAL, "`vram_bytes` has values for more than the %d available devices",
                            count);
         }
@@ -183,7 +183,8 @@ static mo_status find_device(const mo_resources_ask *ask, mo_resources *m, mo_er
     int count = 0;
     /* If a ceiling of its memory was requested, the error reports it. */
     const bool told = ask->to_open && ceiling_of(ask, 0) == 0;
-    mo_status status = mo_devices_choose(ask->device, told, m->devices, &count, m->why, sizeof m->why, err);
+    mo_status status =
+        mo_devices_choose(ask->options->device, told, m->devices, &count, m->why, sizeof m->why, err);
     if (status == MO_OK && ask->without && m->any_device) {
         leave_out(ask, m, &count);
     }
@@ -301,10 +302,10 @@ void mo_resources_count_held(mo_resources *m)
 
 static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
-    if (hot_reserve(m) >= 0 && m->limits.vram_bytes == 0 && ask->ram_bytes == 0) {
+    if (hot_reserve(m) >= 0 && m->limits.vram_bytes == 0 && ask->options->ram_bytes == 0) {
         m->limits.reserve_bytes = hot_reserve(m) << 20; /* its reserve, not the plan's */
     }
-    if (ask->mapped) {
+    if (ask->options->map) { /* the system decides what of the file stays */
         m->limits.ram_bytes = INT64_MAX;
     } else {
         const mo_status status = mo_plan_limits_find(ask->machine ? NULL : "", &m->rates, &m->limits, err);
@@ -321,12 +322,12 @@ static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_er
 
 mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_error *err)
 {
-    mo_resources m = {.ram_given = ask->ram_bytes > 0,
+    mo_resources m = {.ram_given = ask->options->ram_bytes > 0,
                       .vram_given = ceiling_of(ask, 0) > 0,
                       .other_machine = ask->machine != NULL,
                       .instead = ask->instead,
-                      .any_device =
-                          !ceiling_of(ask, 0) && (!ask->device || strcmp(ask->device, "auto") == 0)};
+                      .any_device = !ceiling_of(ask, 0) &&
+                                    (!ask->options->device || strcmp(ask->options->device, "auto") == 0)};
     mo_postfetch_notes notes = {.count = 0};
     mo_status status = read_settings(ask, &m, &notes, err);
     if (status != MO_OK) {
@@ -335,9 +336,10 @@ mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_e
     /* RAM keeps what it would hold alone: a device that is lost costs speed, not the session. */
     m.limits = (mo_plan_limits){.ram_keeps = true,
                                 .cpu_layers = true,
-                                .ram_bytes = ask->ram_bytes,
+                                .ram_bytes = ask->options->ram_bytes,
                                 .reserve_bytes = -1,
-                                .cpu_moe = ask->cpu_moe || m.hot.file, /* the cache has all experts in VRAM */
+                                .cpu_moe = ask->options->cpu_moe ||
+                                           m.hot.file, /* the cache has all experts in VRAM */
                                 .postfetch = m.postfetch.force_cpu ? MO_POSTFETCH_OFF : m.postfetch.mode};
     if (m.limits.postfetch != MO_POSTFETCH_OFF) {
         m.limits.staging_bytes = m.postfetch.scratch_mb << 20;

@@ -11,18 +11,10 @@
 #include "plan/rates.h"
 
 typedef struct mo_resources_ask {
-    int64_t ram_bytes, vram_bytes; /* ceilings; 0: found */
-    const int64_t
-        *vram_each;      /* [MO_DEVICES] of every device, in their order; 0: vram_bytes. NULL: so for all */
+    const mo_model_options *options;
     const char *machine; /* a file that describes another one; NULL: this one */
-    const char *device;  /* as in mo_model_options */
-    bool cpu_moe;
-    mo_postfetch_mode postfetch;
-    mo_precision precision;
-    const mo_hot_cache_options *hot_cache;
-    bool to_open;     /* not just a plan: what the user should hear about the environment is logged */
-    unsigned without; /* automatically chosen GPUs to leave out, one bit each */
-    bool mapped;      /* RAM has no ceiling: the system decides what of the file stays */
+    bool to_open;        /* not just a plan: what the user should hear about the environment is logged */
+    unsigned without;    /* automatically chosen GPUs to leave out, one bit each */
     mo_location_holding instead; /* of a model of this process, which counts as free */
 } mo_resources_ask;
 

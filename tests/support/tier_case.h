@@ -154,27 +154,26 @@ static inline void rig_shrink(rig *r)
 static inline void rig_open(rig *r, const rigged *how)
 {
     const mo_kernels *kernels = NULL;
-    const mo_hot_cache_options no_hot_cache = {0};
+    const mo_model_options asked = {.ram_bytes = how->set.ram,
+                                    .vram_bytes = how->set.vram,
+                                    .device = device_name,
+                                    .cpu_moe = how->set.cpu_moe,
+                                    .postfetch = how->set.postfetch,
+                                    .sessions = 1};
     *r = (rig){.err = {.detail = ""}};
     check_status(mo_kernels_select(NULL, &kernels, &r->err), &r->err);
     kernels = how->kernels ? how->kernels : kernels;
     check_status(mo_pool_create(2, &r->pool, &r->err), &r->err);
-    check_status(mo_resources_find(&(mo_resources_ask){.ram_bytes = how->set.ram,
-                                                       .vram_bytes = how->set.vram,
-                                                       .device = device_name,
-                                                       .cpu_moe = how->set.cpu_moe,
-                                                       .postfetch = how->set.postfetch,
-                                                       .hot_cache = &no_hot_cache,
-                                                       .to_open = true},
-                                   &r->resources, &r->err),
-                 &r->err);
+    check_status(
+        mo_resources_find(&(mo_resources_ask){.options = &asked, .to_open = true}, &r->resources, &r->err),
+        &r->err);
     if (how->link_bytes_s > 0) {
         mo_device_close(r->resources.device);
         const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};
         check_status(mo_sim_open(&sim, &r->resources.device, &r->err), &r->err);
     }
     const mo_requirements_options requirements = {
-        .batch = 64, .context = 600, .sessions = 1, .threads = 2, .interleave = kernels->interleave};
+        .asked = &asked, .batch = 64, .context = 600, .threads = 2, .interleave = kernels->interleave};
     mo_open_options options = {.resources = &r->resources,
                                .requirements = requirements,
                                .disk = {.fault = how->fault, .fault_user = how->fault_user},

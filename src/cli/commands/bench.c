@@ -15,6 +15,7 @@
 #include "cli/commands/server_bench.h"
 #include "cli/default_model.h"
 #include "cli/infile.h"
+#include "cli/learning.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
 #include "cli/print/device.h"
@@ -310,34 +311,39 @@ static bool draw(const speeds *s, const char *svg)
     return true;
 }
 
-static int bench(const char *path, const char *text, const cli_loading *l, speeds *s, const char *svg,
-                 bool json)
+/* For sessions of that many tokens. NULL with *code set. */
+static mo_model *open_model(const char *path, const char *text, int64_t tokens, cli_loading *l, int *code)
 {
-    mo_kv_type kv;
+    *code = CLI_USAGE;
+    if (!cli_loading_set("bench", l)) {
+        return NULL;
+    }
+    if (!l->model.context) {
+        l->model.context = tokens;
+        l->own_context = l->measures = true;
+    }
+    l->vocabulary = text != NULL;
+    *code = CLI_FAILED;
+    if (!cli_check_readable("bench", "--text", text)) {
+        return NULL;
+    }
+    if (!text && !l->model.learning.profile) {
+        l->model.learning.profile = "off"; /* random tokens teach nothing */
+    }
+    return cli_loading_open("bench", path, l, code);
+}
+
+static int bench(const char *path, const char *text, cli_loading *l, speeds *s, const char *svg, bool json)
+{
     mo_error err;
     mo_session *session = NULL;
-    int code = CLI_FAILED;
+    int code;
     const int64_t longest = s->depth + (s->prefill > s->decode ? s->prefill : s->decode);
-    cli_loading settings = *l;
-    if (!cli_loading_kv("bench", l, &kv)) {
-        return CLI_USAGE;
-    }
-    if (!settings.context) {
-        settings.context = longest;
-        settings.own_context = settings.measures = true;
-    }
-    settings.vocabulary = text != NULL;
-    if (!cli_check_readable("bench", "--text", text)) {
-        return CLI_FAILED;
-    }
-    if (!text && !settings.learning.options.profile) {
-        settings.learning.options.profile = "off"; /* random tokens teach nothing */
-    }
-    const mo_session_options session_options = {.size = sizeof session_options, .kv = kv};
-    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    mo_model *model = open_model(path, text, longest, l, &code);
     if (!model) {
         return code;
     }
+    const mo_session_options session_options = {.size = sizeof session_options, .kv = l->model.kv};
     mo_model_describe(model, &s->info, sizeof s->info);
     s->session_bytes = mo_session_bytes(model, &session_options);
     s->text = text != NULL;
@@ -362,31 +368,16 @@ static int bench(const char *path, const char *text, const cli_loading *l, speed
 }
 
 /* Several sequences side by side. */
-static int bench_parallel(const char *path, const char *text, const cli_loading *l, cli_parallel *p,
-                          bool json)
+static int bench_parallel(const char *path, const char *text, cli_loading *l, cli_parallel *p, bool json)
 {
-    int code = CLI_FAILED;
+    int code;
     const int64_t length = p->prompt + p->generated;
-    cli_loading settings = *l;
-    if (!cli_loading_kv("bench", l, &p->kv)) {
-        return CLI_USAGE;
-    }
-    if (!settings.context) {
-        settings.context = length;
-        settings.own_context = settings.measures = true;
-    }
-    settings.sessions = p->sequences;
-    settings.vocabulary = text != NULL;
-    if (!cli_check_readable("bench", "--text", text)) {
-        return CLI_FAILED;
-    }
-    if (!text && !settings.learning.options.profile) {
-        settings.learning.options.profile = "off"; /* random tokens teach nothing */
-    }
-    mo_model *model = cli_loading_open("bench", path, &settings, &code);
+    l->model.sessions = (int)p->sequences;
+    mo_model *model = open_model(path, text, length, l, &code);
     if (!model) {
         return code;
     }
+    p->kv = l->model.kv;
     mo_model_info info;
     mo_model_describe(model, &info, sizeof info);
     p->text = text != NULL;
@@ -523,7 +514,7 @@ static int check(const request *q, const speeds *s, const char *url)
     return CLI_OK;
 }
 
-static int bench_model(const request *q, speeds *s, const cli_loading *l)
+static int bench_model(const request *q, speeds *s, cli_loading *l)
 {
     char made[512];
     int code = q->synthetic ? make_model(q->synthetic, q->layers, made, sizeof made) : CLI_OK;
@@ -541,11 +532,11 @@ static int bench_model(const request *q, speeds *s, const cli_loading *l)
 
 int cli_bench(int argc, char **argv)
 {
-    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_loading l = cli_loading_default();
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
     request q = {0};
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"prefill", 0, CLI_INTEGER, "N", "prompt length in tokens; 0: skip (default: 512)", &s.prefill, 0,
          1000000},
         {"decode", 0, CLI_INTEGER, "N", "tokens to generate one by one; 0: skip (default: 64)", &s.decode, 0,
@@ -569,9 +560,11 @@ int cli_bench(int argc, char **argv)
         {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &q.layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
         {"svg", 0, CLI_TEXT, "FILE", "write a chart of the speeds of one sequence", &q.svg, 0, 0},
-        CLI_LOADING_OPTIONS(l),
-        CLI_LEARNING_OPTIONS(l.learning),
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_loading_options(&options, &l);
+    cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "bench",
         .arguments = "[MODEL]",
@@ -583,8 +576,8 @@ int cli_bench(int argc, char **argv)
                     "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
                     "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,
     };
@@ -601,7 +594,7 @@ int cli_bench(int argc, char **argv)
     if (!cli_check_writable("bench", "--svg", q.svg)) {
         return CLI_FAILED;
     }
-    if (!check_lengths(&s, q.parallel, l.context)) {
+    if (!check_lengths(&s, q.parallel, l.model.context)) {
         return CLI_USAGE;
     }
     if (server.url) {

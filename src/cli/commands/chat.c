@@ -386,9 +386,8 @@ static bool check(const request *r, const cli_session_file *saved)
 
 static int chat_with(const char *name, const request *r, cli_loading *l, const cli_sampling *s)
 {
-    mo_kv_type kv;
     cli_generation g;
-    if (!cli_loading_kv("chat", l, &kv)) {
+    if (!cli_loading_set("chat", l)) {
         return CLI_USAGE;
     }
     l->vocabulary = true;
@@ -410,7 +409,7 @@ static int chat_with(const char *name, const request *r, cli_loading *l, const c
     if (strcmp(mo_model_chat_name(model), "none") == 0) {
         fprintf(stderr, "moraine chat: this model has no known chat "
                         "format; moraine run --raw continues a text\n");
-    } else if (cli_generation_open(&g, "chat", model, kv, s)) {
+    } else if (cli_generation_open(&g, "chat", model, l->model.kv, s)) {
         code = talk(r, &g, saved);
         cli_generation_close(&g);
     }
@@ -423,9 +422,9 @@ static int chat_with(const char *name, const request *r, cli_loading *l, const c
 int cli_chat(int argc, char **argv)
 {
     request r = {.limit = -1};
-    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_loading l = cli_loading_default();
     cli_sampling s = CLI_SAMPLING_DEFAULT;
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"system", 0, CLI_TEXT, "TEXT", "system message of the conversation", &r.system, 0, 0},
         {"max-tokens", 'n', CLI_INTEGER, "N", "maximum tokens per answer; -1: no limit (default: -1)",
          &r.limit, -1, INT64_MAX},
@@ -438,15 +437,13 @@ int cli_chat(int argc, char **argv)
          "(default: a file in the cache directory)",
          &r.history, 0, 0},
         CLI_THINKING_OPTIONS(r.thinking),
-        {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: route the first N tokens of a "
-         "new text without computing them, to prefetch the experts "
-         "it will probably need; 10 is typical (default: 0)",
-         &r.discover, 0, 4096},
-        CLI_SAMPLING_OPTIONS(s),
-        CLI_LOADING_OPTIONS(l),
-        CLI_LEARNING_OPTIONS(l.learning),
+        {"discover", 0, CLI_INTEGER, "N", CLI_DISCOVER_HELP, &r.discover, 0, 4096},
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_sampling_options(&options, &s);
+    cli_loading_options(&options, &l);
+    cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "chat",
         .arguments = "[MODEL]",
@@ -460,8 +457,8 @@ int cli_chat(int argc, char **argv)
                     "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
                     "  moraine chat model.gguf --session ada.session\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,
     };

@@ -3,6 +3,10 @@
 #ifndef MO_CLI_COMMANDS_H
 #define MO_CLI_COMMANDS_H
 
+/* Of the commands that have --dir. */
+#define CLI_DIR_HELP                                                                                         \
+    "directory of models (default: MORAINE_MODELS, or moraine/models in XDG_DATA_HOME or ~/.local/share)"
+
 int cli_plan(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_trace(int argc, char **argv);

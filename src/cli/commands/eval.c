@@ -15,6 +15,7 @@
 #include "cli/commands/commands.h"
 #include "cli/default_model.h"
 #include "cli/infile.h"
+#include "cli/learning.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
 #include "cli/outfile.h"
@@ -461,12 +462,11 @@ static bool files_fit(const evaluation *e, const char *ids_path)
 
 static int run(const char *path, const char *ids_path, const cli_loading *l, evaluation *e)
 {
-    mo_kv_type kv;
     int code = CLI_FAILED;
     mo_model_info info;
     cli_loading settings = *l;
-    settings.all_logits = true;
-    if (!cli_loading_kv("eval", l, &kv)) {
+    settings.model.all_logits = true;
+    if (!cli_loading_set("eval", &settings)) {
         return CLI_USAGE;
     }
     if (ids_path) {
@@ -477,11 +477,11 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
             return CLI_FAILED;
         }
         if (!e->window) { /* a list of ids is one sequence unless the user says otherwise */
-            e->window = l->context ? l->context : p->count;
+            e->window = l->model.context ? l->model.context : p->count;
         }
     }
-    if (!settings.context) {
-        settings.context = e->window;
+    if (!settings.model.context) {
+        settings.model.context = e->window;
         settings.own_context = true;
     }
     settings.vocabulary = !ids_path;
@@ -495,9 +495,9 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
     mo_model_describe(model, &info, sizeof info);
     e->vocab = info.vocab;
     if (!e->window) {
-        e->window = l->context || info.context < WINDOW_DEFAULT ? info.context : WINDOW_DEFAULT;
+        e->window = l->model.context || info.context < WINDOW_DEFAULT ? info.context : WINDOW_DEFAULT;
     }
-    if (prepare(e, model) && evaluate(e, model, kv, l->batch)) {
+    if (prepare(e, model) && evaluate(e, model, settings.model.kv, settings.model.batch)) {
         code = CLI_OK;
         if (e->json) {
             code = print_json(e);
@@ -517,9 +517,9 @@ static bool check_request(const char *ids, const evaluation *e, const cli_loadin
         fprintf(stderr, "moraine eval: give either text files (--text FILE) or --tokens FILE\n");
         return false;
     }
-    if (e->window && l->context && e->window > l->context) {
+    if (e->window && l->model.context && e->window > l->model.context) {
         fprintf(stderr, "moraine eval: a window of %" PRId64 " tokens does not fit into --ctx %" PRId64 "\n",
-                e->window, l->context);
+                e->window, l->model.context);
         return false;
     }
     return true;
@@ -527,11 +527,11 @@ static bool check_request(const char *ids, const evaluation *e, const cli_loadin
 
 int cli_eval(int argc, char **argv)
 {
-    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_loading l = cli_loading_default();
     cli_texts texts = {.count = 0};
     const char *ids = NULL;
     evaluation e = {.window = 0};
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"text", 0, CLI_TEXTS, "FILE", "text to evaluate; may be repeated", &texts, 0, 0},
         {"tokens", 0, CLI_TEXT, "FILE", "whitespace-separated token ids instead of a text", &ids, 0, 0},
         {"window", 'w', CLI_INTEGER, "N",
@@ -552,9 +552,11 @@ int cli_eval(int argc, char **argv)
          "tokens",
          &e.base_path, 0, 0},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &e.json, 0, 0},
-        CLI_LOADING_OPTIONS(l),
-        CLI_LEARNING_OPTIONS(l.learning),
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_loading_options(&options, &l);
+    cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "eval",
         .arguments = "[MODEL] [TEXT]",
@@ -565,8 +567,8 @@ int cli_eval(int argc, char **argv)
                     "  moraine eval --text story.txt --text program.c --routing\n"
                     "  moraine eval model.gguf --tokens ids.txt --save-logits exact.f32 --kv f32\n"
                     "  moraine eval model-q4.gguf --tokens ids.txt --compare exact.f32\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 2,
     };

@@ -54,10 +54,7 @@ int cli_list(int argc, char **argv)
     hub_models models = {0};
     mo_error err;
     const cli_option options[] = {
-        {"dir", 0, CLI_TEXT, "DIR",
-         "directory of models (default: MORAINE_MODELS, or "
-         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
-         &given, 0, 0},
+        {"dir", 0, CLI_TEXT, "DIR", CLI_DIR_HELP, &given, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
     };
     const cli_usage usage = {

@@ -10,15 +10,12 @@
 #include "cli/commands/plan_hosts.h"
 #include "cli/default_model.h"
 #include "cli/idle.h"
-#include "cli/learning.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
 #include "cli/print/plan_words.h"
 #include "cli/print/terminal.h"
-
-#define RAM_NOT_GIVEN UINT64_MAX /* larger than any size that can be written */
 
 /* ---- Table ---- */
 
@@ -324,7 +321,7 @@ static int make_plan(const char *path, const cli_loading *l, const mo_plan_optio
         cli_say_error("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
-    cli_idle_tell_plan(l, ask, &report);
+    cli_idle_tell_plan(l, &report);
     cli_name_options(report.why, sizeof report.why);
     cli_name_options(report.device.why, sizeof report.device.why);
     cli_name_options(report.device.lane, sizeof report.device.lane);
@@ -335,44 +332,36 @@ static int make_plan(const char *path, const cli_loading *l, const mo_plan_optio
     return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
 }
 
-/* What would be said of one machine, and says nothing of several. NULL: nothing was given. */
-static const char *idle_with_hosts(const cli_loading *l, const mo_plan_options *ask, uint64_t ram,
-                                   const char *svg)
-{
-    return ram != RAM_NOT_GIVEN                        ? "--ram"
-           : ask->machine                              ? "--machine"
-           : strcmp(l->device, "auto") != 0            ? "--device"
-           : l->vram.count                             ? "--vram"
-           : l->postfetch                              ? "--postfetch"
-           : strcmp(l->prompt_precision, "exact") != 0 ? "--prompt-precision"
-           : l->adapters.plain.count                   ? "--lora"
-           : l->adapters.scaled.count                  ? "--lora-scaled"
-           : ask->cpu_moe                              ? "--cpu-moe"
-           : ask->hot_cache.file                       ? "--moe-hot-cache"
-           : svg                                       ? "--svg"
-                                                       : NULL;
-}
-
 typedef struct request {
-    const char *model, *svg, *hosts;
-    uint64_t ram;
+    const char *model, *svg, *hosts, *machine, *divide;
     bool json;
 } request;
 
-static int plan_for(const request *q, cli_loading *l, mo_plan_options *ask)
+/* What would be said of one machine, and says nothing of several. NULL: nothing was given. */
+static const char *idle_with_hosts(const request *q, const cli_loading *l)
+{
+    const mo_model_options *m = &l->model;
+    return m->ram_bytes                                ? "--ram"
+           : q->machine                                ? "--machine"
+           : strcmp(m->device, "auto") != 0            ? "--device"
+           : l->vram.count                             ? "--vram"
+           : l->postfetch                              ? "--postfetch"
+           : m->prompt_precision != MO_PRECISION_EXACT ? "--prompt-precision"
+           : l->lora.count                             ? "--lora"
+           : l->lora_scaled.count                      ? "--lora-scaled"
+           : m->cpu_moe                                ? "--cpu-moe"
+           : m->learning.hot_cache.file                ? "--moe-hot-cache"
+           : q->svg                                    ? "--svg"
+                                                       : NULL;
+}
+
+static int plan_for(const request *q, cli_loading *l)
 {
     int code = CLI_OK;
-    if (!cli_loading_kv("plan", l, &ask->kv) || !cli_loading_precision("plan", l, &ask->prompt_precision) ||
-        !cli_loading_device("plan", l, &ask->device, &ask->vram_bytes, ask->vram_each, &ask->postfetch)) {
+    if (!cli_loading_set("plan", l)) {
         return CLI_USAGE;
     }
-    mo_model_options named = mo_model_options_default();
-    if (!cli_adapters_set("plan", &l->adapters, &named)) {
-        return CLI_USAGE;
-    }
-    ask->adapters = named.adapters;
-    ask->adapter_count = named.adapter_count;
-    const char *idle = q->hosts ? idle_with_hosts(l, ask, q->ram, q->svg) : l->divide ? "--divide" : NULL;
+    const char *idle = q->hosts ? idle_with_hosts(q, l) : q->divide ? "--divide" : NULL;
     if (idle) {
         fprintf(stderr, "moraine plan: %s has no effect %s --hosts; omit it\n", idle,
                 q->hosts ? "with" : "without");
@@ -387,52 +376,48 @@ static int plan_for(const request *q, cli_loading *l, mo_plan_options *ask)
         return code;
     }
     cli_check_length("plan", path, l);
-    ask->context = l->context;
-    ask->batch = l->batch;
-    if (q->hosts) {
-        return cli_plan_hosts(path, q->hosts, l->divide, ask, q->json);
-    }
-    ask->ram_bytes = q->ram == RAM_NOT_GIVEN ? 0 : (int64_t)q->ram;
-    return make_plan(path, l, ask, q->svg, q->json);
+    mo_plan_options ask = mo_plan_options_of(&l->model);
+    ask.context = l->model.context;
+    ask.machine = q->machine;
+    return q->hosts ? cli_plan_hosts(path, q->hosts, q->divide, &ask, q->json)
+                    : make_plan(path, l, &ask, q->svg, q->json);
 }
 
 int cli_plan(int argc, char **argv)
 {
-    request q = {.ram = RAM_NOT_GIVEN};
-    cli_loading l = CLI_LOADING_DEFAULT;
-    mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                           .hot_cache = {.auto_reserve_mib = 1024, .layer_curve = 0.5}};
-    const cli_option options[] = {
+    request q = {0};
+    cli_loading l = cli_loading_default();
+    const cli_option own[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
-         "RAM limit, as in 24G (default: available memory or the cgroup limit, less a reserve)", &q.ram, 1,
-         0},
-        {"ctx", 'c', CLI_INTEGER, "N",
-         "context size in tokens (default: the model's training context, at most 8192)", &l.context, 1,
-         16777216},
-        {"batch", 'b', CLI_INTEGER, "N", "maximum prompt tokens per step (default: chosen by the plan)",
-         &l.batch, 1, 65536},
+         "RAM limit, as in 24G (default: available memory or the cgroup limit, less a reserve)",
+         &l.model.ram_bytes, 1, 0},
         {"kv", 0, CLI_TEXT, "FORMAT", "KV cache format: i16, f32 or q8_0 (default: i16)", &l.kv, 0, 0},
         {"machine", 0, CLI_TEXT, "FILE",
          "plan for another machine: a JSON file with "
          "ram_bytes, ram_bytes_s, disk_bytes_s and others, "
          "as written by moraine probe (default: this machine)",
-         &ask.machine, 0, 0},
+         &q.machine, 0, 0},
         {"hosts", 0, CLI_TEXT, "FILE",
          "plan for several machines that share the model: a text file with "
          "one line per machine, as in \"anna ram=64G link=10Gbit/s latency=30us\"; "
          "probed: the machines measured by moraine probe under mpirun",
          &q.hosts, 0, 0},
         {"divide", 0, CLI_TEXT, "HOW",
-         "with --hosts: layers, experts or auto, the faster one (default: auto)", &l.divide, 0, 0},
-        CLI_ADAPTER_OPTIONS(l.adapters),
-        CLI_DEVICE_OPTIONS(l),
+         "with --hosts: layers, experts or auto, the faster one (default: auto)", &q.divide, 0, 0},
         {"cpu-moe", 0, CLI_FLAG, NULL, "keep experts out of GPU memory, except for the hot cache",
-         &ask.cpu_moe, 0, 0},
-        CLI_HOT_CACHE_OPTIONS(ask.hot_cache),
-        {"streaming", 0, CLI_FLAG, NULL, "accepted for compatibility; has no effect", &l.streaming, 0, 0},
+         &l.model.cpu_moe, 0, 0},
         {"json", 0, CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
         {"svg", 0, CLI_TEXT, "FILE", "write a chart of the placement", &q.svg, 0, 0},
     };
+    cli_options all = {0}, options = {0};
+    CLI_OPTIONS_ADD(&all, own); /* these come first: their help replaces that of other commands */
+    cli_loading_options(&all, &l);
+    cli_learning_options(&all, &l);
+    cli_options_pick(&options, &all,
+                     "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch "
+                     "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
+                     "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
+                     "moe-hot-cache-layer-curve streaming json svg");
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",
@@ -445,8 +430,8 @@ int cli_plan(int argc, char **argv)
                     "  moraine plan --moe-hot-cache profile.json --moe-hot-cache-max-mib -1 model.gguf\n"
                     "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n"
                     "  moraine plan --hosts four-nodes.txt model.gguf\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .max_arguments = 1,
     };
     int first;
@@ -455,5 +440,5 @@ int cli_plan(int argc, char **argv)
         return code;
     }
     q.model = argv[first];
-    return plan_for(&q, &l, &ask);
+    return plan_for(&q, &l);
 }

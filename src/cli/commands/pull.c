@@ -11,10 +11,7 @@ int cli_pull(int argc, char **argv)
 {
     cli_pulling p = CLI_PULLING_DEFAULT;
     const cli_option options[] = {
-        {"dir", 0, CLI_TEXT, "DIR",
-         "directory of models (default: MORAINE_MODELS, or "
-         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
-         &p.directory, 0, 0},
+        {"dir", 0, CLI_TEXT, "DIR", CLI_DIR_HELP, &p.directory, 0, 0},
         {"mirror", 0, CLI_TEXT, "URL",
          "another hub with the same API (default: "
          "HF_ENDPOINT, or https://huggingface.co)",

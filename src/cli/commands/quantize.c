@@ -47,7 +47,6 @@ static void print_report(const mo_quantize_report *r)
 int cli_quantize(int argc, char **argv)
 {
     mo_quantize_options chosen = mo_quantize_options_default();
-    int64_t threads = 0;
     const cli_option options[] = {
         {"experts", 0, CLI_TEXT, "FORMAT", "format of routed experts", &chosen.experts, 0, 0},
         {"rest", 0, CLI_TEXT, "FORMAT",
@@ -57,9 +56,9 @@ int cli_quantize(int argc, char **argv)
          0, 0},
         {"embedding", 0, CLI_TEXT, "FORMAT", "format of the embedding (default: as --rest)",
          &chosen.embedding, 0, 0},
-        {"threads", 't', CLI_INTEGER, "N",
-         "number of threads; the file does not depend on it (default: one per usable core)", &threads, 1,
-         1024},
+        {"threads", 't', CLI_INT, "N",
+         "number of threads; the file does not depend on it (default: one per usable core)", &chosen.threads,
+         1, 1024},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &chosen.overwrite, 0, 0},
     };
     const cli_usage usage = {
@@ -89,7 +88,6 @@ int cli_quantize(int argc, char **argv)
     mo_error err;
     mo_quantize_report report;
     cli_progress progress;
-    chosen.threads = (int)threads;
     if (!chosen.experts && !chosen.rest && !chosen.output && !chosen.embedding) {
         fprintf(stderr,
                 "moraine quantize: choose what to convert: --experts, --rest, --output or --embedding\n");

@@ -51,10 +51,7 @@ int cli_rm(int argc, char **argv)
     char directory[4096];
     mo_error err;
     const cli_option options[] = {
-        {"dir", 0, CLI_TEXT, "DIR",
-         "directory of models (default: MORAINE_MODELS, or "
-         "moraine/models in XDG_DATA_HOME or ~/.local/share)",
-         &given, 0, 0},
+        {"dir", 0, CLI_TEXT, "DIR", CLI_DIR_HELP, &given, 0, 0},
         {"all", 0, CLI_FLAG, NULL, "all models of a repository", &all, 0, 0},
     };
     const cli_usage usage = {

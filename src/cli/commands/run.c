@@ -174,7 +174,6 @@ static int answer(request *r, cli_generation *g, const cli_session_file *saved, 
 
 static int run(request *r, const cli_loading *l, const cli_sampling *s, const cli_session_file *saved)
 {
-    mo_kv_type kv;
     size_t length = 0;
     cli_generation g;
     cli_loading settings = *l;
@@ -182,10 +181,10 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     settings.thinking = cli_thinking_of(&r->thinking);
     settings.bias = s->bias;
     settings.discovers = r->discover > 0;
-    if (!cli_loading_kv("run", l, &kv)) {
+    if (!cli_loading_set("run", &settings)) {
         return CLI_USAGE;
     }
-    int code = cli_loading_check("run", r->model, &settings); /* check before the user types a prompt */
+    int code = cli_check_model("run", r->model, &settings); /* check before the user types a prompt */
     char *text = code == CLI_OK ? cli_prompt_read(r->prompt, r->file, &length) : NULL;
     if (!text) {
         return code == CLI_OK ? CLI_FAILED : code;
@@ -194,7 +193,7 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     const double start = mo_clock_s();
     mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
     r->load_seconds = mo_clock_s() - start;
-    if (model && cli_generation_open(&g, "run", model, kv, s)) {
+    if (model && cli_generation_open(&g, "run", model, settings.model.kv, s)) {
         g.discover = r->discover;
         g.stops = &r->stops;
         g.silent = r->json;
@@ -249,9 +248,9 @@ static int check(const request *r, const cli_session_file *saved)
 int cli_run(int argc, char **argv)
 {
     request r = {.limit = -1};
-    cli_loading l = CLI_LOADING_DEFAULT;
+    cli_loading l = cli_loading_default();
     cli_sampling s = CLI_SAMPLING_DEFAULT;
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"prompt", 'p', CLI_TEXT, "TEXT",
          "the prompt; piped or redirected stdin is appended to it after an empty line", &r.prompt, 0, 0},
         {"file", 'f', CLI_TEXT, "FILE", "read the prompt from a file (default without -p: stdin)", &r.file, 0,
@@ -271,15 +270,13 @@ int cli_run(int argc, char **argv)
         CLI_THINKING_OPTIONS(r.thinking),
         {"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at end-of-sequence tokens", &r.go_on, 0, 0},
         {"quiet", 'q', CLI_FLAG, NULL, "do not print speed and default model to stderr", &r.quiet, 0, 0},
-        {"discover", 0, CLI_INTEGER, "N",
-         "with experts on disk: route the first N tokens of a "
-         "new text without computing them, to prefetch the experts "
-         "it will probably need; 10 is typical (default: 0)",
-         &r.discover, 0, 4096},
-        CLI_SAMPLING_OPTIONS(s),
-        CLI_LOADING_OPTIONS(l),
-        CLI_LEARNING_OPTIONS(l.learning),
+        {"discover", 0, CLI_INTEGER, "N", CLI_DISCOVER_HELP, &r.discover, 0, 4096},
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_sampling_options(&options, &s);
+    cli_loading_options(&options, &l);
+    cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "run",
         .arguments = "[MODEL]",
@@ -294,8 +291,8 @@ int cli_run(int argc, char **argv)
                     "  moraine run -p 'Describe a fox.' --schema animal.json\n"
                     "  moraine run -p 'My name is Ada.' --session ada.session\n"
                     "  moraine run -p 'What is my name?' --session ada.session\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,
         .surplus = "give the prompt with -p",

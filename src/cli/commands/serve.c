@@ -18,6 +18,7 @@
 #include "cli/commands/serve_log.h"
 #include "cli/commands/serve_words.h"
 #include "cli/default_model.h"
+#include "cli/generate.h"
 #include "cli/idle.h"
 #include "cli/infile.h"
 #include "cli/loading.h"
@@ -26,103 +27,74 @@
 #include "server/common/log.h"
 #include "server/serve.h"
 
-enum { OPTIONS_MAX = 120, MODELS_MAX = 256, LIST_MAX = 64 };
+enum { MODELS_MAX = 256, LIST_MAX = 64 };
 
 /* Options of one model. */
 typedef struct model_settings {
-    const char *model, *alias;
+    srv_model_spec spec; /* set_spec() adds what is not stored here */
     cli_loading loading;
-    int64_t context_all, parallel, queue;
-    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s, discover;
-    const char *cache_dir, *template_file;
-    bool pin, adapters_idle;
-    double idle_s;
-    srv_defaults defaults;
+    int64_t cache_mib, cache_dir_mib, between_ms, stalled_s;
+    const char *template_file;
 } model_settings;
 
 /* Options of the server. */
 typedef struct serve_settings {
-    const char *host, *unix_path, *prefix;
-    int64_t port, connections, models_max, ping_s, timeout_s;
-    const char *tls_key, *tls_certificate;
-    const char *api_key, *api_key_file;
-    const char *origins, *hosts;
-    const char *models_dir, *models_file, *warm, *slot_path;
-    uint64_t body_bytes;
-    double grace_s;
-    const char *log_format, *log_level;
-    bool log_requests, strict, metrics, no_metrics, slots, no_slots, jinja, no_ui;
+    srv_server_options server; /* serve() adds what is not stored here */
+    const char *host, *origins, *hosts;
+    int64_t ping_s;
+    const char *models_file, *warm, *log_format, *log_level;
+    bool metrics, slots, jinja;
 } serve_settings;
-
-#define SAMPLING_DEFAULTS(d)                                                                                  \
-    {"n-predict",                                                                                             \
-     'n',                                                                                                     \
-     CLI_INTEGER,                                                                                             \
-     "N",                                                                                                     \
-     "maximum tokens per answer; -1: until the context is full (default: -1)",                                \
-     &(d).max_tokens,                                                                                         \
-     -1,                                                                                                      \
-     INT64_MAX},                                                                                              \
-        {"temp", 0, CLI_REAL, "X", "temperature (default: 0.8)", &(d).temperature, 0, INT64_MAX},             \
-        {"top-k",    0, CLI_INTEGER, "N", "sample from the N likeliest tokens; 0: all (default: 40)",         \
-         &(d).top_k, 0, 1000000},                                                                             \
-        {"top-p",                                                                                             \
-         0,                                                                                                   \
-         CLI_ABOVE,                                                                                           \
-         "X",                                                                                                 \
-         "sample from the likeliest tokens with a total probability of X (default: 0.95)",                    \
-         &(d).top_p,                                                                                          \
-         0,                                                                                                   \
-         1},                                                                                                  \
-        {"min-p",                                                                                             \
-         0,                                                                                                   \
-         CLI_REAL,                                                                                            \
-         "X",                                                                                                 \
-         "drop tokens below X times the top token's probability (default: 0.05)",                             \
-         &(d).min_p,                                                                                          \
-         0,                                                                                                   \
-         1},                                                                                                  \
-        {"repeat-penalty",                                                                                    \
-         0,                                                                                                   \
-         CLI_ABOVE,                                                                                           \
-         "X",                                                                                                 \
-         "divide the logits of recent tokens by X; 1: off (default: 1)",                                      \
-         &(d).repeat_penalty,                                                                                 \
-         0,                                                                                                   \
-         INT64_MAX},                                                                                          \
-        {"repeat-last-n",                                                                                     \
-         0,                                                                                                   \
-         CLI_INTEGER,                                                                                         \
-         "N",                                                                                                 \
-         "number of recent tokens to penalize; -1: all (default: 64)",                                        \
-         &(d).repeat_last_n,                                                                                  \
-         -1,                                                                                                  \
-         INT64_MAX},                                                                                          \
-        {"presence-penalty",    0, CLI_REAL, "X", "subtract X from the logits of recent tokens (default: 0)", \
-         &(d).presence_penalty, 0, 0},                                                                        \
-        {"frequency-penalty",    0, CLI_REAL, "X", "subtract X for every recent occurrence (default: 0)",     \
-         &(d).frequency_penalty, 0, 0},                                                                       \
-    {                                                                                                         \
-        "seed", 's', CLI_INTEGER, "N", "seed for requests that set none; -1: random (default: -1)",           \
-            &(d).seed, -1, INT64_MAX                                                                          \
-    }
 
 /* ---- Tables ---- */
 
-static int model_table(model_settings *m, cli_option *out)
+/* As requests may have them; the help of most is that of moraine run. */
+static void add_sampling(cli_options *to, srv_defaults *d)
 {
-    const cli_option table[] = {
-        {"model", 'm', CLI_TEXT, "FILE", "model file; same as the plain argument", &m->model, 0, 0},
-        {"alias", 'a', CLI_TEXT, "NAME,...", "additional names of the first model", &m->alias, 0, 0},
-        {"parallel", 0, CLI_INTEGER, "N",
+    const cli_option own[] = {
+        {"n-predict", 'n', CLI_INTEGER, "N",
+         "maximum tokens per answer; -1: until the context is full (default: -1)", &d->max_tokens, -1,
+         INT64_MAX},
+        {"temp", 0, CLI_REAL, "X", "temperature (default: 0.8)", &d->temperature, 0, INT64_MAX},
+        {"seed", 's', CLI_INTEGER, "N", "seed for requests that set none; -1: random (default: -1)", &d->seed,
+         -1, INT64_MAX},
+    };
+    void *const out[] = {&d->top_k,
+                         &d->top_p,
+                         &d->min_p,
+                         &d->repeat_penalty,
+                         &d->repeat_last_n,
+                         &d->presence_penalty,
+                         &d->frequency_penalty};
+    cli_sampling unused;
+    cli_options usual = {0};
+    cli_sampling_options(&usual, &unused);
+    cli_options_add(to, own, 2);
+    const int first = to->count;
+    cli_options_pick(to, &usual,
+                     "top-k top-p min-p repeat-penalty repeat-last-n presence-penalty frequency-penalty");
+    for (int i = first; i < to->count; i++) {
+        to->item[i].out = out[i - first];
+    }
+    cli_options_add(to, &own[2], 1);
+}
+
+static void add_model_options(cli_options *to, model_settings *m)
+{
+    srv_engine_options *e = &m->spec.engine;
+    srv_defaults *d = &m->spec.defaults;
+    const cli_option loading[] = {
+        {"model", 'm', CLI_TEXT, "FILE", "model file; same as the plain argument", &m->spec.path, 0, 0},
+        {"alias", 'a', CLI_TEXT, "NAME,...", "additional names of the first model", &m->spec.alias, 0, 0},
+        {"parallel", 0, CLI_INT, "N",
          "sequences decoded at once; further requests wait (default: 4, or fewer if memory is short); also "
          "-np",
-         &m->parallel, 1, 256},
+         &m->spec.parallel, 1, 256},
         {"ctx-size", 'c', CLI_INTEGER, "N",
-         "context of all sequences together, in tokens (default: parallel times ctx)", &m->context_all, 1,
-         INT64_MAX >> 20},
-        {"queue", 0, CLI_INTEGER, "N", "requests that may wait; more are rejected with 429 (default: 256)",
-         &m->queue, 1, 1000000},
+         "context of all sequences together, in tokens (default: parallel times ctx)", &m->spec.context_all,
+         1, INT64_MAX >> 20},
+        {"queue", 0, CLI_INT, "N", "requests that may wait; more are rejected with 429 (default: 256)",
+         &e->queue, 1, 1000000},
         {"between-ms", 0, CLI_INTEGER, "N",
          "process prompts in pieces that delay the tokens of other answers by at most N ms (default: 50)",
          &m->between_ms, 1, 60000},
@@ -135,121 +107,124 @@ static int model_table(model_settings *m, cli_option *out)
          &m->cache_mib, 0, INT64_MAX >> 20},
         {"cache-dir", 0, CLI_TEXT, "DIR",
          "also store prefixes and Responses API answers in DIR, and reuse them after a restart",
-         &m->cache_dir, 0, 0},
+         &e->cache_dir, 0, 0},
         {"cache-dir-mib", 0, CLI_INTEGER, "MIB", "limit of these files (default: 8192)", &m->cache_dir_mib, 1,
          INT64_MAX >> 20},
         {"lora-init-without-apply", 0, CLI_FLAG, NULL,
          "load the adapters of --lora disabled, until a request or POST /lora-adapters enables them",
-         &m->adapters_idle, 0, 0},
+         &m->spec.adapters_idle, 0, 0},
         {"discover", 0, CLI_INTEGER, "N",
          "with experts on disk: route the first N tokens of a text that "
          "has no cached prefix, without computing them, to prefetch "
          "the experts it will probably need; 10 is typical (default: 0)",
-         &m->discover, 0, 4096},
-        {"pin", 0, CLI_FLAG, NULL, "load the model at startup and never unload it", &m->pin, 0, 0},
+         &e->discover, 0, 4096},
+        {"pin", 0, CLI_FLAG, NULL, "load the model at startup and never unload it", &m->spec.pinned, 0, 0},
         {"sleep-idle-seconds", 0, CLI_REAL, "S",
-         "unload a model after S idle seconds; the next request reloads it (default: -1, never)", &m->idle_s,
-         -1, INT64_MAX},
-        SAMPLING_DEFAULTS(m->defaults),
+         "unload a model after S idle seconds; the next request reloads it (default: -1, never)",
+         &m->spec.keep_s, -1, INT64_MAX},
+    };
+    const cli_option answers[] = {
         {"reasoning", 0, CLI_TEXT, "on|off|auto",
-         "thinking, if requests do not set it (default: auto, as the template decides)",
-         &m->defaults.reasoning, 0, 0},
+         "thinking, if requests do not set it (default: auto, as the template decides)", &d->reasoning, 0, 0},
         {"reasoning-format", 0, CLI_TEXT, "auto|deepseek|none",
          "where to put reasoning: in a separate field, or with none in the text (default: auto)",
-         &m->defaults.reasoning_format, 0, 0},
+         &d->reasoning_format, 0, 0},
         {"reasoning-budget", 0, CLI_INTEGER, "N", "maximum reasoning tokens; -1: no limit (default: -1)",
-         &m->defaults.reasoning_budget, -1, INT64_MAX},
+         &d->reasoning_budget, -1, INT64_MAX},
         {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
-         "JSON object of template variables, as {\"enable_thinking\":false}", &m->defaults.template_kwargs, 0,
-         0},
+         "JSON object of template variables, as {\"enable_thinking\":false}", &d->template_kwargs, 0, 0},
         {"chat-template", 0, CLI_TEXT, "TEXT",
-         "a Jinja template instead of the model's own, or the name of a format, as chatml",
-         &m->defaults.template_text, 0, 0},
+         "a Jinja template instead of the model's own, or the name of a format, as chatml", &d->template_text,
+         0, 0},
         {"chat-template-file", 0, CLI_TEXT, "FILE", "the same, from a file", &m->template_file, 0, 0},
-        CLI_LOADING_OPTIONS(m->loading),
-        CLI_LEARNING_OPTIONS(m->loading.learning),
-        {"batch-size", 0, CLI_INTEGER, "N", "same as --batch", &m->loading.batch, 1, 65536},
     };
-    const int count = sizeof table / sizeof *table;
-    memcpy(out, table, sizeof table);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(out[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
-            out[i].letter = 0;
-            out[i].help = "context of one sequence in tokens (default: the training "
-                          "context, or what memory allows at the same speed)";
+    const cli_option same = {"batch-size", 0, CLI_INTEGER, "N", "same as --batch", &m->loading.model.batch, 1,
+                             65536};
+    CLI_OPTIONS_ADD(to, loading);
+    add_sampling(to, d);
+    CLI_OPTIONS_ADD(to, answers);
+    const int first = to->count;
+    cli_loading_options(to, &m->loading);
+    for (int i = first; i < to->count; i++) {
+        if (strcmp(to->item[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
+            to->item[i].letter = 0;
+            to->item[i].help = "context of one sequence in tokens (default: the training "
+                               "context, or what memory allows at the same speed)";
         }
     }
-    return count;
+    cli_learning_options(to, &m->loading);
+    cli_options_add(to, &same, 1);
 }
 
-static int server_table(serve_settings *s, cli_option *out)
+static void add_server_options(cli_options *to, serve_settings *s)
 {
+    srv_server_options *o = &s->server;
     const cli_option table[] = {
         {"host", 0, CLI_TEXT, "ADDRESS",
          "listen address: an IP address, a host name, * for all, or the path of a unix socket ending in "
          ".sock "
          "(default: 127.0.0.1)",
          &s->host, 0, 0},
-        {"port", 0, CLI_INTEGER, "N", "port; 0: any free port (default: 8080)", &s->port, 0, 65535},
-        {"unix", 0, CLI_TEXT, "PATH", "also listen on this unix socket", &s->unix_path, 0, 0},
+        {"port", 0, CLI_INT, "N", "port; 0: any free port (default: 8080)", &o->port, 0, 65535},
+        {"unix", 0, CLI_TEXT, "PATH", "also listen on this unix socket", &o->unix_path, 0, 0},
         {"api-key", 0, CLI_TEXT, "KEY,...", "API keys that clients must send (env: LLAMA_API_KEY)",
-         &s->api_key, 0, 0},
+         &o->api_keys, 0, 0},
         {"api-key-file", 0, CLI_TEXT, "FILE",
          "file of API keys, one per line, optionally followed by name=NAME and priority=N; reread on SIGHUP",
-         &s->api_key_file, 0, 0},
-        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS certificate (PEM)", &s->tls_certificate, 0, 0},
-        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS private key", &s->tls_key, 0, 0},
+         &o->api_key_path, 0, 0},
+        {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS certificate (PEM)", &o->tls_certificate_path, 0, 0},
+        {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS private key", &o->tls_key_path, 0, 0},
         {"cors-origins", 0, CLI_TEXT, "ORIGIN,...",
          "web origins that may call, such as https://chat.example; *: "
          "all (default: pages of this machine, if listening only on it)",
          &s->origins, 0, 0},
         {"allow-hosts", 0, CLI_TEXT, "NAME,...",
          "additional host names of the server, if listening only on this machine", &s->hosts, 0, 0},
-        {"api-prefix", 0, CLI_TEXT, "PATH", "prefix of all paths, such as /llm", &s->prefix, 0, 0},
-        {"models-dir", 0, CLI_TEXT, "DIR", "serve every .gguf file in DIR, loaded on demand", &s->models_dir,
-         0, 0},
+        {"api-prefix", 0, CLI_TEXT, "PATH", "prefix of all paths, such as /llm", &o->prefix, 0, 0},
+        {"models-dir", 0, CLI_TEXT, "DIR", "serve every .gguf file in DIR, loaded on demand",
+         &o->models.directory, 0, 0},
         {"models-file", 0, CLI_TEXT, "FILE",
          "models with their own settings: a [name] for each, then lines of option = value", &s->models_file,
          0, 0},
-        {"models-max", 0, CLI_INTEGER, "N",
+        {"models-max", 0, CLI_INT, "N",
          "maximum number of loaded models; another one is "
          "unloaded first (default: the pinned ones plus one)",
-         &s->models_max, 1, 256},
+         &o->models.most, 1, 256},
         {"warm", 0, CLI_TEXT, "FILE",
          "chat request in JSON, as sent by an agent: its prompt "
          "is computed and cached before the server reports ready",
          &s->warm, 0, 0},
         {"strict-model", 0, CLI_FLAG, NULL,
-         "reject requests that name another model, even if there is only one", &s->strict, 0, 0},
-        {"max-body", 0, CLI_SIZE, "SIZE", "maximum request size (default: 64M)", &s->body_bytes, 1024, 0},
-        {"max-connections", 0, CLI_INTEGER, "N",
-         "maximum connections, three quarters of them per address (default: 1024)", &s->connections, 16,
+         "reject requests that name another model, even if there is only one", &o->models.strict, 0, 0},
+        {"max-body", 0, CLI_SIZE, "SIZE", "maximum request size (default: 64M)", &o->body_bytes, 1024, 0},
+        {"max-connections", 0, CLI_INT, "N",
+         "maximum connections, three quarters of them per address (default: 1024)", &o->connections, 16,
          65536},
         {"sse-ping-interval", 0, CLI_INTEGER, "S",
          "send a heartbeat after S seconds of silence in a stream; -1: off (default: 10)", &s->ping_s, -1,
          3600},
-        {"timeout", 0, CLI_INTEGER, "S",
-         "disconnect a client that reads nothing for S seconds (default: 120)", &s->timeout_s, 1, 86400},
+        {"timeout", 0, CLI_INT, "S", "disconnect a client that reads nothing for S seconds (default: 120)",
+         &o->silent_s, 1, 86400},
         {"grace", 0, CLI_REAL, "S",
-         "seconds that running answers may continue after a stop signal (default: 30)", &s->grace_s, 0,
+         "seconds that running answers may continue after a stop signal (default: 30)", &o->grace_s, 0,
          86400},
         {"log-format", 0, CLI_TEXT, "text|json", "log format on stderr (default: text)", &s->log_format, 0,
          0},
         {"log-level", 0, CLI_TEXT, "LEVEL", "error, warning, info or debug (default: info)", &s->log_level, 0,
          0},
         {"log-requests", 0, CLI_FLAG, NULL, "log each request: client, path, duration; never its content",
-         &s->log_requests, 0, 0},
+         &o->log_requests, 0, 0},
         {"metrics", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->metrics, 0, 0},
-        {"no-metrics", 0, CLI_FLAG, NULL, "disable /metrics", &s->no_metrics, 0, 0},
+        {"no-metrics", 0, CLI_FLAG, NULL, "disable /metrics", &o->no_metrics, 0, 0},
         {"slots", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->slots, 0, 0},
-        {"no-slots", 0, CLI_FLAG, NULL, "disable /slots", &s->no_slots, 0, 0},
+        {"no-slots", 0, CLI_FLAG, NULL, "disable /slots", &o->no_slots, 0, 0},
         {"slot-save-path", 0, CLI_TEXT, "DIR",
-         "directory where clients may save and restore slots (default: not allowed)", &s->slot_path, 0, 0},
+         "directory where clients may save and restore slots (default: not allowed)", &o->slot_directory, 0,
+         0},
         {"jinja", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->jinja, 0, 0},
-        {"no-ui", 0, CLI_FLAG, NULL, "do not serve the web page at /; also --no-webui", &s->no_ui, 0, 0},
+        {"no-ui", 0, CLI_FLAG, NULL, "do not serve the web page at /; also --no-webui", &o->no_page, 0, 0},
     };
-    memcpy(out, table, sizeof table);
-    return sizeof table / sizeof *table;
+    CLI_OPTIONS_ADD(to, table);
 }
 
 /* ---- What the options mean ---- */
@@ -305,33 +280,22 @@ static bool set_defaults(const model_settings *m, srv_defaults *out)
     }
     return cli_check_template(m->template_file ? "chat-template-file" : "chat-template",
                               out->template_text) &&
-           cli_check_names("alias", m->alias) && is_one_of("reasoning", out->reasoning, switches) &&
+           cli_check_names("alias", m->spec.alias) && is_one_of("reasoning", out->reasoning, switches) &&
            is_one_of("reasoning-format", out->reasoning_format, formats);
 }
 
 static bool set_spec(const model_settings *m, const char *id, srv_model_spec *out)
 {
-    *out = (srv_model_spec){
-        .id = id,
-        .path = m->model,
-        .alias = m->alias,
-        .loading = mo_model_options_default(),
-        .context = m->loading.context,
-        .context_all = m->context_all,
-        .parallel = (int)m->parallel,
-        .defaults = m->defaults,
-        .pinned = m->pin,
-        .adapters_idle = m->adapters_idle,
-        .keep_s = m->idle_s,
-    };
-    out->engine.queue = (int)m->queue;
+    cli_loading loading = m->loading;
+    *out = m->spec;
+    out->id = id;
+    out->context = loading.model.context;
     out->engine.between_s = (double)m->between_ms / 1000;
     out->engine.stalled_s = (double)m->stalled_s;
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
-    out->engine.cache_dir = m->cache_dir;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
-    out->engine.discover = m->discover;
-    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &m->loading, &out->loading);
+    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &loading);
+    out->loading = loading.model;
     out->loading.chat_template = out->defaults.template_text;
     return good;
 }
@@ -347,24 +311,24 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
     }
     for (int i = 0; i < sections.count && *count < MODELS_MAX; i++) {
         model_settings *m = &kept[*count];
-        cli_option options[OPTIONS_MAX];
+        cli_options options = {0};
         int first;
         *m = *common;
-        m->model = m->alias = NULL;
-        const cli_usage usage = {
-            .command = "serve", .options = options, .option_count = model_table(m, options)};
+        m->spec.path = m->spec.alias = NULL;
+        add_model_options(&options, m);
+        const cli_usage usage = {.command = "serve", .options = options.item, .option_count = options.count};
         if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
             fprintf(stderr, "moraine serve: in section [%s] of %s\n", sections.item[i].name, s->models_file);
             return false;
         }
-        if (!m->model) {
+        if (!m->spec.path) {
             fprintf(stderr, "moraine serve: %s: [%s] needs a line model = FILE\n", s->models_file,
                     sections.item[i].name);
             return false;
         }
         int code = CLI_OK;
-        m->model = cli_pulled_path("serve", m->model, &code);
-        if (!m->model || !set_spec(m, sections.item[i].name, &specs[(*count)++])) {
+        m->spec.path = cli_pulled_path("serve", m->spec.path, &code);
+        if (!m->spec.path || !set_spec(m, sections.item[i].name, &specs[(*count)++])) {
             return false;
         }
     }
@@ -379,8 +343,8 @@ static bool add_pulled(const model_settings *common, srv_model_spec *specs, int 
     const int found = cli_pulled_all(list, MODELS_MAX);
     for (int i = 0; i < found; i++) {
         kept[i] = *common;
-        kept[i].model = list[i].path;
-        kept[i].alias = i == 0 ? common->alias : NULL;
+        kept[i].spec.path = list[i].path;
+        kept[i].spec.alias = i == 0 ? common->spec.alias : NULL;
         fprintf(stderr, "model: %s (pulled)\n", list[i].name);
         if (!set_spec(&kept[i], list[i].name, &specs[(*count)++])) {
             return false;
@@ -408,49 +372,20 @@ static int pinned_count(const srv_model_spec *specs, int count)
     return pinned;
 }
 
-static srv_server_options server_options(const serve_settings *s, const model_settings *common)
-{
-    static const char *origins[LIST_MAX], *hosts[LIST_MAX];
-    const bool is_socket = strlen(s->host) > 5 && strcmp(s->host + strlen(s->host) - 5, ".sock") == 0;
-    return (srv_server_options){
-        .host = is_socket ? NULL : s->host,
-        .port = (int)s->port,
-        .unix_path = is_socket ? s->host : s->unix_path,
-        .tls_key_path = s->tls_key,
-        .tls_certificate_path = s->tls_certificate,
-        .api_keys = s->api_key,
-        .api_key_path = s->api_key_file,
-        .origins = split(s->origins, origins),
-        .hosts = split(s->hosts, hosts),
-        .prefix = s->prefix,
-        .body_bytes = (int64_t)s->body_bytes,
-        .connections = (int)s->connections,
-        .heartbeat_ms = s->ping_s < 0 ? -1 : (int)s->ping_s * 1000,
-        .grace_s = s->grace_s,
-        .silent_s = (int)s->timeout_s,
-        .log_requests = s->log_requests,
-        .no_slots = s->no_slots,
-        .no_page = s->no_ui,
-        .no_metrics = s->no_metrics,
-        .slot_directory = s->slot_path,
-        .response_directory = common->cache_dir,
-    };
-}
-
 /* Those that were named. Specs point into *m. */
 static int add_named(model_settings *m, const model_settings *common, char **models, int model_count,
                      srv_model_spec *specs, int *count)
 {
     int code = CLI_OK;
     for (int i = 0; i < model_count && *count < MODELS_MAX && code == CLI_OK; i++) {
-        m->model = cli_pulled_path("serve", models[i], &code);
-        if (!m->model) {
+        m->spec.path = cli_pulled_path("serve", models[i], &code);
+        if (!m->spec.path) {
             return code;
         }
         const char *id =
-            strcmp(m->model, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
-        m->alias = i == 0 ? common->alias : NULL;
-        code = cli_check_model("serve", m->model, &m->loading);
+            strcmp(m->spec.path, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
+        m->spec.alias = i == 0 ? common->spec.alias : NULL;
+        code = cli_check_model("serve", m->spec.path, &m->loading);
         if (code == CLI_OK && !set_spec(m, id, &specs[(*count)++])) {
             code = CLI_USAGE;
         }
@@ -466,20 +401,21 @@ static int add_others(const serve_settings *s, model_settings *m, const model_se
     if (s->models_file && !add_sections(s, common, specs, count)) {
         return CLI_USAGE;
     }
-    if (s->models_max > 0 && pinned_count(specs, *count) > s->models_max) {
-        fprintf(stderr, "moraine serve: --models-max is %d, but %d models are pinned\n", (int)s->models_max,
-                pinned_count(specs, *count));
+    if (s->server.models.most > 0 && pinned_count(specs, *count) > s->server.models.most) {
+        fprintf(stderr, "moraine serve: --models-max is %d, but %d models are pinned\n",
+                s->server.models.most, pinned_count(specs, *count));
         return CLI_USAGE;
     }
     const char *named = getenv("MORAINE_MODEL");
-    if (*count == 0 && !s->models_dir && !(named && *named) && !add_pulled(common, specs, count)) {
+    if (*count == 0 && !s->server.models.directory && !(named && *named) &&
+        !add_pulled(common, specs, count)) {
         return CLI_USAGE;
     }
-    if (*count == 0 && !s->models_dir) {
-        m->model = cli_model_path("serve", NULL, false, &code);
-        m->model = m->model ? strdup(m->model) : NULL;
-        m->alias = common->alias;
-        if (!m->model || !set_spec(m, NULL, &specs[(*count)++])) {
+    if (*count == 0 && !s->server.models.directory) {
+        m->spec.path = cli_model_path("serve", NULL, false, &code);
+        m->spec.path = m->spec.path ? strdup(m->spec.path) : NULL;
+        m->spec.alias = common->spec.alias;
+        if (!m->spec.path || !set_spec(m, NULL, &specs[(*count)++])) {
             return code != CLI_OK ? code : CLI_USAGE;
         }
     }
@@ -509,24 +445,27 @@ static int run_server(const srv_server_options *o)
 static int serve(const serve_settings *s, const model_settings *common, char **models, int model_count)
 {
     static srv_model_spec specs[MODELS_MAX];
-    int count = 0;
-    srv_server_options o = server_options(s, common);
+    static const char *origins[LIST_MAX], *hosts[LIST_MAX];
+    const bool is_socket = strlen(s->host) > 5 && strcmp(s->host + strlen(s->host) - 5, ".sock") == 0;
+    srv_server_options o = s->server;
+    o.host = is_socket ? NULL : s->host;
+    o.unix_path = is_socket ? s->host : o.unix_path;
+    o.origins = split(s->origins, origins);
+    o.hosts = split(s->hosts, hosts);
+    o.heartbeat_ms = s->ping_s < 0 ? -1 : (int)s->ping_s * 1000;
+    o.response_directory = common->spec.engine.cache_dir;
     if (!cli_check_origins(o.origins) || !cli_check_hosts(o.hosts) ||
-        !cli_check_directory("models-dir", s->models_dir) ||
-        !cli_check_directory("slot-save-path", s->slot_path)) {
+        !cli_check_directory("models-dir", o.models.directory) ||
+        !cli_check_directory("slot-save-path", o.slot_directory)) {
         return CLI_USAGE;
     }
     model_settings m = *common;
-    int code = add_named(&m, common, models, model_count, specs, &count);
-    code = code == CLI_OK ? add_others(s, &m, common, specs, &count) : code;
+    int code = add_named(&m, common, models, model_count, specs, &o.models.count);
+    code = code == CLI_OK ? add_others(s, &m, common, specs, &o.models.count) : code;
     if (code != CLI_OK) {
         return code;
     }
-    o.models = (srv_models_options){.specs = specs,
-                                    .count = count,
-                                    .directory = s->models_dir,
-                                    .most = (int)s->models_max,
-                                    .strict = s->strict};
+    o.models.specs = specs;
     if (s->warm) {
         size_t length;
         o.warm = cli_read_file("serve", s->warm, &length);
@@ -534,18 +473,19 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
             return CLI_FAILED;
         }
     }
-    m.model = m.alias = NULL;
+    m.spec.path = m.spec.alias = NULL;
     return set_spec(&m, NULL, &o.models.others) ? run_server(&o) : CLI_USAGE;
 }
 
 /* Checks what the options say together. */
 static int check(const serve_settings *s)
 {
-    if (!s->tls_certificate != !s->tls_key) {
+    const srv_server_options *o = &s->server;
+    if (!o->tls_certificate_path != !o->tls_key_path) {
         fprintf(stderr, "moraine serve: --ssl-cert-file and --ssl-key-file must be given together\n");
         return CLI_USAGE;
     }
-    if (s->prefix && *s->prefix && (s->prefix[0] != '/' || s->prefix[strlen(s->prefix) - 1] == '/')) {
+    if (o->prefix && *o->prefix && (o->prefix[0] != '/' || o->prefix[strlen(o->prefix) - 1] == '/')) {
         fprintf(stderr,
                 "moraine serve: --api-prefix must start with a slash and not end with one, as /llm\n");
         return CLI_USAGE;
@@ -558,18 +498,16 @@ int cli_serve(int argc, char **argv)
     static model_settings m;
     static serve_settings s;
     static char *words[CLI_SERVE_WORDS];
-    cli_option options[OPTIONS_MAX];
-    m = (model_settings){
-        .loading = CLI_LOADING_DEFAULT, .cache_mib = -1, .idle_s = -1, .defaults = srv_defaults_none()};
-    s = (serve_settings){.host = "127.0.0.1",
-                         .port = 8080,
-                         .connections = 1024,
+    cli_options options = {0};
+    m = (model_settings){.spec = {.keep_s = -1, .defaults = srv_defaults_none()},
+                         .loading = cli_loading_default(),
+                         .cache_mib = -1};
+    s = (serve_settings){.server = {.port = 8080, .connections = 1024, .body_bytes = 64 << 20, .grace_s = 30},
+                         .host = "127.0.0.1",
                          .ping_s = 10,
-                         .body_bytes = 64 << 20,
-                         .grace_s = 30,
                          .log_format = "text"};
-    int count = server_table(&s, options);
-    count += model_table(&m, options + count);
+    add_server_options(&options, &s);
+    add_model_options(&options, &m);
     const cli_usage usage = {
         .command = "serve",
         .arguments = "[MODEL...]",
@@ -587,13 +525,13 @@ int cli_serve(int argc, char **argv)
                     "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"
                     "  moraine serve --models-dir ~/models --sleep-idle-seconds 600 --port 11434\n"
                     "  moraine serve model.gguf --host /run/user/1000/moraine.sock\n",
-        .options = options,
-        .option_count = count,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = MODELS_MAX,
     };
     int first;
-    const int words_count = cli_serve_words(argc, argv, options, count, words);
+    const int words_count = cli_serve_words(argc, argv, options.item, options.count, words);
     int code = cli_options_parse(&usage, words_count, words, &first);
     if (code >= 0) {
         return code;
@@ -608,8 +546,8 @@ int cli_serve(int argc, char **argv)
     raise_file_limit();
     char *models[MODELS_MAX];
     int model_count = 0;
-    if (m.model) {
-        models[model_count++] = (char *)m.model;
+    if (m.spec.path) {
+        models[model_count++] = (char *)m.spec.path;
     }
     for (int i = first; i < words_count && model_count < MODELS_MAX; i++) {
         models[model_count++] = words[i];

@@ -65,38 +65,35 @@ static int make(const char *name, const char *path, const mo_synth_options *opti
 
 int cli_synth(int argc, char **argv)
 {
+    mo_synth_options chosen = mo_synth_options_default();
     bool list = false;
-    bool force = false;
-    bool vocabulary = false;
     const char *path = NULL;
-    const char *type = NULL, *experts = NULL;
-    int64_t layers = 0, threads = 0, seed = 1;
     double skew = 0.0;
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, "FILE", "output file (default: NAME.gguf in the current directory)", &path,
          0, 0},
-        {"layers", 0, CLI_INTEGER, "N", "only the first N layers, with the same bytes as in the whole model",
-         &layers, 1, 1000},
+        {"layers", 0, CLI_INT, "N", "only the first N layers, with the same bytes as in the whole model",
+         &chosen.layers, 1, 1000},
         {"type", 0, CLI_TEXT, "FORMAT",
          "use this format, such as q8_0, for every matrix (embedding, output, "
          "attention, experts) instead of the published mix; small tensors stay F32, "
          "and rows that do not fit the block size use the usual fallback format",
-         &type, 0, 0},
-        {"experts", 0, CLI_TEXT, "FORMAT", "the same, for routed experts only", &experts, 0, 0},
-        {"seed", 0, CLI_INTEGER, "N", "random seed (default: 1)", &seed, 0, INT64_MAX},
+         &chosen.type, 0, 0},
+        {"experts", 0, CLI_TEXT, "FORMAT", "the same, for routed experts only", &chosen.experts, 0, 0},
+        {"seed", 0, CLI_INTEGER, "N", "random seed (default: 1)", &chosen.seed, 0, INT64_MAX},
         {"skew", 0, CLI_REAL, "X",
          "router skew: expert rows are scaled by exp(X z), z from -1 to 1 in random order. "
          "For random inputs, the hottest quarter of 128 experts takes 28 % of the picks "
          "at 0, 60 % at 0.7, 78 % at 1.4; of 32 experts 27 %, 47 %, 60 % (default: 0)",
          &skew, 0, 0},
-        {"threads", 0, CLI_INTEGER, "N",
-         "number of threads; the file does not depend on it (default: one per usable core)", &threads, 1,
-         1024},
+        {"threads", 0, CLI_INT, "N",
+         "number of threads; the file does not depend on it (default: one per usable core)", &chosen.threads,
+         1, 1024},
         {"vocabulary", 0, CLI_FLAG, NULL,
          "add a generated vocabulary (bytes, letter pairs and words), "
          "so that the model can be served; its output has no meaning",
-         &vocabulary, 0, 0},
-        {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &force, 0, 0},
+         &chosen.vocabulary, 0, 0},
+        {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &chosen.overwrite, 0, 0},
         {"list", 'l', CLI_FLAG, NULL, "list the known names with their sizes and exit", &list, 0, 0},
     };
     const cli_usage usage = {
@@ -120,15 +117,7 @@ int cli_synth(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    mo_synth_options chosen = mo_synth_options_default();
-    chosen.layers = (int)layers;
-    chosen.type = type;
-    chosen.experts = experts;
-    chosen.seed = (uint64_t)seed;
     chosen.skew = (float)skew;
-    chosen.threads = (int)threads;
-    chosen.overwrite = force;
-    chosen.vocabulary = vocabulary;
     if (list) {
         return print_list(&chosen);
     }

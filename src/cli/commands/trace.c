@@ -198,18 +198,17 @@ static int save(const recording *c)
 
 static int run(const char *path, const request *r, const cli_loading *l, const cli_sampling *s)
 {
-    mo_kv_type kv;
     mo_error err;
     cli_generation g;
     cli_sampling sampling = *s;
+    cli_loading settings = *l;
     int code = CLI_FAILED;
-    if (!cli_loading_kv("trace", l, &kv)) {
+    if (!cli_loading_set("trace", &settings)) {
         return CLI_USAGE;
     }
     if (r->prompts.count == 0) {
         sampling.temperature = 0.0; /* nothing is sampled, so no seed is chosen and printed */
     }
-    cli_loading settings = *l;
     settings.vocabulary = true;
     settings.bias = s->bias;
     sampling.quiet = r->quiet;
@@ -233,9 +232,9 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
     } else if (mo_tracer_open(model, &c.tracer, &err) != MO_OK) {
         say(&err);
         code = CLI_FAILED;
-    } else if (cli_generation_open(&g, "trace", model, kv, &sampling)) {
+    } else if (cli_generation_open(&g, "trace", model, settings.model.kv, &sampling)) {
         cli_signals_patience(); /* steps end soon, and what they gave is to be written */
-        code = record(&c, kv) ? save(&c) : CLI_FAILED;
+        code = record(&c, settings.model.kv) ? save(&c) : CLI_FAILED;
         cli_generation_close(&g);
     }
     mo_tracer_close(c.tracer);
@@ -247,10 +246,10 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
 int cli_trace(int argc, char **argv)
 {
     request r = {.limit = 256};
-    cli_loading l = CLI_LOADING_DEFAULT;
-    l.learning.options.profile = "off"; /* a recording neither reads a profile nor writes one */
+    cli_loading l = cli_loading_default();
+    l.model.learning.profile = "off"; /* a recording neither reads a profile nor writes one */
     cli_sampling s = CLI_SAMPLING_DEFAULT;
-    const cli_option options[] = {
+    const cli_option own[] = {
         {"text", 0, CLI_TEXTS, "FILE", "text to process as is; may be repeated; - reads stdin", &r.texts, 0,
          0},
         {"prompt", 'p', CLI_TEXTS, "TEXT", "prompt to answer; may be repeated", &r.prompts, 0, 0},
@@ -259,9 +258,11 @@ int cli_trace(int argc, char **argv)
         {"chat", 0, CLI_FLAG, NULL, "apply the model's chat format to prompts", &r.chat, 0, 0},
         {"output", 'o', CLI_TEXT, "FILE", "output file", &r.output, 0, 0},
         {"quiet", 'q', CLI_FLAG, NULL, "print no summary", &r.quiet, 0, 0},
-        CLI_SAMPLING_OPTIONS(s),
-        CLI_LOADING_OPTIONS(l),
     };
+    cli_options options = {0};
+    CLI_OPTIONS_ADD(&options, own);
+    cli_sampling_options(&options, &s);
+    cli_loading_options(&options, &l);
     const cli_usage usage = {
         .command = "trace",
         .arguments = "[MODEL]",
@@ -272,8 +273,8 @@ int cli_trace(int argc, char **argv)
         .examples = "  moraine trace -p 'Tell me a story about a fox.' -o story.trace\n"
                     "  moraine trace model.gguf --text novel.txt --text program.c -o mixed.trace\n"
                     "  moraine trace model.gguf --chat -p 'Why is the sky blue?' -n 500 -o sky.trace\n",
-        .options = options,
-        .option_count = sizeof options / sizeof *options,
+        .options = options.item,
+        .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,
     };

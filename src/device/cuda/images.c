@@ -23,13 +23,13 @@
 
 #define MO_IMAGE(file, image, ptx)                                                                           \
     {#file, ptx, mo_cuda_image_##file##_##image, mo_cuda_image_##file##_##image##_end},
-const mo_cuda_image mo_cuda_images[] = {
+__attribute__((weak)) const mo_cuda_image mo_cuda_images[] = {
 #include MO_CUDA_IMAGES
     {NULL, 0, NULL, NULL},
 };
 
 #else
 
-const mo_cuda_image mo_cuda_images[] = {{NULL, 0, NULL, NULL}};
+__attribute__((weak)) const mo_cuda_image mo_cuda_images[] = {{NULL, 0, NULL, NULL}};
 
 #endif

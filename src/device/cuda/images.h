@@ -11,7 +11,7 @@ typedef struct mo_cuda_image {
     const unsigned char *end;
 } mo_cuda_image;
 
-/* A list that ends with a NULL file: only that in a build without nvcc. */
+/* A list that ends with a NULL file: only that in a build without nvcc. Weak: a test has a list of its own. */
 extern const mo_cuda_image mo_cuda_images[];
 
 #endif
