@@ -286,7 +286,7 @@ int main(int argc, char **argv)
     const mo_load_options layout = {.leave_table = true, .pool = pool, .interleave = kernels->interleave};
     check(mo_checkpoint_load(argv[1], &layout, &model, &err), &err);
     mo_device_info info;
-    mo_placed placed;
+    mo_choice choice;
     mo_resources resources = {.rates = mo_rates_here(),
                               .limits = {.ram_bytes = INT64_MAX,
                                          .ram_keeps = true,
@@ -299,13 +299,13 @@ int main(int argc, char **argv)
                                                   .interleave = kernels->interleave};
     mo_device_describe(device, &info);
     mo_plan_limits_device(0, info.free_bytes, MO_PLAN_VRAM_RESERVE_MIB, &resources.limits);
-    check(mo_placed_make(argv[1], &requirements, &resources, &placed, &err), &err);
+    check(mo_opened_plan(argv[1], &requirements, &resources, &choice, &err), &err);
     const mo_gpu_options options = {.device = device,
                                     .batch = requirements.batch,
                                     .context = requirements.context,
-                                    .placement = mo_placed_view(&placed)};
+                                    .placement = mo_choice_view(&choice)};
     check(mo_gpu_open(model, &options, &gpu, &err), &err);
-    mo_placed_drop(&placed);
+    mo_choice_drop(&choice);
     if (tokens > GPU_SMALL) {
         watch_batch(model, gpu, pool, tokens);
         mo_gpu_close(gpu);

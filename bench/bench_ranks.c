@@ -174,7 +174,7 @@ static double print_case(const struct shape *s, const struct net *n, double wors
                                           .lead = n->wire,
                                           .next = n->wire};
         }
-        if (mo_division_choose(&m, ranks, counts[i], MO_DIVISION_AUTO, first, upto, &c, &err) != MO_OK) {
+        if (mo_division_choose(&m, ranks, counts[i], MO_DIVIDE_AUTO, first, upto, &c, &err) != MO_OK) {
             fprintf(stderr, "bench_ranks: %s\n", err.detail);
             exit(1);
         }
@@ -184,8 +184,8 @@ static double print_case(const struct shape *s, const struct net *n, double wors
         printf("%s\t%s\t%d\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t%s\t%s\n", s->name, n->name, counts[i],
                rate(c.layers.token_seconds), rate(c.experts.token_seconds), 1 / played,
                rate(c.layers.prompt_seconds) * 8192, rate(c.experts.prompt_seconds) * 8192,
-               c.way == MO_DIVISION_EXPERTS ? "experts" : "layers",
-               c.way == MO_DIVISION_EXPERTS ? c.experts.bound : c.layers.bound);
+               c.way == MO_DIVIDE_EXPERTS ? "experts" : "layers",
+               c.way == MO_DIVIDE_EXPERTS ? c.experts.bound : c.layers.bound);
     }
     return worst;
 }

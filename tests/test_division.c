@@ -64,7 +64,7 @@ static void check_near(double a, double b)
 }
 
 static mo_division_choice choose(const mo_division_model *m, const mo_division_rank *ranks, int count,
-                                 mo_division_way asked, int *first, double *upto)
+                                 mo_divide asked, int *first, double *upto)
 {
     mo_error err = {0};
     mo_division_choice c;
@@ -286,7 +286,7 @@ static void test_a_token_by_layers_is_the_sum_of_ranks_and_messages(void **state
     int first[5];
     double upto[4];
     make_ranks(ranks, 4, 64 * GB, wire(30 * US, 10));
-    const mo_division_cost c = choose(&m, ranks, 4, MO_DIVISION_LAYERS, first, upto).layers;
+    const mo_division_cost c = choose(&m, ranks, 4, MO_DIVIDE_LAYERS, first, upto).layers;
     check_near(c.core_seconds, (LAYERS * 20e6 + 250e6) / 30e9);
     check_near(c.expert_seconds, LAYERS * 16e6 / 30e9);
     check_near(c.disk_seconds, 0);
@@ -307,7 +307,7 @@ static void test_one_rank_sends_nothing(void **state)
     int first[2];
     double upto[1];
     make_ranks(rank, 1, 64 * GB, wire(30 * US, 1));
-    const mo_division_choice c = choose(&m, rank, 1, MO_DIVISION_AUTO, first, upto);
+    const mo_division_choice c = choose(&m, rank, 1, MO_DIVIDE_AUTO, first, upto);
     check_near(c.layers.token_seconds, (LAYERS * 36e6 + 250e6) / 30e9);
     check_near(c.layers.token_seconds, c.experts.token_seconds);
     check_near(c.layers.token_messages + c.experts.token_messages, 0);
@@ -340,7 +340,7 @@ static void check_costs_grow(mo_division_rank *ranks, int count, const mo_networ
     double upto[RANKS], last[4] = {0};
     for (int i = 0; i < wire_count; i++) {
         set_wires(ranks, count, wires[i]);
-        const mo_division_choice c = choose(&m, ranks, count, MO_DIVISION_AUTO, first, upto);
+        const mo_division_choice c = choose(&m, ranks, count, MO_DIVIDE_AUTO, first, upto);
         const double now[4] = {c.layers.token_seconds, c.layers.prompt_seconds, c.experts.token_seconds,
                                c.experts.prompt_seconds};
         for (int k = 0; k < 4; k++) {
@@ -378,7 +378,7 @@ static void test_more_memory_is_never_slower(void **state)
     double upto[4], layers_last = INFINITY, experts_last = INFINITY;
     for (int gb = 1; gb <= 12; gb++) {
         make_ranks(ranks, 4, gb * GB, wire(30 * US, 10));
-        const mo_division_choice c = choose(&m, ranks, 4, MO_DIVISION_AUTO, first, upto);
+        const mo_division_choice c = choose(&m, ranks, 4, MO_DIVIDE_AUTO, first, upto);
         assert_true(c.layers.token_seconds <= layers_last * (1 + 1e-9));
         assert_true(c.experts.token_seconds <= experts_last * (1 + 1e-9));
         layers_last = c.layers.token_seconds;
@@ -421,9 +421,9 @@ static void test_prompts_pass_all_ranks_at_once(void **state)
     int first[17];
     double upto[16];
     make_ranks(ranks, 16, 64 * GB, wire(30 * US, 100));
-    const double one = choose(&m, ranks, 1, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
-    const double four = choose(&m, ranks, 4, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
-    const double all = choose(&m, ranks, 16, MO_DIVISION_LAYERS, first, upto).layers.prompt_seconds;
+    const double one = choose(&m, ranks, 1, MO_DIVIDE_LAYERS, first, upto).layers.prompt_seconds;
+    const double four = choose(&m, ranks, 4, MO_DIVIDE_LAYERS, first, upto).layers.prompt_seconds;
+    const double all = choose(&m, ranks, 16, MO_DIVIDE_LAYERS, first, upto).layers.prompt_seconds;
     assert_true(four < one / 3 && four > one / 4);
     assert_true(all < four / 2 && all > one / 16);
 }
@@ -438,11 +438,11 @@ static void test_the_network_decides_between_layers_and_experts(void **state)
     int first[5];
     double upto[4];
     make_ranks(ranks, 4, 64 * GB, wire(2 * US, 400));
-    const mo_division_choice fast = choose(&m, ranks, 4, MO_DIVISION_AUTO, first, upto);
+    const mo_division_choice fast = choose(&m, ranks, 4, MO_DIVIDE_AUTO, first, upto);
     assert_true(fast.experts.token_seconds < fast.layers.token_seconds);
     set_wires(ranks, 4, wire(200 * US, 1));
-    const mo_division_choice slow = choose(&m, ranks, 4, MO_DIVISION_AUTO, first, upto);
-    assert_int_equal(slow.way, MO_DIVISION_LAYERS);
+    const mo_division_choice slow = choose(&m, ranks, 4, MO_DIVIDE_AUTO, first, upto);
+    assert_int_equal(slow.way, MO_DIVIDE_LAYERS);
     assert_true(slow.experts.token_seconds > slow.layers.token_seconds);
     assert_non_null(strstr(slow.why, "by layers and"));
     const double quarters[4] = {0.25, 0.5, 0.75, 1};
@@ -450,8 +450,8 @@ static void test_the_network_decides_between_layers_and_experts(void **state)
     assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "message latency");
     set_wires(ranks, 4, wire(20 * US, 0.1));
     assert_string_equal(mo_division_cost_experts(&m, ranks, 4, quarters).bound, "network bandwidth");
-    const mo_division_choice asked = choose(&m, ranks, 4, MO_DIVISION_EXPERTS, first, upto);
-    assert_int_equal(asked.way, MO_DIVISION_EXPERTS);
+    const mo_division_choice asked = choose(&m, ranks, 4, MO_DIVIDE_EXPERTS, first, upto);
+    assert_int_equal(asked.way, MO_DIVIDE_EXPERTS);
 }
 
 /* Where an answer counts as much as its prompt, the faster token decides. */
@@ -464,8 +464,8 @@ static void test_experts_are_chosen_where_they_are_faster(void **state)
     double upto[4];
     make_ranks(ranks, 4, 64 * GB, wire(2 * US, 400));
     m.prompt = 16;
-    const mo_division_choice c = choose(&m, ranks, 4, MO_DIVISION_AUTO, first, upto);
-    assert_int_equal(c.way, MO_DIVISION_EXPERTS);
+    const mo_division_choice c = choose(&m, ranks, 4, MO_DIVIDE_AUTO, first, upto);
+    assert_int_equal(c.way, MO_DIVIDE_EXPERTS);
 }
 
 static void test_what_cannot_be_divided_one_way_is_divided_the_other(void **state)
@@ -478,23 +478,22 @@ static void test_what_cannot_be_divided_one_way_is_divided_the_other(void **stat
     mo_division_choice c;
     mo_error err = {0};
     make_ranks(ranks, RANKS, 64 * GB, wire(30 * US, 10));
-    c = choose(&m, ranks, RANKS, MO_DIVISION_AUTO, first, upto); /* more of them than layers */
-    assert_int_equal(c.way, MO_DIVISION_EXPERTS);
+    c = choose(&m, ranks, RANKS, MO_DIVIDE_AUTO, first, upto); /* more of them than layers */
+    assert_int_equal(c.way, MO_DIVIDE_EXPERTS);
     assert_false(c.layers.possible);
     assert_string_equal(c.why, "there are more ranks than layers");
-    assert_int_equal(mo_division_choose(&m, ranks, RANKS, MO_DIVISION_LAYERS, first, upto, &c, &err),
+    assert_int_equal(mo_division_choose(&m, ranks, RANKS, MO_DIVIDE_LAYERS, first, upto, &c, &err),
                      MO_EINVAL);
     for (int i = 0; i < LAYERS; i++) {
         layers[i] = (mo_division_layer){.bytes = 1000, .token_bytes = 1000};
     }
-    c = choose(&m, ranks, 4, MO_DIVISION_AUTO, first, upto);
-    assert_int_equal(c.way, MO_DIVISION_LAYERS);
+    c = choose(&m, ranks, 4, MO_DIVIDE_AUTO, first, upto);
+    assert_int_equal(c.way, MO_DIVIDE_LAYERS);
     assert_string_equal(c.why, "the model has no experts to divide");
-    assert_int_equal(mo_division_choose(&m, ranks, 4, MO_DIVISION_EXPERTS, first, upto, &c, &err), MO_EINVAL);
-    assert_int_equal(mo_division_choose(&m, ranks, 0, MO_DIVISION_AUTO, first, upto, &c, &err), MO_EINVAL);
-    assert_int_equal(mo_division_choose(&m, ranks, 257, MO_DIVISION_AUTO, first, upto, &c, &err), MO_EINVAL);
-    assert_int_equal(mo_division_choose(&m, ranks, RANKS, MO_DIVISION_AUTO, first, upto, &c, &err),
-                     MO_EINVAL);
+    assert_int_equal(mo_division_choose(&m, ranks, 4, MO_DIVIDE_EXPERTS, first, upto, &c, &err), MO_EINVAL);
+    assert_int_equal(mo_division_choose(&m, ranks, 0, MO_DIVIDE_AUTO, first, upto, &c, &err), MO_EINVAL);
+    assert_int_equal(mo_division_choose(&m, ranks, 257, MO_DIVIDE_AUTO, first, upto, &c, &err), MO_EINVAL);
+    assert_int_equal(mo_division_choose(&m, ranks, RANKS, MO_DIVIDE_AUTO, first, upto, &c, &err), MO_EINVAL);
 }
 
 int main(void)

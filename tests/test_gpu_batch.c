@@ -200,11 +200,11 @@ static int interleave_of(const mo_checkpoint *model)
 }
 
 /* Everything in RAM, and on the device what fits. */
-static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setting *s)
+static mo_choice plan(const mo_checkpoint *model, mo_device *device, const setting *s)
 {
     mo_error err = {.detail = ""};
     mo_device_info info;
-    mo_placed placed;
+    mo_choice choice;
     mo_resources resources = {
         .rates = mo_rates_default(),
         .limits = {.ram_bytes = (int64_t)1 << 50, .ram_keeps = true, .cpu_moe = s->cpu_moe}};
@@ -216,11 +216,11 @@ static mo_placed plan(const mo_checkpoint *model, mo_device *device, const setti
                                                   .context = CONTEXT,
                                                   .threads = 1,
                                                   .interleave = interleave_of(model)};
-    check(mo_placed_make(mo_checkpoint_path(model), &requirements, &resources, &placed, &err), &err);
-    mo_plan_device *d = &placed.plan.device;
+    check(mo_opened_plan(mo_checkpoint_path(model), &requirements, &resources, &choice, &err), &err);
+    mo_plan_device *d = &choice.plan.device;
     const int64_t least = MO_PLAN_STAGES_LEAST * d->stage_bytes;
     d->staging = s->stage_bytes == 0 ? d->staging : s->stage_bytes < least ? least : s->stage_bytes;
-    return placed;
+    return choice;
 }
 
 /* options: NULL for the CPU. */
@@ -233,11 +233,11 @@ static place open_place(mo_checkpoint *model, const setting *options)
     if (options) {
         const char *asked = getenv("MO_TEST_DEVICE");
         check(mo_device_choose(asked ? asked : "sim", &p.device, NULL, 0, &err), &err);
-        mo_placed placed = plan(model, p.device, options);
+        mo_choice choice = plan(model, p.device, options);
         const mo_gpu_options own = {.device = p.device,
                                     .batch = TOKENS,
                                     .context = CONTEXT,
-                                    .placement = mo_placed_view(&placed),
+                                    .placement = mo_choice_view(&choice),
                                     .pin_bytes = options->pin_bytes,
                                     .cpu_bytes_s = options->shared ? 1e9 : 1e3,
                                     .link_bytes_s = 1e9};
@@ -248,7 +248,7 @@ static place open_place(mo_checkpoint *model, const setting *options)
         seen.fail_from = start.fault;
         seen.fail_to = start.fault + 1;
         check(mo_gpu_open(model, &own, &p.gpu, &err), &err);
-        mo_placed_drop(&placed);
+        mo_choice_drop(&choice);
         start.copies = seen.copies;
         seen.block = p.gpu->scratch.pinned.block;
     }

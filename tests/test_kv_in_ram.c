@@ -224,18 +224,18 @@ static uint64_t count_brought(const char *path, const prompt_case *c, int kv_in_
     const mo_model_options asked = {.kv = c->kv};
     const mo_requirements_options o = {.asked = &asked, .batch = c->batch, .context = CONTEXT, .threads = 2};
     mo_error err = {.detail = ""};
-    mo_requirements requirements;
+    mo_plan_model requirements;
     uint64_t bytes = 0;
     *whole = true;
     assert_int_equal(mo_requirements_of(path, &o, &requirements, &err), MO_OK);
     for (int64_t from = 0; from < LONG - 3; from += c->batch) {
         const int64_t tokens = LONG - 3 - from < c->batch ? LONG - 3 - from : c->batch;
-        for (int i = requirements.model.layers - 1, left = kv_in_ram; i >= 0 && left > 0; i--) {
-            const mo_plan_layer *l = &requirements.layers[i];
+        for (int i = requirements.layers - 1, left = kv_in_ram; i >= 0 && left > 0; i--) {
+            const mo_plan_layer *l = &requirements.layer[i];
             const int64_t block = mo_block_aligned(l->read_bytes * MO_KV_BLOCK / CONTEXT);
             const int64_t all = (from + tokens + MO_KV_BLOCK - 1) / MO_KV_BLOCK;
             if (l->kv_bytes > 0 && mo_plan_brings(tokens, l->queries)) {
-                const int64_t space = requirements.model.device_idle_bytes / block;
+                const int64_t space = requirements.device_idle_bytes / block;
                 *whole &= space >= all;
                 bytes += (uint64_t)((space < all ? space : all) * block);
             }

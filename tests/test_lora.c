@@ -862,13 +862,13 @@ static void a_plan_of_a_file_counts_adapters(void **state)
 /* ---- Parts of a model ---- */
 
 /* What a rank with that part needs; with: with the second adapter. */
-static mo_requirements requirements_of_part(const oracle *o, mo_layer_range range, mo_expert_range experts,
-                                            bool with)
+static mo_plan_model requirements_of_part(const oracle *o, mo_layer_range range, mo_expert_range experts,
+                                          bool with)
 {
     const char *path = adapter_of(o, SECOND);
     const mo_model_options asked = {.adapters = &path, .adapter_count = with};
     mo_error err = {0};
-    mo_requirements requirements;
+    mo_plan_model requirements;
     check_status(mo_requirements_of(o->path,
                                     &(mo_requirements_options){.asked = &asked,
                                                                .threads = 1,
@@ -887,9 +887,9 @@ static int64_t adapter_in_part(const oracle *o, mo_layer_range range, mo_expert_
                                int64_t *weights)
 {
     const char *path = adapter_of(o, SECOND);
-    mo_requirements with = requirements_of_part(o, range, experts, true),
-                    without = requirements_of_part(o, range, experts, false);
-    const int64_t counted = with.model.other_bytes - without.model.other_bytes;
+    mo_plan_model with = requirements_of_part(o, range, experts, true),
+                  without = requirements_of_part(o, range, experts, false);
+    const int64_t counted = with.other_bytes - without.other_bytes;
     *weights = with.adapter_bytes;
     mo_requirements_drop(&with);
     mo_requirements_drop(&without);
@@ -911,12 +911,12 @@ static void a_part_of_a_model_has_its_part_of_an_adapter(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     const mo_expert_range all = {0};
-    mo_requirements whole = requirements_of_part(o, (mo_layer_range){0}, all, true);
-    const int layers = whole.model.layers, experts = whole.model.experts;
+    mo_plan_model whole = requirements_of_part(o, (mo_layer_range){0}, all, true);
+    const int layers = whole.layers, experts = whole.experts;
     const int64_t weights = whole.adapter_bytes;
     int64_t of_experts = 0, parts = 0, part;
     for (int i = 0; i < layers; i++) {
-        of_experts += whole.adapters[i].expert_bytes;
+        of_experts += whole.layer[i].adapter_expert_bytes;
     }
     mo_requirements_drop(&whole);
     assert_true(of_experts > 0 && of_experts < weights && layers > 1 && experts > 3);
@@ -942,17 +942,17 @@ static void a_device_with_experts_alone_has_no_adapters(void **state)
 {
     (void)state;
     const oracle *o = find_model("qwen3moe");
-    mo_requirements whole = requirements_of_part(o, (mo_layer_range){0}, (mo_expert_range){0}, false);
-    const mo_layer_range layers = {0, whole.model.layers};
-    const mo_expert_range experts = {.divided = true, .first = 1, .end = whole.model.experts, .alone = true};
+    mo_plan_model whole = requirements_of_part(o, (mo_layer_range){0}, (mo_expert_range){0}, false);
+    const mo_layer_range layers = {0, whole.layers};
+    const mo_expert_range experts = {.divided = true, .first = 1, .end = whole.experts, .alone = true};
     mo_requirements_drop(&whole);
     for (int alone = 0; alone < 2; alone++) {
         const mo_expert_range part = {
             .divided = true, .first = experts.first, .end = experts.end, .alone = alone};
-        mo_requirements with = requirements_of_part(o, layers, part, true),
-                        without = requirements_of_part(o, layers, part, false);
-        assert_true(alone == (with.model.device_work_bytes == without.model.device_work_bytes));
-        assert_true(with.model.other_bytes > without.model.other_bytes);
+        mo_plan_model with = requirements_of_part(o, layers, part, true),
+                      without = requirements_of_part(o, layers, part, false);
+        assert_true(alone == (with.device_work_bytes == without.device_work_bytes));
+        assert_true(with.other_bytes > without.other_bytes);
         mo_requirements_drop(&with);
         mo_requirements_drop(&without);
     }

@@ -362,12 +362,12 @@ static void resources_found_before_another_plans(void **state)
         if (mo_opened_make(s.path, &o, &opened[i], &err) != MO_OK) {
             fail_msg("%s", err.detail);
         }
-        used += opened[i].placed.plan.used;
-        device += opened[i].placed.plan.device.used;
+        used += opened[i].choice.plan.used;
+        device += opened[i].choice.plan.device.used;
     }
     assert_true(used <= ram && device <= vram);
-    assert_true(opened[1].placed.plan.used < opened[0].placed.plan.used);
-    assert_true(opened[1].placed.plan.device.used < opened[0].placed.plan.device.used);
+    assert_true(opened[1].choice.plan.used < opened[0].choice.plan.used);
+    assert_true(opened[1].choice.plan.device.used < opened[0].choice.plan.device.used);
     for (int i = 0; i < 2; i++) {
         mo_opened_drop(&opened[i]);
         mo_device_close(resources[i].device);
@@ -420,8 +420,8 @@ static void models_opened_at_once(void **state)
             if (openers[i].status != MO_OK) {
                 fail_msg("%s", openers[i].err.detail);
             }
-            used += openers[i].made.model->opened.placed.plan.used;
-            device += openers[i].made.model->opened.placed.plan.device.used;
+            used += openers[i].made.model->opened.choice.plan.used;
+            device += openers[i].made.model->opened.choice.plan.device.used;
         }
         assert_true(used <= s.ram && device <= s.vram);
         for (int i = 0; i < 2; i++) {
@@ -690,12 +690,12 @@ static void layers_have_locations(void **state)
                 all.device.least_bytes + (all.device.whole_bytes - all.device.least_bytes) * (step % 4) / 5;
             assert_int_equal(begin_run(&s, &r, &err), MO_OK);
             assert(r.model);
-            const mo_placed *p = &r.model->opened.placed;
+            const mo_choice *p = &r.model->opened.choice;
             int kept = 0, cpu = 0;
             assert_int_equal(p->plan.location_count, MO_AT_VRAM + 1);
             assert_int_equal(p->plan.location[MO_AT_VRAM].tier, MO_TIER_VRAM);
             assert_int_equal(p->plan.location[MO_AT_RAM].device, -1);
-            for (int l = 0; l < p->requirements.model.layers; l++) {
+            for (int l = 0; l < p->model.layers; l++) {
                 const bool in_ram = mo_layer_kept(&p->layers[l], MO_AT_RAM),
                            in_vram = mo_layer_kept(&p->layers[l], MO_AT_VRAM);
                 const bool ours = p->layers[l].runs == MO_AT_RAM;

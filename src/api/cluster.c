@@ -11,13 +11,9 @@
 #include "engine/adapter.h"
 #include "gguf/fingerprint.h"
 #include "numeric/version.h"
-#include "open/dividing.h"
 #include "plan/device.h"
-#include "plan/hosts.h"
-#include "plan/make.h"
 
-/* Default tokens per step: few enough that a prompt is split into pieces, so that all ranks work at once. */
-enum { PIECE = 256 };
+_Static_assert((int)MO_RANKS_TOKENS == (int)MO_LEADER_TOKENS, "as mo_leader_group() takes them");
 
 /* ---- Life ---- */
 
@@ -155,9 +151,9 @@ int mo_cluster_ranks(const mo_cluster *c)
 mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
 {
     const mo_learning_options *l = &o->learning;
-    const bool named = o->device && strcmp(o->device, "none") != 0 && strcmp(o->device, "auto") != 0;
     const char *what = NULL;
-    if (!named && o->vram_bytes) {
+    o->device = mo_ranks_device(o->device);
+    if (strcmp(o->device, "none") == 0 && o->vram_bytes) {
         what = "`vram_bytes` without a named `device`";
     } else if (o->map) {
         what = "`map`";
@@ -178,7 +174,6 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         return mo_fail(err, MO_EUNSUPPORTED, "a model divided among ranks does not support %s; omit it",
                        what);
     }
-    o->device = named ? o->device : "none";
     o->learning.profile = "off";
     return MO_OK;
 }
@@ -294,75 +289,36 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_resources *res
     return first;
 }
 
-/* If no division is given: the faster one by the measured network between these machines; layers if it was not measured. */
-static void choose_way(const mo_division_model *m, const mo_wire_hello *all, mo_division_rank *machines,
-                       int ranks, mo_cluster_parts *parts)
-{
-    const char **names = calloc((size_t)ranks, sizeof *names);
-    for (int r = 0; names && r < ranks; r++) {
-        names[r] = all[r].host;
-    }
-    const bool measured = names && mo_hosts_wires(machines, names, ranks);
-    free(names);
-    if (parts->way != MO_DIVIDE_AUTO) {
-        parts->why[0] = 0;
-        return;
-    }
-    int *first = calloc((size_t)ranks + 1, sizeof *first);
-    double *upto = calloc((size_t)ranks, sizeof *upto);
-    mo_division_choice choice = {.way = MO_DIVISION_LAYERS};
-    parts->why[0] = 0;
-    if (measured && first && upto &&
-        mo_division_choose(m, machines, ranks, MO_DIVISION_AUTO, first, upto, &choice, NULL) == MO_OK) {
-        snprintf(parts->why, sizeof parts->why, "%s", choice.why);
-    }
-    parts->way = choice.way == MO_DIVISION_EXPERTS ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
-    free(first);
-    free(upto);
-}
-
 /* Who has what, in the way that *parts says, and rank 0's part of the needs. */
 static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks,
-                              mo_requirements_options *asked, mo_cluster_parts *parts, mo_error *err)
+                              mo_requirements_options *asked, mo_ranks_parts *parts, mo_error *err)
 {
-    mo_requirements whole;
-    mo_dividing d = {0};
+    mo_plan_model whole;
     mo_status status = mo_requirements_of(path, asked, &whole, err);
     if (status != MO_OK) {
         return status;
     }
     mo_division_rank *machines = calloc((size_t)ranks, sizeof *machines);
-    if (!machines) {
-        mo_requirements_drop(&whole);
-        return mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
-    }
-    status = mo_dividing_of(&whole, ranks, &d, err);
-    for (int r = 0; r < ranks && status == MO_OK; r++) {
+    const char **names = calloc((size_t)ranks, sizeof *names);
+    for (int r = 0; r < ranks && machines && names; r++) {
+        names[r] = all[r].host;
         machines[r] = (mo_division_rank){.ram_bytes = all[r].ram_bytes,
                                          .vram_bytes = all[r].vram_bytes,
                                          .vram_bytes_s = all[r].vram_bytes_s > 0 ? all[r].vram_bytes_s
                                                                                  : MO_RATES_VRAM_GUESS,
                                          .ram_bytes_s = all[r].ram_bytes_s,
                                          .disk_bytes_s = all[r].disk_bytes_s};
-        mo_dividing_settle(&d, r, &machines[r]);
     }
-    if (status == MO_OK) {
-        choose_way(&d.model, all, machines, ranks, parts);
-    }
+    status = machines && names ? mo_ranks_divide(&whole, machines, names, ranks, parts, err)
+                               : mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     if (status == MO_OK && parts->way == MO_DIVIDE_EXPERTS) {
-        status = mo_cluster_divide_experts(&d.model, whole.model.experts, machines, ranks, parts->first, err);
-        asked->range = (mo_layer_range){0, d.model.count};
+        asked->range = (mo_layer_range){0, whole.layers};
         asked->experts = (mo_expert_range){.divided = true, .first = 0, .end = parts->first[1]};
     } else if (status == MO_OK) {
-        status = mo_division_make(d.layers, d.model.count, machines, ranks, parts->first, err);
         asked->range = (mo_layer_range){0, parts->first[1]};
-        for (int i = 0; i <= MO_LEADER_TOKENS; i++) {
-            const int groups = mo_division_groups(&d.model, ranks, i);
-            parts->groups[i] = (uint8_t)(groups < MO_REMOTE_GROUPS ? groups : MO_REMOTE_GROUPS);
-        }
     }
     free(machines);
-    mo_dividing_drop(&d);
+    free(names);
     mo_requirements_drop(&whole);
     return status;
 }
@@ -371,23 +327,14 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
 static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resources *resources,
                               mo_requirements_options *requirements, mo_error *err)
 {
-    mo_placed placed;
-    const mo_status status = mo_placed_make(path, requirements, resources, &placed, err);
+    mo_choice choice;
+    const mo_status status = mo_opened_plan(path, requirements, resources, &choice, err);
     if (status == MO_OK) {
-        o->context = requirements->context = placed.requirements.model.context;
-        o->batch = requirements->batch = placed.requirements.model.batch;
-        mo_placed_drop(&placed);
+        o->context = requirements->context = choice.model.context;
+        o->batch = requirements->batch = choice.model.batch;
+        mo_choice_drop(&choice);
     }
     return status;
-}
-
-static int64_t part_of(int64_t bytes, const mo_cluster_parts *parts, int ranks, int rank)
-{
-    if (parts->way == MO_DIVIDE_EXPERTS) {
-        return rank ? 0 : bytes;
-    }
-    const int layers = parts->first[ranks], own = parts->first[rank + 1] - parts->first[rank];
-    return (int64_t)((double)bytes * own / layers);
 }
 
 /* Sessions are rank 0's where experts are divided: the others' working memory is for a step, whatever was before it. */
@@ -410,15 +357,15 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layer
         if (o && c->parts.way == MO_DIVIDE_EXPERTS) {
             share = share_of_experts(c, o, layers, r);
         } else if (o) {
-            share =
-                (mo_wire_share){.first = c->parts.first[r],
-                                .count = c->parts.first[r + 1] - c->parts.first[r],
-                                .kv = (int32_t)o->kv,
-                                .sessions = o->sessions,
-                                .context = o->context,
-                                .batch = o->batch,
-                                .positions = o->positions,
-                                .kept_bytes = part_of(o->kept_bytes, &c->parts, mo_link_ranks(c->link), r)};
+            share = (mo_wire_share){.first = c->parts.first[r],
+                                    .count = c->parts.first[r + 1] - c->parts.first[r],
+                                    .kv = (int32_t)o->kv,
+                                    .sessions = o->sessions,
+                                    .context = o->context,
+                                    .batch = o->batch,
+                                    .positions = o->positions,
+                                    .kept_bytes =
+                                        mo_ranks_part(&c->parts, mo_link_ranks(c->link), r, o->kept_bytes)};
         }
         status = mo_link_send(c->link, r, &share, sizeof share, err);
         if (status == MO_OK) {
@@ -474,21 +421,20 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
                             mo_requirements_options *requirements, mo_error *err)
 {
     const int ranks = mo_link_ranks(c->link);
-    mo_cluster_parts *parts = &c->parts;
+    mo_ranks_parts *parts = &c->parts;
     mo_wire_hello *all = calloc((size_t)ranks, sizeof *all);
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the reports of the ranks");
     }
     mo_cluster_share_ram(c, resources);
-    requirements->batch = requirements->batch ? requirements->batch : PIECE;
-    /* Experts may only be skipped where layers are divided. */
-    parts->way = o->divide == MO_DIVIDE_AUTO && o->skip_missing ? MO_DIVIDE_LAYERS : o->divide;
+    requirements->batch = requirements->batch ? requirements->batch : MO_RANKS_BATCH;
+    parts->way = mo_ranks_way(o->divide, o->skip_missing);
     mo_status status = gather(c, path, resources, all, err);
     if (status == MO_OK) {
         status = divide_model(path, all, ranks, requirements, parts, err);
     }
     if (status == MO_OK) {
-        requirements->kept_bytes = part_of(o->kept_bytes, parts, ranks, 0);
+        requirements->kept_bytes = mo_ranks_part(parts, ranks, 0, o->kept_bytes);
         status = decide_sizes(path, o, resources, requirements, err);
     }
     if (status == MO_OK) {
@@ -552,29 +498,26 @@ static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_resources 
     return status;
 }
 
-/* Would another rank refuse its layers? Its device is not looked at, but for what that takes of RAM. */
-static mo_status check_layers(const mo_cluster_parts *parts, const char *path, const mo_resources *resources,
+/* Would another rank refuse its layers? */
+static mo_status check_layers(const mo_ranks_parts *parts, const char *path, const mo_resources *resources,
                               const mo_requirements_options *asked, const mo_wire_hello *said, int rank,
                               mo_error *err)
 {
     mo_requirements_options o = *asked;
-    mo_requirements requirements;
-    mo_plan plan;
+    mo_plan_model requirements;
     o.range = (mo_layer_range){parts->first[rank], parts->first[rank + 1] - parts->first[rank]};
-    o.kept_bytes = part_of(asked->kept_bytes, parts, asked->peers + 1, rank);
+    o.kept_bytes = mo_ranks_part(parts, asked->peers + 1, rank, asked->kept_bytes);
     mo_status status = mo_requirements_of(path, &o, &requirements, err);
     if (status == MO_OK) {
-        const mo_plan_limits limits = {.ram_keeps = true, .plain = true, .ram_bytes = said->ram_bytes};
-        requirements.model.work_bytes += said->devices ? requirements.model.device_host_bytes : 0;
-        status = mo_plan_make(&requirements.model, &limits, &resources->rates, &plan, err);
+        status = mo_ranks_check(&requirements, &resources->rates, said->ram_bytes, said->devices != 0, err);
         mo_requirements_drop(&requirements);
     }
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "rank %d", rank);
 }
 
 static mo_status plan_parts(mo_cluster *c, const char *path, const mo_resources *resources,
-                            mo_wire_hello *all, mo_requirements_options *requirements,
-                            mo_cluster_parts *parts, mo_error *err)
+                            mo_wire_hello *all, mo_requirements_options *requirements, mo_ranks_parts *parts,
+                            mo_error *err)
 {
     const int ranks = requirements->peers + 1;
     mo_status status = hear_ranks(c, path, resources, all, err);
@@ -584,7 +527,7 @@ static mo_status plan_parts(mo_cluster *c, const char *path, const mo_resources 
     for (int r = 1; r < ranks && status == MO_OK && parts->way == MO_DIVIDE_LAYERS; r++) {
         status = check_layers(parts, path, resources, requirements, &all[r], r, err);
     }
-    requirements->kept_bytes = status == MO_OK ? part_of(requirements->kept_bytes, parts, ranks, 0) : 0;
+    requirements->kept_bytes = status == MO_OK ? mo_ranks_part(parts, ranks, 0, requirements->kept_bytes) : 0;
     return status;
 }
 
@@ -593,10 +536,10 @@ mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_
 {
     const size_t ranks = (size_t)mo_link_ranks(c->link);
     mo_wire_hello *all = calloc(ranks, sizeof *all);
-    mo_cluster_parts parts = {.way = divide, .first = calloc(ranks + 1, sizeof *parts.first)};
+    mo_ranks_parts parts = {.way = divide, .first = calloc(ranks + 1, sizeof *parts.first)};
     mo_cluster_share_ram(c, resources);
     mo_resources_count_held(resources);
-    requirements->batch = requirements->batch ? requirements->batch : PIECE;
+    requirements->batch = requirements->batch ? requirements->batch : MO_RANKS_BATCH;
     requirements->peers = (int)ranks - 1;
     mo_status status = MO_ENOMEM;
     if (all && parts.first) {

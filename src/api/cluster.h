@@ -10,15 +10,7 @@
 #include "open/open.h"
 #include "open/requirements.h"
 #include "open/resources.h"
-#include "plan/division.h"
-
-/* Who has what of a model. */
-typedef struct mo_cluster_parts {
-    mo_divide way;
-    char why[256];                        /* if no division was given; "": nothing was measured */
-    int *first;                           /* [ranks + 1] the layers of every rank, or the experts */
-    uint8_t groups[MO_LEADER_TOKENS + 1]; /* by layers: as mo_leader_group() takes them */
-} mo_cluster_parts;
+#include "plan/ranks.h"
 
 struct mo_cluster {
     mo_mpi *mpi; /* NULL: the transports are owned by the caller */
@@ -31,7 +23,7 @@ struct mo_cluster {
     char *said_of;
     /* Of the model that is open, or being opened: */
     bool told; /* others wait for their shares */
-    mo_cluster_parts parts;
+    mo_ranks_parts parts;
 };
 
 /* On transports that are there, for ranks of one process. */
@@ -55,9 +47,6 @@ mo_status mo_cluster_divide(mo_cluster *cluster, const char *path, mo_model_opti
  * of one that is open they have said it, and are not disturbed (any thread); of another one nothing is known then: MO_EUNSUPPORTED. */
 mo_status mo_cluster_plan(mo_cluster *cluster, const char *path, mo_divide divide, mo_resources *resources,
                           mo_requirements_options *requirements, mo_error *err);
-/* Divides the experts of a layer: where every rank's experts begin, first[ranks + 1]. */
-mo_status mo_cluster_divide_experts(const mo_division_model *model, int experts,
-                                    const mo_division_rank *machines, int ranks, int *first, mo_error *err);
 /* When its part is open: waits for the others, and leads them from then on: one of the two is there afterwards. */
 mo_status mo_cluster_join(mo_cluster *cluster, mo_engine *engine, mo_leader **leader,
                           mo_experts_leader **asker, mo_error *err);

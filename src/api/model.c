@@ -13,6 +13,7 @@
 #include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
 #include "open/settings.h"
+#include "plan/choice.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),
@@ -110,7 +111,7 @@ static double experts_rate(const mo_plan_model *requirements, const mo_rates *ra
 static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
                                   const mo_resources *resources)
 {
-    const mo_plan_model *requirements = &m->opened.placed.requirements.model;
+    const mo_plan_model *requirements = &m->opened.choice.model;
     const mo_requirements_options asked = requirements_of(m, o, kernels, resources);
     const mo_rates *rates = &resources->rates;
     mo_gpu_options options = {
@@ -118,7 +119,7 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
         .batch = requirements->batch,
         .context = requirements->context,
         .states = mo_requirements_states(&asked, requirements->batch, requirements->context, true),
-        .placement = mo_placed_view(&m->opened.placed),
+        .placement = mo_choice_view(&m->opened.choice),
         .policy = o->policy ? mo_policy_find(o->policy) : NULL,
         .tiers = m->opened.tiers,
         .hot = &resources->hot,
@@ -139,14 +140,14 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
 static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run, mo_plan *plan,
                      mo_hot_request *hot, mo_gpu_options *o)
 {
-    const mo_placed *placed = &m->opened.placed;
+    const mo_choice *choice = &m->opened.choice;
     const mo_rates *rates = &resources->each[run->device].rates;
     const bool measured = resources->each_measured[run->device];
-    *plan = placed->plan;
+    *plan = choice->plan;
     plan->device = run->plan;
     *hot = resources->hot;
     if (hot->file && hot->max_mib > 0) { /* of all together; a device whose share is nothing has no slots */
-        const int layers = placed->requirements.model.layers;
+        const int layers = choice->model.layers;
         hot->max_mib = hot->max_mib * run->end / layers - hot->max_mib * run->first / layers;
         hot->file = hot->max_mib > 0 ? hot->file : NULL;
     }
@@ -155,7 +156,7 @@ static void take_run(const mo_model *m, const mo_resources *resources, const mo_
     o->end = run->end;
     o->placement.plan = plan;
     o->hot = hot;
-    o->link_bytes_s = measured ? experts_rate(&placed->requirements.model, rates) : 0;
+    o->link_bytes_s = measured ? experts_rate(&choice->model, rates) : 0;
     o->round_trip_s = measured ? rates->round_trip_s : 0;
     o->precision = resources->precision;
     if (!resources->each_bf16[run->device] && resources->precision.precision != MO_PRECISION_EXACT) {
@@ -180,7 +181,7 @@ static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_e
 static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resources *resources, int *failing,
                            mo_error *err)
 {
-    const mo_plan_division *d = m->opened.placed.division;
+    const mo_plan_division *d = m->opened.choice.division;
     mo_plan *plan = malloc(sizeof *plan);
     mo_hot_request hot;
     mo_status status =
@@ -205,7 +206,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resour
 /* The names of the devices that are used. */
 static void name_devices(mo_model *m, const mo_resources *resources)
 {
-    const mo_plan_division *d = m->opened.placed.division;
+    const mo_plan_division *d = m->opened.choice.division;
     mo_device_info info;
     for (int i = 0; i == 0 || (d && i < d->count); i++) {
         const size_t used = strlen(m->device_name);
@@ -240,20 +241,19 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     }
     name_devices(m, resources);
     m->probed_link_bytes_s = resources->device_measured ? resources->rates.link_bytes_s : 0;
-    m->probed_experts_bytes_s = resources->device_measured
-                                    ? experts_rate(&m->opened.placed.requirements.model, &resources->rates)
-                                    : 0;
+    m->probed_experts_bytes_s =
+        resources->device_measured ? experts_rate(&m->opened.choice.model, &resources->rates) : 0;
     m->probed_host_bytes_s = resources->device_measured ? resources->rates.host_bytes_s : 0;
     mo_gpu_options options = gpu_options(m, o, kernels, resources);
     mo_error failed = {0};
     mo_status status = MO_OK;
-    int failing = resources->found > 1 && !m->opened.placed.division ? 0 : -1; /* alone it is the first */
+    int failing = resources->found > 1 && !m->opened.choice.division ? 0 : -1; /* alone it is the first */
     if (o->skip_missing) {
         status = mo_fail(&failed, MO_EINVAL,
                          "`skip_missing` requires `device` none: with a device, no expert is skipped");
     }
     if (status == MO_OK) {
-        status = m->opened.placed.division ? open_runs(m, &options, resources, &failing, &failed)
+        status = m->opened.choice.division ? open_runs(m, &options, resources, &failing, &failed)
                                            : open_run(m, &options, true, &failed);
     }
     if (status != MO_OK && status != MO_ECANCELLED && resources->any_device && failing >= 0 &&
@@ -275,18 +275,15 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
                              const mo_resources *resources, mo_error *err)
 {
     const mo_model_spec *spec = mo_checkpoint_spec(m->checkpoint);
-    const int64_t made_for = spec->context < MO_CONTEXT_DEFAULT ? spec->context : MO_CONTEXT_DEFAULT;
     const mo_requirements_options asked = requirements_of(m, o, kernels, resources);
-    const mo_plan_model *planned = m->opened.placed.layers ? &m->opened.placed.requirements.model : NULL;
+    const mo_plan_model *planned = m->opened.choice.layers ? &m->opened.choice.model : NULL;
     const mo_engine_options options = {
         .kernels = kernels,
         .pool = m->pool,
         .batch = planned    ? planned->batch
                  : o->batch ? o->batch
-                            : MO_BATCH_DEFAULT,
-        .context = planned      ? planned->context
-                   : o->context ? o->context
-                                : made_for,
+                            : MO_CHOICE_BATCH,
+        .context = planned ? planned->context : mo_choice_context(o->context, spec->context),
         .tiers = m->opened.tiers,
         .tally = mo_learning_tally(m->learning),
         .accelerator = mo_gpu_accelerator(m->gpu),

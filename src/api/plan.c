@@ -126,7 +126,7 @@ static void report_device(const mo_plan_device *d, const mo_rates *r, mo_plan_re
     out->host_bytes_s = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s;
 }
 
-static void report_devices(const mo_placed *p, const mo_resources *m, mo_plan_report *report)
+static void report_devices(const mo_choice *p, const mo_resources *m, mo_plan_report *report)
 {
     const mo_plan_division *d = p->division;
     for (int i = 0; d && i < d->count; i++) {
@@ -153,16 +153,18 @@ static void report_devices(const mo_placed *p, const mo_resources *m, mo_plan_re
 
 /* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
  * picks would. */
-static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_placed *placed,
+static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_choice *choice,
                                mo_plan_report_hot *out, mo_error *err)
 {
-    const mo_plan_model *model = &placed->requirements.model;
-    mo_plan *plan = &placed->plan;
+    const mo_plan_model *model = &choice->model;
+    mo_plan *plan = &choice->plan;
     mo_hot_plan hot;
+    mo_hot_set set = {0};
     mo_plan learned;
-    const mo_status status = plan->device.ceiling
-                                 ? mo_hot_plan_device(path, &m->hot, plan, &hot, err)
-                                 : mo_hot_plan_ram(path, &m->hot, model, !m->ram_given, plan, &hot, err);
+    const mo_status status =
+        plan->device.ceiling ? mo_hot_plan_device(path, &m->hot, plan, &hot, err)
+                             : mo_hot_plan_ram(path, &m->hot, model, !m->ram_given, plan, &set, &hot, err);
+    mo_hot_set_drop(&set);
     if (status != MO_OK || hot.budget == 0) {
         return status;
     }
@@ -183,19 +185,19 @@ static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_place
 
 /* A device that was not asked for and has no memory left for its hot cache is left out, as opening a model does. */
 static mo_status make(const char *path, const mo_requirements_options *requirements, mo_resources *m,
-                      mo_placed *out, mo_plan_report_hot *hot, mo_error *err)
+                      mo_choice *out, mo_plan_report_hot *hot, mo_error *err)
 {
     mo_error small = {0};
-    mo_status status = mo_placed_make(path, requirements, m, out, &small);
+    mo_status status = mo_opened_plan(path, requirements, m, out, &small);
     if (status == MO_OK && m->hot.file) {
         status = add_hot_cache(path, m, out, hot, &small);
         if (status != MO_OK) {
-            mo_placed_drop(out);
+            mo_choice_drop(out);
             mo_fail_prefix(&small, status, "%s", path);
         }
         if (status == MO_ENOMEM && m->any_device && m->limits.vram_bytes > 0) {
             mo_resources_drop_device(m, small.detail);
-            status = mo_placed_make(path, requirements, m, out, &small);
+            status = mo_opened_plan(path, requirements, m, out, &small);
         }
     }
     if (status != MO_OK && err) {
@@ -209,7 +211,7 @@ static bool divided(const mo_model_options *o)
     return o->cluster && mo_cluster_ranks(o->cluster) > 1;
 }
 
-/* As a model would be opened. Ranks use devices that are named. */
+/* As a model would be opened. */
 static mo_model_options options_of(const mo_plan_options *ask)
 {
     mo_model_options o = mo_model_options_default();
@@ -234,7 +236,7 @@ static mo_model_options options_of(const mo_plan_options *ask)
     o.adapter_bytes = ask->adapter_bytes;
     o.cluster = ask->cluster;
     o.divide = ask->divide;
-    o.device = divided(&o) && (!ask->device || strcmp(ask->device, "auto") == 0) ? "none" : ask->device;
+    o.device = divided(&o) ? mo_ranks_device(ask->device) : ask->device;
     return o;
 }
 
@@ -285,7 +287,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
 {
     mo_resources m;
     mo_requirements_options requirements;
-    mo_placed placed = {0};
+    mo_choice choice = {0};
     mo_plan_report_hot hot = {0};
     const mo_model_options o = options_of(ask);
     mo_status status = mo_settings_check(&o, err);
@@ -300,15 +302,15 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         status = mo_cluster_plan(o.cluster, path, o.divide, &m, &requirements, err);
     }
     if (status == MO_OK) {
-        status = make(path, &requirements, &m, &placed, &hot, err);
+        status = make(path, &requirements, &m, &choice, &hot, err);
     }
     if (status != MO_OK) {
         mo_resources_close(&m);
         return status;
     }
-    const mo_plan_model *model = &placed.requirements.model;
-    const mo_plan *plan = &placed.plan;
-    find_least(model, &m, &placed.plan);
+    const mo_plan_model *model = &choice.model;
+    const mo_plan *plan = &choice.plan;
+    find_least(model, &m, &choice.plan);
     *out = (mo_plan_report){
         .mode = mo_plan_mode_text(plan->mode),
         .available_bytes = m.limits.available_bytes,
@@ -334,12 +336,12 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;
-        report_devices(&placed, &m, out);
+        report_devices(&choice, &m, out);
         out->full_prompt_tokens_per_second *= out->card_count == 0; /* pieces of a prompt overlap there */
     } else {
         snprintf(out->device.why, sizeof out->device.why, "%s", m.why);
     }
-    mo_placed_drop(&placed);
+    mo_choice_drop(&choice);
     mo_resources_close(&m);
     return MO_OK;
 }

@@ -7,13 +7,12 @@
 #include "base/status.h"
 #include "moraine_tools.h"
 #include "numeric/kernels.h"
-#include "open/dividing.h"
+#include "open/requirements.h"
 #include "plan/hosts.h"
+#include "plan/ranks.h"
 
 _Static_assert((int)MO_PLAN_HOSTS == (int)MO_DIVISION_RANKS, "every division can be reported");
 _Static_assert(sizeof(((mo_plan_report_host *)0)->name) == MO_HOST_NAME, "names fit");
-
-enum { PIECE = 256 }; /* tokens of a prompt's piece, the default of ranks */
 
 /* All that is needed at once; too large for a stack. */
 typedef struct work {
@@ -39,13 +38,13 @@ static mo_status load_hosts(const char *file, mo_hosts *out, mo_error *err)
                : status;
 }
 
-static mo_status read_way(const char *divide, mo_division_way *out, mo_error *err)
+static mo_status read_way(const char *divide, mo_divide *out, mo_error *err)
 {
     static const char *const names[] = {"auto", "layers", "experts"};
-    *out = MO_DIVISION_AUTO;
+    *out = MO_DIVIDE_AUTO;
     for (int i = 0; divide && i < 3; i++) {
         if (strcmp(divide, names[i]) == 0) {
-            *out = (mo_division_way)i;
+            *out = (mo_divide)i;
             return MO_OK;
         }
     }
@@ -114,11 +113,10 @@ static void report_host(const work *w, const mo_division_model *m, int r, mo_pla
     }
 }
 
-static void report_all(work *w, const mo_requirements *requirements, const mo_division_model *m)
+static void report_all(work *w, const mo_plan_model *p, const mo_division_model *m)
 {
-    const mo_plan_model *p = &requirements->model;
     mo_plan_hosts_report *out = &w->report;
-    out->way = w->choice.way == MO_DIVISION_EXPERTS ? "experts" : "layers";
+    out->way = w->choice.way == MO_DIVIDE_EXPERTS ? "experts" : "layers";
     memcpy(out->why, w->choice.why, sizeof out->why);
     out->layers = p->layers;
     out->routed_layers = p->routed_layers;
@@ -141,23 +139,22 @@ static void report_all(work *w, const mo_requirements *requirements, const mo_di
 
 /* ---- The plan ---- */
 
-static mo_status divide(work *w, const mo_requirements *requirements, mo_division_way asked, mo_error *err)
+static mo_status divide(work *w, const mo_plan_model *requirements, mo_divide asked, mo_error *err)
 {
-    mo_dividing d;
-    mo_status status = mo_dividing_of(requirements, w->hosts.count, &d, err);
+    mo_division_model d;
+    mo_status status = mo_ranks_model(requirements, &d, err);
     if (status != MO_OK) {
         return status;
     }
     mo_hosts_ranks(&w->hosts, w->ranks);
     for (int r = 0; r < w->hosts.count; r++) {
-        mo_dividing_settle(&d, r, &w->ranks[r]);
+        mo_ranks_settle(requirements, r, &w->ranks[r]);
     }
-    status =
-        mo_division_choose(&d.model, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
+    status = mo_division_choose(&d, w->ranks, w->hosts.count, asked, w->first, w->upto, &w->choice, err);
     if (status == MO_OK) {
-        report_all(w, requirements, &d.model);
+        report_all(w, requirements, &d);
     }
-    mo_dividing_drop(&d);
+    free((mo_division_layer *)d.layers);
     return status;
 }
 
@@ -165,8 +162,8 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
                             work *w, mo_error *err)
 {
     enum { THREADS = 16 }; /* the number of a host is unknown; each takes a quarter of a MiB */
-    mo_requirements requirements = {0};
-    mo_division_way asked;
+    mo_plan_model requirements = {0};
+    mo_divide asked;
     const mo_kernels *kernels = NULL;
     mo_status status = load_hosts(hosts, &w->hosts, err);
     status = status == MO_OK ? read_way(how, &asked, err) : status;
@@ -174,9 +171,10 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
     if (status == MO_OK) {
         const mo_model_options model = {.kv = o->kv, .sessions = o->sessions};
         const mo_requirements_options ask = {.asked = &model,
-                                             .batch = o->batch ? o->batch : PIECE,
+                                             .batch = o->batch ? o->batch : MO_RANKS_BATCH,
                                              .context = o->context,
                                              .threads = THREADS,
+                                             .peers = w->hosts.count - 1,
                                              .interleave = kernels->interleave};
         status = mo_requirements_of(path, &ask, &requirements, err);
     }
@@ -200,7 +198,7 @@ mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_
     if (status == MO_OK && !w) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && w) {
         status = plan_hosts(path, hosts, divide_by, &o, w, err);
     }
     if (status == MO_OK) {

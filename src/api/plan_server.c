@@ -3,6 +3,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
+#include "plan/ranks.h"
 #include "plan/serving.h"
 
 mo_plan_options mo_plan_options_of(const mo_model_options *loading)
@@ -24,8 +25,7 @@ mo_plan_options mo_plan_options_of(const mo_model_options *loading)
     o.adapter_count = loading->adapter_count;
     o.adapter_bytes = loading->adapter_bytes;
     o.cluster = loading->cluster;
-    o.divide = /* as the model will be opened: skipping experts needs layers */
-        loading->skip_missing && loading->divide == MO_DIVIDE_AUTO ? MO_DIVIDE_LAYERS : loading->divide;
+    o.divide = mo_ranks_way(loading->divide, loading->skip_missing);
     return o;
 }
 

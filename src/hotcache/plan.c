@@ -176,52 +176,43 @@ mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan 
 
 /* ---- In RAM ---- */
 
-/* The set as packing gave it. */
-static mo_status unpack(const mo_hot_set *set, mo_packing *out, mo_error *err)
+/* What the set holds of the budget. */
+static mo_status count_set(const description *d, const mo_hot_request *r, const mo_hot_set *set,
+                           mo_hot_plan *out, mo_error *err)
 {
-    out->entry = calloc((size_t)set->count + 1, sizeof *out->entry);
-    if (!out->entry) {
+    mo_packing packing = {.entry = calloc((size_t)set->count + 1, sizeof *packing.entry)};
+    if (!packing.entry) {
         return mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     }
     for (int32_t i = 0; i < set->count; i++) {
-        out->entry[out->count++] =
-            (mo_packed){.layer = set->requests[i].layer, .expert = set->requests[i].expert};
+        const mo_store_request *e = &set->requests[i];
+        packing.entry[packing.count++] = (mo_packed){.layer = e->layer, .expert = e->expert};
+        out->bytes += (uint64_t)d->experts->classes[class_of(d, e->layer, e->expert)].slot_bytes;
     }
-    return MO_OK;
+    const mo_status status = count(d, r, &packing, out, err);
+    mo_packing_free(&packing);
+    return status;
 }
 
 mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_plan_model *asked,
-                          bool reserved, mo_plan *plan, mo_hot_plan *out, mo_error *err)
+                          bool reserved, mo_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err)
 {
-    bool slots = false;
-    uint64_t budget = 0;
+    uint64_t budget;
     description d;
-    mo_hot_set set = {0};
-    mo_packing packing = {0};
-    *out = (mo_hot_plan){0};
-    mo_status status = mo_hot_set_budget(r, asked, plan, reserved, &budget, &slots, err);
-    if (status != MO_OK || !slots) {
+    mo_status status = mo_hot_set_budget(r, asked, plan, reserved, &budget, err);
+    if (out) {
+        *out = (mo_hot_plan){.budget = budget};
+    }
+    if (status != MO_OK || budget == 0) {
         return status;
     }
     status = describe(path, &d, err);
     if (status == MO_OK) {
-        status = mo_hot_set_choose(r, d.model, d.experts, budget, plan, &set, err);
+        status = mo_hot_set_choose(r, d.model, d.experts, budget, plan, set, err);
     }
-    if (status == MO_OK) {
-        status = unpack(&set, &packing, err);
+    if (status == MO_OK && out) {
+        status = count_set(&d, r, set, out, err);
     }
-    if (status == MO_OK) {
-        status = count(&d, r, &packing, out, err);
-    }
-    if (status == MO_OK) {
-        out->budget = budget;
-        for (size_t k = 0; k < packing.count; k++) {
-            const mo_packed *e = &packing.entry[k];
-            out->bytes += (uint64_t)d.experts->classes[class_of(&d, e->layer, e->expert)].slot_bytes;
-        }
-    }
-    mo_packing_free(&packing);
-    mo_hot_set_drop(&set);
     forget(&d);
     return status;
 }

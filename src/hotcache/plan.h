@@ -20,9 +20,9 @@ typedef struct mo_hot_plan {
 mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
                              mo_error *err);
 
-/* In RAM. The plan is that of `asked`, made with the reserve taken off when `reserved`. Where all experts fit, plan and
- * *out say so: there is no cache then. Otherwise the same. */
+/* In RAM. The plan is that of `asked`, made with the reserve taken off when `reserved`, and gets the slots of the set. Where
+ * all experts fit there is no cache: plan and set stay as they are. out: may be NULL. Free the set with mo_hot_set_drop(). */
 mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_plan_model *asked,
-                          bool reserved, mo_plan *plan, mo_hot_plan *out, mo_error *err);
+                          bool reserved, mo_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err);
 
 #endif

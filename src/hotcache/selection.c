@@ -133,10 +133,10 @@ static int64_t spare_bytes(const mo_plan_model *m)
 }
 
 mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
-                            bool reserved, uint64_t *bytes, bool *slots, mo_error *err)
+                            bool reserved, uint64_t *bytes, mo_error *err)
 {
     char size[32];
-    *slots = false;
+    *bytes = 0;
     if (asked->class_count == 0) {
         return mo_fail(err, MO_EINVAL, "the model has no routed experts for a hot cache");
     }
@@ -153,14 +153,14 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     if (status != MO_OK) {
         return status;
     }
-    *slots = plan->mode == MO_PLAN_SLOTS || *bytes < (uint64_t)plan->expert_bytes;
-    if (*slots && *bytes == 0) {
+    const bool slots = plan->mode == MO_PLAN_SLOTS || *bytes < (uint64_t)plan->expert_bytes;
+    if (slots && *bytes == 0) {
         return mo_fail(err, MO_ENOMEM,
                        "no memory is left for a hot cache under a ceiling of %s with %" PRId64
                        " MiB kept free; lower `hot_cache.auto_reserve_mib` or raise `ram_bytes`",
                        mo_plan_size_text(plan->ceiling, size), r->reserve_mib);
     }
-    if (!*slots) {
+    if (!slots) {
         *bytes = 0;
         mo_log(MO_LOG_WARN, "learning", "all experts fit into RAM, so %s has no effect", r->file);
     }

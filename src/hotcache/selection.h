@@ -40,10 +40,10 @@ typedef struct mo_hot_set {
     int32_t class_slots[MO_EXPERT_CLASSES]; /* with those that misses pass through */
 } mo_hot_set;
 
-/* Would the experts of this plan be in slots for the hot set's sake? Says how many bytes it may have; the log says so
- * where all of them fit and there is nothing to choose. The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when not even one fits. */
+/* How many bytes the hot set may have in RAM. 0: all experts of this plan fit, there is nothing to choose, and the log says so.
+ * The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when not even one fits. */
 mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
-                            bool reserved, uint64_t *bytes, bool *slots, mo_error *err);
+                            bool reserved, uint64_t *bytes, mo_error *err);
 
 /* Reads the file and packs; changes the plan's slots to those it needs. MO_ENOMEM when they do not fit under its
  * ceiling. Free with mo_hot_set_drop(). */

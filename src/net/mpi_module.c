@@ -42,7 +42,7 @@ struct mo_mpi {
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 /* Every MPI has this many tags. A message of this many bytes ends within the time-out on slow networks too, and with all that may be under
- * way at once parcels have a place in MO_REQUIRED_RANK_BYTES. */
+ * way at once parcels have a place in RANK_BYTES of open/requirements.c. */
 enum { TAGS = 32767, LIMIT = 1 << 18 };
 
 static const char *library(void)

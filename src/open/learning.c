@@ -171,7 +171,7 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
                                 .fingerprint = l->shape.fingerprint,
                                 .requests = l->requests,
                                 .request_count = l->request_count,
-                                .later = l->opened->placed.plan.device.ceiling > 0,
+                                .later = l->opened->choice.plan.device.ceiling > 0,
                                 .progress = progress,
                                 .user = user};
     mo_status status = l->store ? mo_warming_run(&warming, err) : MO_OK;

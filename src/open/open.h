@@ -5,23 +5,13 @@
 
 #include "open/requirements.h"
 #include "open/resources.h"
-#include "plan/placement.h"
+#include "plan/choice.h"
 #include "store/tiers.h"
-
-/* A plan that was made for a file. */
-typedef struct mo_placed {
-    mo_requirements requirements;
-    mo_plan plan;
-    mo_layer_location *layers;  /* [needs.model.layers] */
-    mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
-} mo_placed;
 
 /* Plans. An automatically chosen device that is too small is removed from the resources; of several the one that is used alone, where
  * that is better, is all that is left there. On failure *out holds nothing. Any thread. */
-mo_status mo_placed_make(const char *path, const mo_requirements_options *requirements,
-                         mo_resources *resources, mo_placed *out, mo_error *err);
-void mo_placed_drop(mo_placed *placed);               /* a zeroed one is allowed */
-mo_placement mo_placed_view(const mo_placed *placed); /* valid as long as that */
+mo_status mo_opened_plan(const char *path, const mo_requirements_options *requirements,
+                         mo_resources *resources, mo_choice *out, mo_error *err);
 
 typedef struct mo_open_options {
     mo_resources *resources;
@@ -36,7 +26,7 @@ typedef struct mo_open_options {
 } mo_open_options;
 
 typedef struct mo_opened {
-    mo_placed placed;
+    mo_choice choice;
     mo_checkpoint *model;
     mo_tiers *tiers;                              /* NULL: nothing is left on disk */
     int64_t held, device_held;                    /* what other models find taken, in RAM and on the device */

@@ -9,6 +9,9 @@
 #include "experts/expert_table.h"
 #include "gpu/adapters.h"
 #include "gpu/requirements.h"
+#include "model/lora.h"
+#include "plan/batch.h"
+#include "plan/choice.h"
 #include "plan/share.h"
 
 /* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
@@ -19,6 +22,8 @@
 #define PER_THREAD_BYTES ((int64_t)256 << 10)
 #define PER_TOKEN_BYTES  100
 #define PER_MERGE_BYTES  140
+/* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
+#define RANK_BYTES ((int64_t)16 << 20)
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -53,9 +58,9 @@ static void count_classes(const mo_model_spec *f, const mo_expert_table *experts
 }
 
 /* *interleaved: RAM would have some of the experts in another layout. */
-static void count_experts(const mo_expert_table *experts, mo_requirements *out, bool *interleaved)
+static void count_experts(const mo_expert_table *experts, mo_plan_layer *layers, mo_plan_model *m,
+                          bool *interleaved)
 {
-    mo_plan_model *m = &out->model;
     for (int32_t i = 0; i < experts->expert_count; i++) {
         const mo_expert_home *h = &experts->home[i];
         int64_t device = 0;
@@ -66,17 +71,17 @@ static void count_experts(const mo_expert_table *experts, mo_requirements *out, 
             *interleaved |= part->matrix->interleave > 0;
         }
         m->device_slot_bytes[h->size_class] = larger(m->device_slot_bytes[h->size_class], device);
-        out->layers[h->layer].size_class = h->size_class;
+        layers[h->layer].size_class = h->size_class;
     }
 }
 
 /* What is left on disk keeps the file's layout, so that is what the views say afterwards. */
-static void count_layers(const mo_model_spec *f, const mo_expert_table *experts, mo_requirements *out)
+static void count_layers(const mo_model_spec *f, const mo_expert_table *experts, mo_plan_layer *layers,
+                         mo_plan_model *m)
 {
-    mo_plan_model *m = &out->model;
     for (int32_t i = experts->expert_count; i < experts->count; i++) {
         const mo_expert_home *h = &experts->home[i];
-        mo_plan_layer *l = &out->layers[h->layer];
+        mo_plan_layer *l = &layers[h->layer];
         l->bytes = h->bytes;
         l->device_bytes = l->link_bytes = mo_gpu_layer_bytes(f, h->layer);
         for (int32_t k = 0; k < h->parts; k++) {
@@ -126,18 +131,20 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
     out->device_map_bytes = requirements.map;
 }
 
-int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width)
+/* Of a rank: streams, sent twice; and requests for experts. */
+static int64_t stream_bytes(const mo_model_spec *f, int64_t batch)
 {
-    return mo_plan_times(8 * batch, width + 1); /* what is sent, twice */
+    return mo_plan_times(8 * batch, f->width + 1);
 }
 
-/* For a rank among several: streams, or requests for experts. */
+static int64_t question_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
+{
+    return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
+}
+
 static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
 {
-    if (o->experts.divided) {
-        return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
-    }
-    return o->range.count ? mo_requirements_stream_bytes(batch, f->width) : 0;
+    return o->experts.divided ? question_bytes(f, o, batch) : o->range.count ? stream_bytes(f, batch) : 0;
 }
 
 /* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
@@ -165,26 +172,15 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
         .device_piece_bytes = device.piece};
 }
 
-/* The batch that was asked for, or those among which the plan chooses: none is longer than a prompt can be. */
+/* The batch that was asked for, or those among which the plan chooses. */
 static void count_batches(const mo_model_spec *f, const mo_requirements_options *o, mo_plan_model *m)
 {
-    enum { SMALLEST = 64 };
     const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
-    m->kv_bytes = asked.kv_bytes;
-    m->work_bytes = asked.work_bytes;
-    m->device_kv_bytes = asked.device_kv_bytes;
-    m->device_work_bytes = asked.device_work_bytes;
-    m->device_idle_bytes = asked.device_idle_bytes;
-    m->device_host_bytes = asked.device_host_bytes;
-    m->device_piece_bytes = asked.device_piece_bytes;
-    if (o->batch || o->asked->all_logits) {
-        return;
-    }
-    for (int64_t batch = SMALLEST; m->batch_count < MO_PLAN_BATCHES; batch *= 2) {
-        m->batches[m->batch_count++] = count_batch(f, o, batch, m->context);
-        if (batch >= m->context) {
-            break;
-        }
+    int64_t sizes[MO_PLAN_BATCHES];
+    *m = mo_plan_with_batch(m, &asked);
+    m->batch_count = o->batch || o->asked->all_logits ? 0 : mo_plan_batch_sizes(m->context, sizes);
+    for (int i = 0; i < m->batch_count; i++) {
+        m->batches[i] = count_batch(f, o, sizes[i], m->context);
     }
 }
 
@@ -200,31 +196,28 @@ static int64_t strings_of(const mo_checkpoint *model, const char *key)
 }
 
 static void count_model(const mo_checkpoint *model, const mo_expert_table *experts,
-                        const mo_requirements_options *o, mo_requirements *out)
+                        const mo_requirements_options *o, mo_plan_layer *layers, mo_plan_model *m)
 {
     const mo_model_spec *f = mo_checkpoint_spec(model);
-    const int64_t made_for = f->context < MO_CONTEXT_DEFAULT ? f->context : MO_CONTEXT_DEFAULT;
     const int64_t table = matrix_bytes(&f->embed);
-    mo_plan_model *m = &out->model;
     size_t region = 0;
     bool interleaved = false;
     mo_checkpoint_region(model, &region);
-    out->width = f->width;
     *m = (mo_plan_model){.layers = f->layer_count,
-                         .layer = out->layers,
+                         .layer = layers,
                          .vector_bytes = (int64_t)mo_checkpoint_resident(model).vectors,
                          .table_bytes = f->tied ? mo_load_bytes(table) : table,
                          .tied = f->tied,
                          .output_bytes = matrix_bytes(&f->output.w),
-                         .batch = o->batch ? o->batch : MO_BATCH_DEFAULT,
-                         .context = o->context ? o->context : made_for};
+                         .batch = o->batch ? o->batch : MO_CHOICE_BATCH,
+                         .context = mo_choice_context(o->context, f->context),
+                         .width = f->width};
     m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
-        out->layers[i].size_class = -1;
-        out->layers[i].read_bytes = mo_state_read_bytes(f, o->asked->kv, m->context, i);
-        out->layers[i].queries =
-            l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
+        layers[i].size_class = -1;
+        layers[i].read_bytes = mo_state_read_bytes(f, o->asked->kv, m->context, i);
+        layers[i].queries = l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
         if (l->routed) {
             m->routed_layers++;
             m->experts = l->moe.experts > m->experts ? l->moe.experts : m->experts;
@@ -232,15 +225,17 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
         }
     }
     count_classes(f, experts, m);
-    count_experts(experts, out, &interleaved);
-    count_layers(f, experts, out);
+    count_experts(experts, layers, m, &interleaved);
+    count_layers(f, experts, layers, m);
     m->kept_bytes = o->kept_bytes;
     count_batches(f, o, m);
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
                      PER_MERGE_BYTES * strings_of(model, "tokenizer.ggml.merges") +
-                     (o->range.count ? MO_REQUIRED_RANK_BYTES : 0);
-    count_device(f, o, interleaved, out->layers, m);
+                     (o->range.count ? RANK_BYTES : 0);
+    m->rank_bytes = mo_plan_sum(
+        RANK_BYTES, larger(stream_bytes(f, m->batch), m->used ? question_bytes(f, o, m->batch) : 0));
+    count_device(f, o, interleaved, layers, m);
 }
 
 /* Working memory of steps with adapters of these ranks, in RAM and on a device, which also holds their `bytes`; not if it has only experts: what
@@ -255,9 +250,8 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
 
 /* Adapters stay in RAM in addition to the model, and their steps have their own lists. */
 static mo_status count_adapters(const mo_checkpoint *model, const mo_requirements_options *o,
-                                mo_requirements *out, mo_error *err)
+                                mo_plan_layer *layers, mo_plan_model *m, mo_error *err)
 {
-    mo_plan_model *m = &out->model;
     int64_t bytes = o->asked->adapter_bytes, ranks = 0;
     mo_status status = MO_OK;
     for (int i = 0; i < o->asked->adapter_count && status == MO_OK; i++) {
@@ -266,9 +260,9 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_requirement
         bytes += status == MO_OK ? lora.bytes : 0;
         ranks += status == MO_OK ? lora.rank : 0;
         for (int k = 0; status == MO_OK && k < m->layers; k++) {
-            out->adapters[k].bytes += lora.layers[k].bytes;
-            out->adapters[k].expert_bytes += lora.layers[k].expert_bytes;
-            out->adapter_bytes += lora.layers[k].bytes;
+            layers[k].adapter_bytes += lora.layers[k].bytes;
+            layers[k].adapter_expert_bytes += lora.layers[k].expert_bytes;
+            m->adapter_bytes += lora.layers[k].bytes;
         }
         mo_lora_drop(&lora);
     }
@@ -299,7 +293,7 @@ static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_
                    o->asked->sessions, (long long)m->context, (long long)m->batch);
 }
 
-mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
+mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_plan_model *out,
                              mo_error *err)
 {
     const mo_load_options describe = {.describe = true,
@@ -308,25 +302,23 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
                                       .experts = options->experts};
     mo_checkpoint *model = NULL;
     mo_expert_table *experts = NULL;
-    *out = (mo_requirements){0};
+    mo_plan_layer *layers = NULL;
+    *out = (mo_plan_model){0};
     mo_status status = mo_checkpoint_load(path, &describe, &model, err);
     if (status == MO_OK) {
         status = mo_expert_table_create(model, &experts, err);
     }
     if (status == MO_OK) {
-        const size_t layers = (size_t)mo_checkpoint_spec(model)->layer_count + 1;
-        out->layers = calloc(layers, sizeof *out->layers);
-        out->adapters = calloc(layers, sizeof *out->adapters);
-        status = out->layers && out->adapters
-                     ? MO_OK
-                     : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
+        layers = calloc((size_t)mo_checkpoint_spec(model)->layer_count + 1, sizeof *layers);
+        status =
+            layers ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    if (status == MO_OK && out->layers) {
-        count_model(model, experts, options, out);
-        status = check_sessions(options, &out->model, err);
+    if (status == MO_OK && layers) {
+        count_model(model, experts, options, layers, out);
+        status = check_sessions(options, out, err);
     }
-    if (status == MO_OK) {
-        status = count_adapters(model, options, out, err);
+    if (status == MO_OK && layers) {
+        status = count_adapters(model, options, layers, out, err);
     }
     mo_expert_table_destroy(experts);
     mo_checkpoint_free(model);
@@ -336,9 +328,8 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
     return status;
 }
 
-void mo_requirements_drop(mo_requirements *requirements)
+void mo_requirements_drop(mo_plan_model *model)
 {
-    free(requirements->layers);
-    free(requirements->adapters);
-    *requirements = (mo_requirements){0};
+    free((mo_plan_layer *)model->layer);
+    *model = (mo_plan_model){0};
 }

@@ -4,47 +4,29 @@
 #define MO_OPEN_REQUIREMENTS_H
 
 #include "kv/state.h"
-#include "model/lora.h"
+#include "model/load.h"
 #include "plan/plan.h"
 #include "plan/precision.h"
 
-/* Unless the caller says otherwise. The batch is the plan's choice; this is that of models without a plan, and where logits
- * of every token are kept. */
-enum { MO_BATCH_DEFAULT = 512, MO_CONTEXT_DEFAULT = 8192 };
-
-/* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
-#define MO_REQUIRED_RANK_BYTES ((int64_t)16 << 20)
-
 typedef struct mo_requirements_options {
     const mo_model_options *asked; /* sessions, caches, adapters; not these, on which plans decide: */
-    int64_t batch, context;        /* 0: the plan's choice; the model's own, at most MO_CONTEXT_DEFAULT */
+    int64_t batch, context;        /* 0: the plan's choice, plan/choice.h */
     int64_t kept_bytes;            /* for snapshots in RAM: this rank's part */
     int threads;                   /* that compute */
     int interleave;                /* rows per group in RAM, as the kernels like them; 0: the file's layout */
     mo_precision_rule precision;   /* of a device's batches */
     mo_layer_range range;          /* these layers alone */
     mo_expert_range experts;       /* of their experts these alone */
-    int peers;                     /* where experts are divided: ranks that this one talks to */
+    int peers;                     /* ranks that this one talks to */
 } mo_requirements_options;
-
-typedef struct mo_requirements {
-    mo_plan_model model;     /* for mo_plan_choose(), which decides on a batch that was left open */
-    mo_plan_layer *layers;   /* [model.layers], which model.layer shows */
-    mo_lora_share *adapters; /* [model.layers] of all of them together */
-    int64_t adapter_bytes;   /* the sum of that; part of model.other_bytes, and of what devices hold */
-    int64_t width;           /* values of a token between two layers */
-} mo_requirements;
-
-/* What a rank holds for messages of a batch, where layers are divided. */
-int64_t mo_requirements_stream_bytes(int64_t batch, int64_t width);
 
 /* What is planned for sessions in RAM, or on a device. */
 mo_state_size mo_requirements_states(const mo_requirements_options *options, int64_t batch, int64_t context,
                                      bool device);
 
-/* Any thread. On failure *out holds nothing. */
-mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_requirements *out,
+/* For mo_plan_choose(), which decides on a batch that was left open. Any thread. On failure *out is zero. */
+mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_plan_model *out,
                              mo_error *err);
-void mo_requirements_drop(mo_requirements *requirements); /* a zeroed one is allowed */
+void mo_requirements_drop(mo_plan_model *model); /* frees its layers; a zeroed one is allowed */
 
 #endif

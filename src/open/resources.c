@@ -10,7 +10,6 @@
 #include "hotcache/toggles.h"
 #include "plan/disk_rate.h"
 #include "plan/limits.h"
-#include "plan/share.h"
 
 /* ---- Settings ---- */
 
@@ -59,14 +58,16 @@ static int64_t held_by_others(const mo_resources *m, mo_location_id location)
     return mo_location_held(location) - mo_location_holding_at(&m->instead, location);
 }
 
-/* With a hot cache no other expert stays in VRAM, and what it leaves free may be less than usual. */
-static void limit_device(const mo_resources_ask *ask, int number, int device, int64_t free_bytes,
-                         mo_resources *m, mo_plan_limits *limits)
+/* MiB that a hot cache of automatic size leaves free; -1: there is none. */
+static int64_t hot_reserve(const mo_resources *m)
 {
-    const bool less = m->hot.file && m->hot.max_mib < 0 && m->hot.reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
-    mo_plan_limits_device(ceiling_of(ask, number), free_bytes,
-                          less ? m->hot.reserve_mib : MO_PLAN_VRAM_RESERVE_MIB, limits);
-    m->limits.cpu_moe |= m->hot.file != NULL;
+    return m->hot.file && m->hot.max_mib < 0 ? m->hot.reserve_mib : -1;
+}
+
+static void limit_device(const mo_resources_ask *ask, int number, int device, int64_t free_bytes,
+                         const mo_resources *m, mo_plan_limits *limits)
+{
+    mo_plan_limits_device(ceiling_of(ask, number), free_bytes, hot_reserve(m), limits);
     limits->vram_location = mo_location_here(MO_TIER_VRAM, device);
 }
 
@@ -101,25 +102,19 @@ static bool same_device(mo_device *a, mo_device *b)
     return strcmp(one.kind, other.kind) == 0 && one.index == other.index;
 }
 
-/* Free memory for device number `card` of the list: one that is named several times has the given ceilings, and those
- * without one share the rest; where they are too much together all share alike. */
+/* Free memory for device `number` of the list, which may be named several times. */
 static int64_t free_for(const mo_resources_ask *ask, mo_device *const *devices, int count, int number,
                         int64_t free_bytes)
 {
-    int times = 0, open = 0;
-    int64_t given = 0;
+    int64_t given[MO_DEVICES];
+    int times = 0, own = 0;
     for (int i = 0; i < count; i++) {
         if (same_device(devices[i], devices[number])) {
-            times++;
-            open += ceiling_of(ask, i) == 0;
-            given = mo_plan_sum(given, ceiling_of(ask, i));
+            own = i == number ? times : own;
+            given[times++] = ceiling_of(ask, i);
         }
     }
-    if (times < 2 || given > free_bytes) {
-        return free_bytes / (times < 1 ? 1 : times);
-    }
-    const int64_t own = ceiling_of(ask, number);
-    return own > 0 ? own : (free_bytes - given) / (open < 1 ? 1 : open);
+    return mo_plan_limits_share(given, times, own, free_bytes);
 }
 
 static mo_status list_devices(const mo_resources_ask *ask, int count, mo_resources *m, mo_error *err)
@@ -307,8 +302,8 @@ void mo_resources_count_held(mo_resources *m)
 
 static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
-    if (m->hot.file && m->hot.max_mib < 0 && m->limits.vram_bytes == 0 && ask->options->ram_bytes == 0) {
-        m->limits.reserve_bytes = m->hot.reserve_mib << 20; /* its reserve, not the plan's */
+    if (hot_reserve(m) >= 0 && m->limits.vram_bytes == 0 && ask->options->ram_bytes == 0) {
+        m->limits.reserve_bytes = hot_reserve(m) << 20; /* its reserve, not the plan's */
     }
     if (ask->options->map) { /* the system decides what of the file stays */
         m->limits.ram_bytes = INT64_MAX;
@@ -343,7 +338,8 @@ mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_e
                                 .cpu_layers = true,
                                 .ram_bytes = ask->options->ram_bytes,
                                 .reserve_bytes = -1,
-                                .cpu_moe = ask->options->cpu_moe,
+                                .cpu_moe = ask->options->cpu_moe ||
+                                           m.hot.file, /* the cache has all experts in VRAM */
                                 .postfetch = m.postfetch.force_cpu ? MO_POSTFETCH_OFF : m.postfetch.mode};
     if (m.limits.postfetch != MO_POSTFETCH_OFF) {
         m.limits.staging_bytes = m.postfetch.scratch_mb << 20;

@@ -30,9 +30,9 @@ typedef struct mo_resources {
     /* Several devices: `device` is the first of them, and limits and rates count them together. The caller's to close, too. */
     int device_count; /* 0: there are not several */
     mo_device *devices[MO_DEVICES];
-    mo_plan_device_limits *each; /* [card_count] */
-    mo_plan_device_limits
-        *alone; /* [card_count] each without the others: one that is named twice has all of its memory then */
+    mo_plan_device_limits *each; /* [device_count] */
+    mo_plan_device_limits *
+        alone; /* [device_count] each without the others: one that is named twice has all of its memory then */
     bool each_measured[MO_DEVICES];
     bool each_bf16[MO_DEVICES];  /* it has products in bfloat16 */
     bool ram_given;              /* the ceiling of RAM was asked for, not found */

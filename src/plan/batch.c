@@ -1,5 +1,14 @@
 #include "plan/batch.h"
 
+int mo_plan_batch_sizes(int64_t context, int64_t *sizes)
+{
+    int count = 0;
+    do {
+        sizes[count] = (int64_t)64 << count;
+    } while (sizes[count++] < context && count < MO_PLAN_BATCHES);
+    return count;
+}
+
 mo_plan_model mo_plan_with_batch(const mo_plan_model *m, const mo_plan_batch *b)
 {
     mo_plan_model one = *m;

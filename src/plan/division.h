@@ -58,12 +58,6 @@ typedef struct mo_division_model {
     int64_t prompt;       /* tokens of the prompt that ways are compared by; its answer has a sixteenth */
 } mo_division_model;
 
-typedef enum mo_division_way {
-    MO_DIVISION_AUTO,
-    MO_DIVISION_LAYERS,
-    MO_DIVISION_EXPERTS,
-} mo_division_way;
-
 /* What a way of dividing costs. token_seconds is core + expert + latency + wire. */
 typedef struct mo_division_cost {
     bool possible;                       /* false: the rest is 0 */
@@ -80,7 +74,7 @@ typedef struct mo_division_cost {
 } mo_division_cost;
 
 typedef struct mo_division_choice {
-    mo_division_way way; /* never AUTO */
+    mo_divide way; /* never AUTO */
     mo_division_cost layers, experts;
     char why[256]; /* one sentence */
 } mo_division_choice;
@@ -108,7 +102,7 @@ mo_division_cost mo_division_cost_experts(const mo_division_model *model, const 
  * [rank_count + 1] and upto [rank_count] are filled as far as that way is possible. MO_EINVAL: neither is, or not the one that is asked
  * for. Any thread. */
 mo_status mo_division_choose(const mo_division_model *model, const mo_division_rank *ranks, int rank_count,
-                             mo_division_way asked, int *first, double *upto, mo_division_choice *out,
+                             mo_divide asked, int *first, double *upto, mo_division_choice *out,
                              mo_error *err);
 
 /* Into how many groups ranks that share layers take a step of this many tokens, one of each sequence, so that all of them work at once: the

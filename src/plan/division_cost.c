@@ -363,27 +363,27 @@ static double request_seconds(const mo_division_model *m, const mo_division_cost
     return c->prompt_seconds + (double)m->prompt / MO_PLAN_PROMPT_PER_ANSWER * c->token_seconds;
 }
 
-static void explain(const mo_division_model *m, mo_division_choice *c, mo_division_way asked)
+static void explain(const mo_division_model *m, mo_division_choice *c, mo_divide asked)
 {
-    const mo_division_cost *best = c->way == MO_DIVISION_LAYERS ? &c->layers : &c->experts;
-    const mo_division_cost *other = c->way == MO_DIVISION_LAYERS ? &c->experts : &c->layers;
-    if (asked != MO_DIVISION_AUTO) {
+    const mo_division_cost *best = c->way == MO_DIVIDE_LAYERS ? &c->layers : &c->experts;
+    const mo_division_cost *other = c->way == MO_DIVIDE_LAYERS ? &c->experts : &c->layers;
+    if (asked != MO_DIVIDE_AUTO) {
         snprintf(c->why, sizeof c->why, "as requested");
     } else if (!other->possible) {
         snprintf(c->why, sizeof c->why, "%s",
-                 c->way == MO_DIVISION_LAYERS ? "the model has no experts to divide"
-                                              : "there are more ranks than layers");
+                 c->way == MO_DIVIDE_LAYERS ? "the model has no experts to divide"
+                                            : "there are more ranks than layers");
     } else {
         snprintf(c->why, sizeof c->why,
                  "a prompt of %lld tokens and an answer of %lld take %.3g s by %s and %.3g s by %s",
                  (long long)m->prompt, (long long)(m->prompt / MO_PLAN_PROMPT_PER_ANSWER),
-                 request_seconds(m, best), c->way == MO_DIVISION_LAYERS ? "layers" : "experts",
-                 request_seconds(m, other), c->way == MO_DIVISION_LAYERS ? "experts" : "layers");
+                 request_seconds(m, best), c->way == MO_DIVIDE_LAYERS ? "layers" : "experts",
+                 request_seconds(m, other), c->way == MO_DIVIDE_LAYERS ? "experts" : "layers");
     }
 }
 
 mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
-                             mo_division_way asked, int *first, double *upto, mo_division_choice *out,
+                             mo_divide asked, int *first, double *upto, mo_division_choice *out,
                              mo_error *err)
 {
     mo_error no_layers = {0}, no_experts = {0};
@@ -400,16 +400,16 @@ mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank 
     if (by_experts == MO_OK) {
         out->experts = mo_division_cost_experts(m, ranks, rank_count, upto);
     }
-    if (asked == MO_DIVISION_AUTO) {
+    if (asked == MO_DIVIDE_AUTO) {
         const bool experts =
             by_experts == MO_OK &&
             (by_layers != MO_OK || request_seconds(m, &out->experts) < request_seconds(m, &out->layers));
-        out->way = experts ? MO_DIVISION_EXPERTS : MO_DIVISION_LAYERS;
+        out->way = experts ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS;
     }
-    const mo_status status = out->way == MO_DIVISION_LAYERS ? by_layers : by_experts;
+    const mo_status status = out->way == MO_DIVIDE_LAYERS ? by_layers : by_experts;
     if (status != MO_OK) {
         if (err) {
-            *err = out->way == MO_DIVISION_LAYERS ? no_layers : no_experts;
+            *err = out->way == MO_DIVIDE_LAYERS ? no_layers : no_experts;
         }
         return status;
     }

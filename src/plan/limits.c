@@ -6,6 +6,7 @@
 #include "base/cgroup.h"
 #include "base/status.h"
 #include "base/textfile.h"
+#include "plan/share.h"
 #include "plan/text.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -110,7 +111,9 @@ mo_status mo_plan_limits_find(const char *root, const mo_rates *rates, mo_plan_l
 void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mib, mo_plan_limits *l)
 {
     char size[32], there[32], reserve[32];
-    const int64_t left = reserve_mib < free_bytes / 4 / MIB ? reserve_mib * MIB : free_bytes / 4;
+    const bool less = reserve_mib >= 0 && reserve_mib < MO_PLAN_VRAM_RESERVE_MIB;
+    const int64_t most = less ? reserve_mib : MO_PLAN_VRAM_RESERVE_MIB;
+    const int64_t left = most < free_bytes / 4 / MIB ? most * MIB : free_bytes / 4;
     mo_plan_size_text(asked, size);
     mo_plan_size_text(free_bytes, there);
     mo_plan_size_text(left, reserve);
@@ -131,4 +134,16 @@ void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mi
     l->vram_margin = asked > 0 ? 0 : free_bytes - l->vram_bytes;
     l->vram_bytes =
         l->vram_bytes > 0 ? l->vram_bytes : 1; /* a device without memory is refused, not overlooked */
+}
+
+int64_t mo_plan_limits_share(const int64_t *given, int count, int own, int64_t free_bytes)
+{
+    int64_t sum = 0, open = 0;
+    for (int i = 0; i < count; i++) {
+        sum = mo_plan_sum(sum, given[i]);
+        open += given[i] == 0;
+    }
+    return count < 2 || sum > free_bytes ? free_bytes / (count < 1 ? 1 : count)
+           : given[own] > 0              ? given[own]
+                                         : (free_bytes - sum) / (open < 1 ? 1 : open);
 }

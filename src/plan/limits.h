@@ -21,8 +21,12 @@ enum { MO_PLAN_VRAM_RESERVE_MIB = 256 };
 
 /* Fills vram_bytes, vram_lacking, vram_margin and vram_why for a device with this much free memory, its own context already taken off. asked > 0 is
  * a ceiling that was given: kept without a reserve, but never more than is free. Otherwise what is free, less the reserve
- * (for the driver's own growth, and other programs: MO_PLAN_VRAM_RESERVE_MIB unless the user wants less), at most a
- * quarter of it. Any thread. */
+ * (for the driver's own growth, and other programs: MO_PLAN_VRAM_RESERVE_MIB, or reserve_mib if that is less and not negative), at
+ * most a quarter of it. Any thread. */
 void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mib, mo_plan_limits *limits);
+
+/* A device's free memory for number `own` of the `count` times that it is named, with these ceilings (0: none). Those with a
+ * ceiling have it, and the others share the rest alike; where the ceilings are too much together, all share alike. */
+int64_t mo_plan_limits_share(const int64_t *given, int count, int own, int64_t free_bytes);
 
 #endif

@@ -43,6 +43,7 @@ typedef struct mo_plan_layer {
     int64_t state_bytes; /* of device_kv_bytes: its part of the sessions' states */
     int64_t read_bytes;  /* KV cache that a token at the end of a full context reads */
     int queries;         /* heads of a token that read the same of them; 0: 1 */
+    int64_t adapter_bytes, adapter_expert_bytes; /* of adapters; those of them that change experts */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */
@@ -72,7 +73,10 @@ typedef struct mo_plan_model {
     int64_t kv_bytes;           /* of all sessions at the context asked for, and for snapshots */
     int64_t kept_bytes;         /* for snapshots; part of kv_bytes, only shown */
     int64_t work_bytes;         /* activations of the largest step */
-    int64_t other_bytes;        /* vocabulary, file table, program */
+    int64_t other_bytes;        /* vocabulary, file table, program, adapters */
+    int64_t adapter_bytes;      /* the sum of the layers; part of that, and of what devices hold */
+    int64_t rank_bytes;         /* for messages, in a rank among several that has all of it */
+    int64_t width;              /* values of a token between two layers */
     int64_t staging_bytes;      /* memory of reads apart from slots, such as embedding rows */
     int in_flight;              /* experts on their way at once; 0: MO_PLAN_IN_FLIGHT */
     int64_t context, batch;     /* as they came out of what was asked for */

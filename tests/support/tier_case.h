@@ -131,7 +131,7 @@ static inline void rig_open_gpu(rig *r, const rigged *how, const mo_requirements
         .batch = requirements->batch,
         .context = requirements->context,
         .states = mo_requirements_states(requirements, requirements->batch, requirements->context, true),
-        .placement = mo_placed_view(&r->opened.placed),
+        .placement = mo_choice_view(&r->opened.choice),
         .tiers = r->opened.tiers,
         .postfetch = &r->resources.postfetch,
         .requests = known,

@@ -1,0 +1,215 @@
+#include "plan/choice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "plan/least.h"
+#include "plan/prompt.h"
+
+/* Shorter sessions are better than no plan, and than a plan without the device; this is the minimum. */
+enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
+
+/* Automatically chosen devices share a model if a token is this much faster than with the best of them alone. */
+#define WORTH_SHARING 1.02
+
+/* ---- A context and devices ---- */
+
+static mo_status need(const mo_choice_ask *ask, int64_t batch, int64_t context, mo_choice *out, mo_error *err)
+{
+    mo_choice_drop(out);
+    return ask->need(ask->user, batch, context, &out->model, err);
+}
+
+static mo_status prefixed(const mo_choice_ask *ask, mo_status status, mo_error *err)
+{
+    return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", ask->name);
+}
+
+static mo_status plan_alone(const mo_choice_ask *ask, const mo_plan_device_limits *with, int64_t context,
+                            mo_choice *out, mo_error *err)
+{
+    const mo_status status = need(ask, ask->batch, context, out, err);
+    return status != MO_OK
+               ? status
+               : prefixed(ask, mo_plan_choose(&out->model, &with->limits, &with->rates, &out->plan, err),
+                          err);
+}
+
+/* As if the devices were one. Each has pinned memory of its own. */
+static mo_status plan_together(const mo_choice_ask *ask, int64_t batch, int64_t context, mo_choice *out,
+                               mo_error *err)
+{
+    const mo_status status = need(ask, batch, context, out, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    mo_plan_model *m = &out->model;
+    m->device_host_bytes = ask->device_count * (m->device_host_bytes + m->device_piece_bytes);
+    for (int i = 0; i < m->batch_count; i++) {
+        mo_plan_batch *b = &m->batches[i];
+        b->device_host_bytes = ask->device_count * (b->device_host_bytes + b->device_piece_bytes);
+    }
+    const mo_plan_device_limits sum = mo_plan_devices_sum(m, ask->each, ask->device_count);
+    return prefixed(ask, mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err), err);
+}
+
+/* RAM and the batch are decided for all devices together; then, with what layers need for this batch, their layers. */
+static mo_status plan_divided(const mo_choice_ask *ask, int64_t context, mo_choice *out, mo_error *err)
+{
+    mo_status status = plan_together(ask, ask->batch, context, out, err);
+    if (status == MO_OK && ask->batch == 0) {
+        char why[sizeof out->plan.batch_why];
+        memcpy(why, out->plan.batch_why, sizeof why);
+        status = plan_together(ask, out->model.batch, out->model.context, out, err);
+        memcpy(out->plan.batch_why, why, sizeof why);
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    out->division = calloc(1, sizeof *out->division);
+    return prefixed(ask,
+                    out->division
+                        ? mo_plan_divide(&out->model, ask->each, ask->device_count, !ask->any_device,
+                                         &out->plan, out->division, err)
+                        : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again"),
+                    err);
+}
+
+/* ---- The context ---- */
+
+/* Why a device was too small: the sentence of the context that needs the fewest bytes of it. */
+typedef struct refusal {
+    int64_t vram_bytes; /* 0: none yet */
+    mo_error why;
+} refusal;
+
+static void keep_lowest(const mo_plan_device_limits *one, const mo_choice *c, const mo_error *why,
+                        refusal *lowest)
+{
+    const int64_t vram = one ? mo_plan_least_vram(&c->model, &one->limits) : 0;
+    if (lowest->vram_bytes == 0 || (vram > 0 && vram < lowest->vram_bytes)) {
+        *lowest = (refusal){.vram_bytes = vram, .why = *why};
+    }
+}
+
+/* With one device or none, or all that there are (NULL). A default context is halved until the model fits. If a device is too
+ * small for all of them, the longest may need least: a KV cache that is most of the memory can be in RAM. *longest: the first. */
+static mo_status plan_with(const mo_choice_ask *ask, const mo_plan_device_limits *one, int64_t *longest,
+                           mo_choice *out, mo_error *err)
+{
+    const int64_t vram = one ? one->limits.vram_bytes : ask->machine.limits.vram_bytes;
+    const int64_t least = vram && ask->any_device ? CONTEXT_LEAST_DEVICE : CONTEXT_LEAST;
+    refusal lowest = {0};
+    mo_status status = MO_OK;
+    for (int64_t context = ask->context;; context = out->model.context / 2) {
+        status = one ? plan_alone(ask, one, context, out, err) : plan_divided(ask, context, out, err);
+        *longest = context == ask->context ? out->model.context : *longest;
+        if (status == MO_EDEVICE) {
+            keep_lowest(one, out, err, &lowest);
+        }
+        if ((status != MO_ENOMEM && status != MO_EDEVICE) || ask->context || out->model.context / 2 < least) {
+            break;
+        }
+    }
+    if (status == MO_EDEVICE && lowest.vram_bytes > 0) {
+        *err = lowest.why;
+    }
+    return status;
+}
+
+/* ---- The devices ---- */
+
+/* The device with which alone a token is fastest, and how many there are then in a second. *out: to plan in. */
+static int fastest_device(const mo_choice_ask *ask, mo_choice *out, double *speed)
+{
+    int best = 0;
+    *speed = 0;
+    for (int i = 0; i < ask->device_count; i++) {
+        mo_error ignored = {0};
+        if (plan_alone(ask, &ask->alone[i], ask->context, out, &ignored) == MO_OK &&
+            out->plan.tokens_per_second > *speed) {
+            *speed = out->plan.tokens_per_second;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. The log then says
+ * why. Returns the one that is used, -1: all. *out: to plan in. */
+static int choose_device(const mo_choice_ask *ask, mo_choice *out)
+{
+    mo_error why = {0};
+    int64_t longest = 0;
+    double alone = 0;
+    const bool named = !ask->any_device;
+    const mo_status status = plan_with(ask, NULL, &longest, out, &why);
+    const bool divided = status == MO_OK && out->division->count > 1;
+    const int first = status == MO_OK ? out->division->run[0].device : 0;
+    const double shared = out->plan.tokens_per_second;
+    const int best = divided && named ? 0 : fastest_device(ask, out, &alone);
+    if (divided && (named || !(shared < WORTH_SHARING * alone))) {
+        return -1;
+    }
+    const int device = status == MO_OK && !divided && named ? first : best;
+    mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device", "only one of %d devices is used, %s: %s",
+           ask->device_count, ask->each[device].rates.device,
+           status != MO_OK ? why.detail
+           : divided       ? "the others would not make a token faster"
+                           : "the others are too small for a layer, or would make a token slower");
+    return device;
+}
+
+/* ---- The choice ---- */
+
+mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err)
+{
+    int64_t longest = 0;
+    mo_error why = {0}, small = {0};
+    const bool several = ask->device_count > 1;
+    *out = (mo_choice){0};
+    const int alone = several ? choose_device(ask, out) : -1;
+    mo_plan_device_limits machine = alone >= 0 ? ask->alone[alone] : ask->machine;
+    mo_status status = plan_with(ask, several && alone < 0 ? NULL : &machine, &longest, out, &small);
+    if (status == MO_EDEVICE && ask->any_device) {
+        why = small;
+        machine.limits.vram_bytes = 0;
+        status = plan_with(ask, &machine, &longest, out, &small);
+    }
+    out->layers = status == MO_OK ? calloc((size_t)out->model.layers + 1, sizeof *out->layers) : NULL;
+    if (status == MO_OK && !out->layers) {
+        status = mo_fail(&small, MO_ENOMEM, "out of memory for a plan; free some and try again");
+    }
+    if (status == MO_OK) {
+        mo_placement_list(&out->model, &out->plan, out->layers);
+    } else {
+        mo_choice_drop(out);
+        mo_fail(err, status, "%s", small.detail);
+    }
+    if (status == MO_OK && out->model.context < longest) {
+        mo_log(MO_LOG_WARN, "plan",
+               "the context is %lld tokens instead of %lld: there is no "
+               "memory for more; raise `ram_bytes`%s, or set `context`",
+               (long long)out->model.context, (long long)longest,
+               machine.limits.vram_bytes ? " or `vram_bytes`" : "");
+    }
+    out->alone = alone;
+    snprintf(out->why, sizeof out->why, "%.255s", why.detail);
+    return status;
+}
+
+void mo_choice_drop(mo_choice *c)
+{
+    free((mo_plan_layer *)c->model.layer);
+    free(c->layers);
+    free(c->division);
+    *c = (mo_choice){0};
+}
+
+mo_placement mo_choice_view(const mo_choice *c)
+{
+    return (mo_placement){.model = &c->model, .plan = &c->plan, .layers = c->layers};
+}
