@@ -74,7 +74,7 @@ tarball: all ## the program with its libraries, in build
 
 cross: ## build for the other architecture (x86-64 <-> aarch64), in build-cross
 	@tools/setup.sh test
-	@tools/build.sh build-cross $$(tools/cross.sh flags)
+	@tools/build.sh build-cross -DMO_CUDA=none $$(tools/cross.sh flags)
 
 clean: ## remove every build directory
 	@rm -rf build build-*

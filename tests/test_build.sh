@@ -12,19 +12,15 @@ cat >"$scratch/bin/nvcc" <<'END'
 #!/bin/sh
 printf 'compute_%s\n' 75 80 86 87 89 90 100
 END
-cat >"$scratch/bin/smi" <<'END'
-#!/bin/sh
-printf '8.6\n8.6\n9.0\n'
-END
-chmod +x "$scratch/bin/nvcc" "$scratch/bin/smi"
+chmod +x "$scratch/bin/nvcc"
 
-configure() { # CUDA, GPU: yes or no, nvcc: yes or no; the output is in $scratch/said
+configure() { # CUDA, capabilities of the GPUs, nvcc: yes or no; the output is in $scratch/said
     local nvcc=OFF path=$PATH
     [ "$3" = yes ] && nvcc=$scratch/bin/nvcc
     rm -rf "$scratch/build" "$scratch/gpu"
     mkdir "$scratch/gpu"
-    printf '#!/bin/sh\nexit 9\n' >"$scratch/gpu/nvidia-smi" # this machine's own is not asked
-    [ "$2" = yes ] && cp "$scratch/bin/smi" "$scratch/gpu/nvidia-smi"
+    # This machine's own is not asked.
+    printf '#!/bin/sh\n[ -n "%s" ] || exit 9\nprintf "%%s\\n" %s\n' "$2" "$2" >"$scratch/gpu/nvidia-smi"
     chmod +x "$scratch/gpu/nvidia-smi"
     PATH=$scratch/gpu:$path cmake -S . -B "$scratch/build" -G Ninja -DBUILD_TESTING=OFF -DMO_CUDA="$1" -DMO_NVCC="$nvcc" \
         -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >"$scratch/said" 2>&1
@@ -32,24 +28,27 @@ configure() { # CUDA, GPU: yes or no, nvcc: yes or no; the output is in $scratch
 says() { # text; across the lines that CMake breaks
     tr -s ' \n' ' ' <"$scratch/said" | grep -F -- "$1" >/dev/null || { cat "$scratch/said"; false; }
 }
-kernels() { # CUDA, GPU, nvcc, what it says
+kernels() { # CUDA, GPUs, nvcc, what it says
     configure "$1" "$2" "$3" && says "CUDA kernels: $4"
 }
 refused() { # CUDA, GPU, nvcc, what it says
     ! configure "$1" "$2" "$3" && says "$4"
 }
 
-check "without a GPU there are no kernels, and it says how to get some" kernels "" no yes "none (no GPU found; CUDA=all or a list such as CUDA=8.6 compiles them anyway)"
-check "with a GPU there are its kernels, of each kind once" kernels "" yes yes "for 8.6 9.0"
-check "with a GPU but no nvcc it says what is missing" kernels "" yes no "none (there is a GPU but no nvcc;"
-check "none" kernels none yes yes "none (as asked for)"
-check "native" kernels native yes yes "for 8.6 9.0"
-check "a list" kernels 7.5,12.0+PTX no yes "for 7.5 12.0+PTX"
+check "without a GPU there are no kernels, and it says how to get some" kernels "" "" yes "none (no GPU found; CUDA=all or a list such as CUDA=8.6 compiles them anyway)"
+check "with a GPU there are its kernels, of each kind once" kernels "" "8.6 8.6 9.0" yes "for 8.6 9.0"
+check "with a GPU but no nvcc it says what is missing" kernels "" 8.6 no "none (there is a GPU but no nvcc;"
+check "none" kernels none 8.6 yes "none (as asked for)"
+check "native" kernels native 8.6 yes "for 8.6"
+check "a list" kernels 7.5,12.0+PTX "" yes "for 7.5 12.0+PTX"
 check "a list compiles machine code and PTX" bash -c "grep -q 'arch=compute_75,code=sm_75' '$scratch/build/build.ninja' && grep -q 'arch=compute_120,code=compute_120' '$scratch/build/build.ninja'"
-check "all is what nvcc knows, with PTX of the newest" kernels all no yes "for 7.5 8.0 8.6 8.9 9.0 10.0+PTX"
-check "native without a GPU is refused" refused native no yes "CUDA=native: nvidia-smi shows no GPU"
-check "kernels without nvcc are refused" refused 8.6 no no "CUDA=8.6, but there is no nvcc"
-check "other words are refused with what there is" refused on no yes "on is not a capability; write none, native, all, or a list such as 8.6,9.0+PTX"
+check "all is what nvcc knows, with PTX for others" kernels all "" yes "for 7.5 8.0+PTX 8.6 8.9 9.0 10.0+PTX"
+check "a GPU that is newer than nvcc gets PTX" kernels "" "12.0 13.0 8.7" yes "for 10.0+PTX 8.7"
+check "a GPU that is too old gets none, and it says why" kernels "" 6.1 yes "none (kernels need capability 7.5, the GPU has 6.1)"
+check "native with a GPU that is too old is refused" refused native 7.0 yes "no GPU of capability 7.5 or above"
+check "native without a GPU is refused" refused native "" yes "CUDA=native: nvidia-smi shows no GPU"
+check "kernels without nvcc are refused" refused 8.6 "" no "CUDA=8.6, but there is no nvcc"
+check "other words are refused with what there is" refused on "" yes "on is not a capability; write none, native, all, or a list such as 8.6,9.0+PTX"
 
 announced() {
     rm -rf "$scratch/first"

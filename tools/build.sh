@@ -21,7 +21,7 @@ if [ ! -f "$directory/.ninja_log" ]; then
     commands=$(ninja -C "$directory" -t commands ${MO_TARGETS:-all})
     files=$(grep -c -e ' -c .*\.c$' <<<"$commands" || true)
     images=$(grep -o 'gencode arch' <<<"$commands" | wc -l || true)
-    minutes=$((((files * 3 / 10 + images * 13) / $(nproc) + 59) / 60))
+    minutes=$(((files * 3 / 10 + images * 13 + 60 * $(nproc) - 1) / (60 * $(nproc))))
     what="$files C files"
     [ "$images" -gt 0 ] && what+=" and $(grep -c 'gencode arch' <<<"$commands") of CUDA kernels"
     echo "build: $what, about $minutes minute$([ "$minutes" -eq 1 ] || echo s) on $(nproc) cores, less where ccache has them"

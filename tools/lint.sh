@@ -40,7 +40,7 @@ report "settings in messages" $? "$directory/messages.log"
 tools/doc-paths.sh >"$directory/paths.log" 2>&1
 report "file names in the documentation" $? "$directory/paths.log"
 
-cmake -S . -B "$directory" -G Ninja -DCMAKE_C_COMPILER=clang >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log"; exit 1; }
+cmake -S . -B "$directory" -G Ninja -DCMAKE_C_COMPILER=clang -DMO_CUDA=none >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log"; exit 1; }
 # Of C++ and CUDA only the form is checked: the kernels are C++ for the tests that emulate a GPU, in a dialect of macros
 # that says nothing about them, and what clang knows of CUDA is other than what nvcc compiles. A file that several
 # programs are made of is looked at once: it would be once for each of them.

@@ -143,8 +143,8 @@ test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_cor
 kernels=none
 { command -v nvcc || ls /usr/local/cuda/bin/nvcc; } >/dev/null 2>&1 && kernels=9.0
 native=(build -DMO_WERROR=ON -DBUILD_TESTING=ON)
-sanitize=(build-asan -DMO_WERROR=ON -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
-thread=(build-tsan -DMO_WERROR=ON -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
+sanitize=(build-asan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
+thread=(build-tsan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
 case "${1:-all}" in
 quick)
@@ -156,7 +156,7 @@ all)
     # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
     # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
     # the cores.
-    read -r -a cross <<<"build-cross -DMO_WERROR=ON $(tools/cross.sh flags)"
+    read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_CUDA=none $(tools/cross.sh flags)"
     if [ "$(uname -m)" = aarch64 ]; then
         # gcc's leak checker walks the whole address space there: four seconds at the end of every program, thousands of which
         # the tests of the command line start.

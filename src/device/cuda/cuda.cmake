@@ -4,7 +4,7 @@
 # MO_CUDA decides which kernels are compiled (`make CUDA=...`):
 #   none    no kernels
 #   native  machine code for the GPUs of this machine
-#   all     machine code for every GPU generation that nvcc knows from 7.5 on, and PTX of the newest for later ones
+#   all     machine code for every GPU generation that nvcc knows from 7.5 on, and PTX of 8.0 and the newest for all others
 #   LIST    machine code for these capabilities, as in 8.6,9.0; 8.6+PTX adds PTX, which the driver compiles for any GPU of that
 #           capability or above when a device is opened
 # Empty: native where there are a GPU and nvcc, otherwise none; always none for sanitizers and for other machines.
@@ -40,15 +40,32 @@ function(mo_cuda_gpus out)
   set(${out} "${list}" PARENT_SCOPE)
 endfunction()
 
-# mo_cuda_known(OUT): the generations that this nvcc compiles for.
+# mo_cuda_known(OUT NUMBERS...): those that this nvcc compiles for.
 function(mo_cuda_known out)
   execute_process(COMMAND ${MO_NVCC} --list-gpu-arch OUTPUT_VARIABLE listed ERROR_QUIET)
   set(list "")
-  foreach(number ${MO_CUDA_GENERATIONS})
+  foreach(number ${ARGN})
     if(listed MATCHES "compute_${number}[^0-9]")
       list(APPEND list ${number})
     endif()
   endforeach()
+  set(${out} "${list}" PARENT_SCOPE)
+endfunction()
+
+# mo_cuda_for_gpus(OUT NUMBERS...): what these GPUs run. One that is newer than nvcc gets PTX; one below 7.5 gets nothing.
+function(mo_cuda_for_gpus out)
+  mo_cuda_known(generations ${MO_CUDA_GENERATIONS})
+  set(list "")
+  foreach(number ${ARGN})
+    mo_cuda_known(known ${number})
+    if(known AND number GREATER_EQUAL 75)
+      list(APPEND list ${number})
+    elseif(number GREATER_EQUAL 75 AND generations)
+      list(GET generations -1 newest)
+      list(APPEND list ${newest}+PTX)
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES list)
   set(${out} "${list}" PARENT_SCOPE)
 endfunction()
 
@@ -60,18 +77,26 @@ if(MO_CUDA STREQUAL "" AND (MO_SANITIZE OR CMAKE_CROSSCOMPILING))
 elseif(MO_CUDA STREQUAL "" OR MO_CUDA STREQUAL native)
   mo_cuda_gpus(gpus)
   if(gpus AND MO_NVCC)
-    string(REPLACE "." "" MO_CUDA_LIST "${gpus}")
+    string(REPLACE "." "" numbers "${gpus}")
+    mo_cuda_for_gpus(MO_CUDA_LIST ${numbers})
+    set(MO_CUDA_WHY "kernels need capability 7.5, the GPU has ${gpus}")
+  endif()
+  if(MO_CUDA_LIST)
   elseif(MO_CUDA STREQUAL native)
-    message(FATAL_ERROR "CUDA=native: nvidia-smi shows no GPU, or there is no nvcc; name capabilities, such as CUDA=8.6, or the path of nvcc with -DMO_NVCC=PATH")
+    message(FATAL_ERROR "CUDA=native: nvidia-smi shows no GPU of capability 7.5 or above, or there is no nvcc; name capabilities, such as CUDA=8.6, or the path of nvcc with -DMO_NVCC=PATH")
+  elseif(gpus AND MO_NVCC)
   elseif(gpus)
     set(MO_CUDA_WHY "there is a GPU but no nvcc; install CUDA's compiler and build again to use it")
   else()
     set(MO_CUDA_WHY "no GPU found; CUDA=all or a list such as CUDA=8.6 compiles them anyway")
   endif()
 elseif(MO_CUDA STREQUAL all AND MO_NVCC)
-  mo_cuda_known(MO_CUDA_LIST)
+  mo_cuda_known(MO_CUDA_LIST ${MO_CUDA_GENERATIONS})
+  if(NOT MO_CUDA_LIST)
+    message(FATAL_ERROR "CUDA=all: ${MO_NVCC} --list-gpu-arch lists no GPU from 7.5 on; use an nvcc of CUDA 11.5 or later, or name capabilities")
+  endif()
   list(GET MO_CUDA_LIST -1 newest)
-  list(TRANSFORM MO_CUDA_LIST APPEND "+PTX" REGEX "^${newest}$")
+  list(TRANSFORM MO_CUDA_LIST APPEND "+PTX" REGEX "^(80|${newest})$")
 elseif(NOT MO_CUDA MATCHES "^(none|all)$")
   string(REGEX REPLACE "[,; ]+" ";" words "${MO_CUDA}")
   foreach(word ${words})
