@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 /* Space for the longest name a file may have and our suffixes. */
@@ -60,17 +61,9 @@ void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
 
 static void binding(mo_binder *b, mo_binding w)
 {
-    if (good(b) && b->count == b->limit) {
-        const size_t limit = b->limit ? 2 * b->limit : 256;
-        mo_binding *grown = realloc(b->bindings, limit * sizeof *grown);
-        if (!grown) {
-            mo_bind_fail(b, MO_ENOMEM,
-                         "%s: out of memory while describing the model; free some and try again",
-                         file_of(b, NULL));
-            return;
-        }
-        b->bindings = grown;
-        b->limit = limit;
+    if (good(b) && !mo_array_reserve(&b->bindings, &b->limit, b->count + 1, sizeof *b->bindings)) {
+        mo_bind_fail(b, MO_ENOMEM, "%s: out of memory while describing the model; free some and try again",
+                     file_of(b, NULL));
     }
     if (good(b)) {
         b->bindings[b->count++] = w;

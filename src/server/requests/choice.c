@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void srv_choice_free(srv_choice *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -23,15 +25,9 @@ void srv_choice_free(srv_choice *c)
 
 static srv_item *begin(srv_choice *c, srv_item_kind kind)
 {
-    if (!c->items || c->count == c->capacity) {
-        const size_t capacity = c->capacity ? 2 * c->capacity : 4;
-        srv_item *items = realloc(c->items, capacity * sizeof *items);
-        if (!items) {
-            c->failed = true;
-            return NULL;
-        }
-        c->items = items;
-        c->capacity = capacity;
+    if (!mo_array_reserve(&c->items, &c->capacity, c->count + 1, sizeof *c->items)) {
+        c->failed = true;
+        return NULL;
     }
     srv_item *item = &c->items[c->count++];
     *item = (srv_item){.kind = kind};
