@@ -90,9 +90,7 @@ static void put_field(srv_writer *w, const srv_log_field *f)
 {
     const bool json = log_format == SRV_LOG_JSON;
     if (json) {
-        srv_put_literal(w, ",");
-        srv_put_cstring(w, f->name);
-        srv_put_literal(w, ":");
+        srv_print(w, ",%s:", f->name);
     } else {
         srv_put_literal(w, " ");
         srv_puts(w, f->name);
@@ -133,10 +131,7 @@ void srv_log(mo_log_level level, const char *event, const srv_log_field *fields)
     if (log_format == SRV_LOG_JSON) {
         srv_put_literal(&w, "{\"time\":\"");
         put_time(&w);
-        srv_put_literal(&w, "\",\"level\":");
-        srv_put_cstring(&w, level_names[level]);
-        srv_put_literal(&w, ",\"event\":");
-        srv_put_cstring(&w, event);
+        srv_print(&w, "\",\"level\":%s,\"event\":%s", level_names[level], event);
     } else {
         put_time(&w);
         srv_put_literal(&w, " ");
