@@ -157,14 +157,17 @@ static void add_vector(mo_binder *b, const mo_gguf_tensor *t, const float **out,
             (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .first = first, .vector = out});
 }
 
-static void bind_vector(mo_binder *b, const float **out, int64_t n, bool optional, const char *name)
+/* One vector, or `count` of them in a tensor; taps: see mo_binding. */
+static void bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, int taps, bool optional,
+                         const char *name)
 {
     const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
     *out = NULL;
     if (!t && !optional) {
         missing(b, name, "");
-    } else if (t && fits(b, t, n, 1, 1)) {
-        add_vector(b, t, out, 0);
+    } else if (t && fits(b, t, n, count, 1)) {
+        binding(b,
+                (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
     }
 }
 
@@ -172,41 +175,28 @@ void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt,
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    bind_vector(b, out, n, false, name);
+    bind_vectors(b, out, n, 1, 0, false, name);
 }
 
 void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    bind_vector(b, out, n, true, name);
+    bind_vectors(b, out, n, 1, 0, true, name);
 }
 
 void mo_bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
-    *out = NULL;
-    if (!t) {
-        missing(b, name, "");
-    } else if (fits(b, t, n, count, 1)) {
-        binding(b, (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out});
-    }
+    bind_vectors(b, out, n, count, 0, false, name);
 }
 
 void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
-    *out = NULL;
-    if (!t) {
-        missing(b, name, "");
-    } else if (fits(b, t, taps, n, 1)) {
-        binding(b,
-                (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
-    }
+    bind_vectors(b, out, taps, n, taps, false, name);
 }
 
 /* ---- Matrices ---- */
