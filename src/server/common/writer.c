@@ -121,6 +121,19 @@ void srv_put_bool(srv_writer *w, bool value)
     srv_puts(w, value ? "true" : "false");
 }
 
+const char *srv_time_text(struct timespec at, int digits, char *text, size_t size)
+{
+    struct tm parts;
+    long unit = 1;
+    gmtime_r(&at.tv_sec, &parts);
+    for (int i = digits; i < 9; i++) {
+        unit *= 10;
+    }
+    const size_t used = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + used, size - used, ".%0*ldZ", digits, at.tv_nsec / unit);
+    return text;
+}
+
 /* Writes the value that the conversion behind a percent sign is for. Returns where the conversion ends. */
 static const char *print_value(srv_writer *w, const char *at, va_list *args)
 {

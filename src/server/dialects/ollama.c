@@ -99,13 +99,9 @@ bool srv_conversation_ollama(const srv_field *root, srv_conversation *out)
 static void put_head(const srv_generation *g, srv_writer *w)
 {
     struct timespec now;
-    struct tm parts;
     char text[64];
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    const size_t length = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + length, sizeof text - length, ".%06ldZ", now.tv_nsec / 1000);
-    srv_print(w, "{\"model\":%s,\"created_at\":%s", g->model, text);
+    srv_print(w, "{\"model\":%s,\"created_at\":%s", g->model, srv_time_text(now, 6, text, sizeof text));
 }
 
 static int64_t nanoseconds(double seconds)
