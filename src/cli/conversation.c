@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "cli/messages.h"
 #include "cli/print/json.h"
 
@@ -29,13 +30,8 @@ void cli_conversation_close(cli_conversation *c)
 
 bool cli_conversation_say(cli_conversation *c, const char *role, const char *content)
 {
-    if (c->count == c->space) {
-        mo_message *more = realloc(c->messages, sizeof *more * (2 * c->space + 8));
-        if (!more) {
-            return false;
-        }
-        c->messages = more;
-        c->space = 2 * c->space + 8;
+    if (!mo_array_reserve(&c->messages, &c->space, c->count + 1, sizeof *c->messages)) {
+        return false;
     }
     char *copy = strdup(content);
     if (copy) {

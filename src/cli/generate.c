@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "cli/feed.h"
 #include "cli/learning.h"
@@ -185,22 +186,16 @@ void cli_generation_close(cli_generation *g)
     mo_sampler_close(g->sampler);
     mo_session_close(g->session);
     free(g->tokens);
-    free(g->answer.data);
-    free(g->reasoning.data);
+    mo_bytes_free(&g->answer);
+    mo_bytes_free(&g->reasoning);
     *g = (cli_generation){0};
 }
 
 static bool append(cli_generation *g, int32_t id)
 {
-    if (g->count == g->capacity) {
-        const int64_t capacity = g->capacity ? 2 * g->capacity : 1024;
-        int32_t *more = realloc(g->tokens, sizeof *more * (size_t)capacity);
-        if (!more) {
-            fprintf(stderr, "moraine %s: out of memory\n", g->command);
-            return false;
-        }
-        g->tokens = more;
-        g->capacity = capacity;
+    if (!mo_array_reserve(&g->tokens, &g->capacity, g->count + 1, sizeof *g->tokens)) {
+        fprintf(stderr, "moraine %s: out of memory\n", g->command);
+        return false;
     }
     g->tokens[g->count++] = id;
     return true;
@@ -222,29 +217,10 @@ bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count)
     return true;
 }
 
-static bool keep(cli_grown *to, const mo_text *text)
+static bool keep(mo_bytes *to, const mo_text *text)
 {
-    if (to->length + text->length + 1 > to->space) {
-        const size_t space = 2 * (to->length + text->length) + 256;
-        char *more = realloc(to->data, space);
-        if (!more) {
-            return false;
-        }
-        to->data = more;
-        to->space = space;
-    }
-    memcpy(to->data + to->length, text->data, text->length);
-    to->length += text->length;
-    to->data[to->length] = '\0';
-    return true;
-}
-
-static void empty(cli_grown *text)
-{
-    text->length = 0;
-    if (text->data) {
-        text->data[0] = '\0';
-    }
+    mo_bytes_add(to, text->data, text->length);
+    return !to->failed;
 }
 
 /* Where tokens go: a plain stream, a reply taken apart, or, without a vocabulary, neither. */
@@ -459,8 +435,8 @@ int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner
     }
     g->answer_tokens = 0;
     g->stop = NULL;
-    empty(&g->answer);
-    empty(&g->reasoning);
+    mo_bytes_free(&g->answer);
+    mo_bytes_free(&g->reasoning);
     const bool fed = feed_prompt(g, limit != 0);
     const double begun = mo_clock_s();
     g->finish = fed                 ? answer(g, &out, limit, go_on)

@@ -6,6 +6,7 @@
 
 #include <moraine.h>
 
+#include "base/bytes.h"
 #include "cli/options.h"
 
 /* Sampling options as people type them. What was not given is as the model's file recommends, else as the help says: NAN, or
@@ -64,12 +65,6 @@ typedef enum cli_finish {
 /* "end", "stop", "length", "context", "interrupted" or "failed". */
 const char *cli_finish_text(cli_finish finish);
 
-/* A text that grows; terminated, NULL while it is empty. */
-typedef struct cli_grown {
-    char *data;
-    size_t length, space;
-} cli_grown;
-
 /* A conversation's tokens with what is needed to go on. */
 typedef struct cli_generation {
     const char *command;
@@ -79,7 +74,8 @@ typedef struct cli_generation {
     mo_sampler *sampler;
     uint64_t seed;
     int32_t *tokens;
-    int64_t count, capacity;
+    int64_t count;
+    size_t capacity;
     int32_t next;              /* the token that follows, if the last feed picked it; otherwise negative */
     int64_t discover;          /* tokens of a new text that look for its experts first; 0: none */
     const cli_texts *stops;    /* strings that end an answer and are not part of it; NULL: none */
@@ -89,8 +85,8 @@ typedef struct cli_generation {
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
     cli_finish finish;
-    const char *stop;            /* the string that ended it; NULL: none did */
-    cli_grown answer, reasoning; /* as text */
+    const char *stop;           /* the string that ended it; NULL: none did */
+    mo_bytes answer, reasoning; /* as text */
 } cli_generation;
 
 /* Opens a session and a sampler on the model. Tokens the vocabulary suppresses are never picked, unless the

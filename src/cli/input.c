@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "cli/history.h"
 #include "cli/lines.h"
 
@@ -11,8 +12,7 @@
 struct cli_input {
     cli_lines *lines;
     cli_history *history; /* NULL: none is kept */
-    char *text;           /* of the message */
-    size_t length, space;
+    mo_bytes text;        /* of the message */
 };
 
 static void recall(void *lines, const char *text)
@@ -43,26 +43,9 @@ void cli_input_close(cli_input *in)
     if (in) {
         cli_lines_close(in->lines);
         cli_history_close(in->history);
-        free(in->text);
+        mo_bytes_free(&in->text);
         free(in);
     }
-}
-
-static bool append(cli_input *in, const char *text, size_t length)
-{
-    if (in->length + length + 2 > in->space) {
-        const size_t space = 2 * (in->length + length) + 256;
-        char *more = realloc(in->text, space);
-        if (!more) {
-            return false;
-        }
-        in->text = more;
-        in->space = space;
-    }
-    memcpy(in->text + in->length, text, length);
-    in->length += length;
-    in->text[in->length] = '\0';
-    return true;
 }
 
 static bool ends_with(const char *text, size_t length, const char *end)
@@ -75,12 +58,12 @@ static bool ends_with(const char *text, size_t length, const char *end)
 static cli_line read_message(cli_input *in, bool *quoted)
 {
     const char *line;
-    in->length = 0;
+    mo_bytes_clear(&in->text);
     *quoted = false;
     for (int number = 0;; number++) {
         cli_line got = cli_lines_read(in->lines, number ? ". " : "> ", &line);
         if (got != CLI_LINE) { /* what a file leaves open is a message too */
-            return got == CLI_LINE_END && in->length > 0 ? CLI_LINE : got;
+            return got == CLI_LINE_END && in->text.length > 0 ? CLI_LINE : got;
         }
         size_t length = strlen(line);
         if (number == 0 && strncmp(line, QUOTES, 3) == 0) {
@@ -91,13 +74,14 @@ static cli_line read_message(cli_input *in, bool *quoted)
         const bool closed = *quoted && ends_with(line, length, QUOTES);
         const bool goes_on = *quoted ? !closed : ends_with(line, length, "\\");
         length -= closed ? 3 : goes_on && !*quoted ? 1 : 0;
-        if (!append(in, line, length)) {
+        mo_bytes_add(&in->text, line, length);
+        if (in->text.failed) {
             return CLI_LINE_END;
         }
         if (!goes_on) {
             return CLI_LINE;
         }
-        append(in, "\n", 1);
+        mo_bytes_add(&in->text, "\n", 1);
     }
 }
 
@@ -108,13 +92,15 @@ const char *cli_input_read(cli_input *in, bool *literal)
     do {
         got = read_message(in, &quoted);
     } while (got == CLI_LINE_GIVEN_UP);
-    if (got == CLI_LINE_END || !append(in, "", 0)) {
+    mo_bytes_add(&in->text, "", 0); /* there is a text now, perhaps an empty one */
+    if (got == CLI_LINE_END || in->text.failed) {
         return NULL;
     }
-    while (in->length > 0 && in->text[in->length - 1] == '\n') {
-        in->text[--in->length] = '\0';
+    char *text = in->text.data;
+    while (in->text.length > 0 && text[in->text.length - 1] == '\n') {
+        text[--in->text.length] = '\0';
     }
-    char *text = in->text + strspn(in->text, "\n");
+    text += strspn(text, "\n");
     *literal = quoted || strchr(text, '\n');
     if (text[0]) {
         cli_lines_remember(in->lines, text);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "base/array.h"
 #include "cli/history.h"
 #include "cli/signals.h"
 
@@ -132,13 +133,8 @@ static unsigned char on_paste(EditLine *edit, int key)
     size_t count = 0, space = 0;
     (void)key;
     while (el_wgetc(edit, &c) == 1) {
-        if (count + 2 > space) {
-            space = 2 * space + 256;
-            wchar_t *more = realloc(text, sizeof *text * space);
-            if (!more) {
-                break;
-            }
-            text = more;
+        if (!mo_array_reserve(&text, &space, count + 2, sizeof *text)) {
+            break;
         }
         const bool second_half = c == L'\n' && before == L'\r';
         before = c;

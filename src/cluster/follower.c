@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/session.h"
@@ -35,7 +36,8 @@ typedef struct follower {
     mo_engine *engine;
     int rank, ranks;
     entry *entries;
-    int count, limit;
+    int count;
+    size_t limit;
 
     work works[2], *w;   /* in turn: what was done is on its way while the next is; the one at hand */
     int64_t worked_from; /* when the stream of the step at hand was there */
@@ -86,15 +88,9 @@ static entry *find(const follower *f, int64_t number)
 
 static entry *add(follower *f, int64_t number, mo_error *err)
 {
-    if (f->count == f->limit) {
-        const int limit = f->limit ? f->limit * 2 : 16;
-        entry *more = realloc(f->entries, sizeof *more * (size_t)limit);
-        if (!more) {
-            mo_fail(err, MO_ENOMEM, "out of memory for a session");
-            return NULL;
-        }
-        f->entries = more;
-        f->limit = limit;
+    if (!mo_array_reserve(&f->entries, &f->limit, f->count + 1, sizeof *f->entries)) {
+        mo_fail(err, MO_ENOMEM, "out of memory for a session");
+        return NULL;
     }
     entry *e = &f->entries[f->count++];
     *e = (entry){.number = number};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "cluster/traffic.h"
@@ -13,7 +14,8 @@
 /* Orders that have not been sent yet. */
 typedef struct orders {
     mo_wire_order *list;
-    int count, limit;
+    int count;
+    size_t limit;
 } orders;
 
 /* What is sent, until it has been. */
@@ -56,18 +58,11 @@ static mo_status add_order(mo_leader *l, mo_wire_order order, int64_t *number, m
 {
     mo_status status = MO_OK;
     pthread_mutex_lock(&l->lock);
-    if (l->pending.count == l->pending.limit) {
-        const int limit = l->pending.limit * 2;
-        mo_wire_order *more = realloc(l->pending.list, sizeof *more * (size_t)limit);
-        if (more) {
-            l->pending.list = more;
-            l->pending.limit = limit;
-        } else {
-            l->untold |= number == NULL;
-            status = mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
-        }
-    }
-    if (status == MO_OK) {
+    if (!mo_array_reserve(&l->pending.list, &l->pending.limit, (size_t)l->pending.count + 1,
+                          sizeof *l->pending.list)) {
+        l->untold |= number == NULL;
+        status = mo_fail(err, MO_ENOMEM, "out of memory for messages to other ranks");
+    } else {
         if (number) {
             *number = ++l->numbers;
             *(order.change == MO_WIRE_STATE_OPENS ? &order.state : &order.snapshot) = *number;

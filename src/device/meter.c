@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "device/backend.h"
 
@@ -20,7 +21,8 @@ struct mo_meter {
     mo_meter_part part;
     const void *user;
     piece *pieces; /* [limit], the first `made` with events */
-    int count, made, limit;
+    int count, made;
+    size_t limit;
     int64_t ns[PARTS_MAX]; /* of pieces that are no more */
 };
 
@@ -43,14 +45,8 @@ static mo_status make_piece(mo_meter *m, mo_error *err)
     if (m->count < m->made) {
         return MO_OK;
     }
-    if (m->made == m->limit) {
-        const int limit = m->limit ? 2 * m->limit : 256;
-        piece *pieces = realloc(m->pieces, (size_t)limit * sizeof *pieces);
-        if (!pieces) {
-            return mo_fail(err, MO_ENOMEM, "out of memory while measuring");
-        }
-        m->pieces = pieces;
-        m->limit = limit;
+    if (!mo_array_reserve(&m->pieces, &m->limit, m->made + 1, sizeof *m->pieces)) {
+        return mo_fail(err, MO_ENOMEM, "out of memory while measuring");
     }
     piece p = {0};
     mo_status status = mo_event_create(m->device, &p.from, err);

@@ -83,19 +83,6 @@ static void text_value(writing *w, const char *name, const json_t *schema, const
     mo_rules_add(&w->r, "\n");
 }
 
-static bool is_required(const json_t *schema, const char *key)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(json_object_get(schema, "required"), i, item)
-    {
-        if (json_is_string(item) && !strcmp(json_string_value(item), key)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Rule NAME: the parameters in the order of the schema, optional ones may be left out. */
 static void parameters(writing *w, const char *name, const json_t *schema, const char *where)
 {
@@ -134,7 +121,7 @@ static void parameters(writing *w, const char *name, const json_t *schema, const
     k = 0;
     json_object_foreach(properties, key, value)
     {
-        mo_rules_add(&w->r, " %s-%d%s", name, k++, is_required(schema, key) ? "" : "?");
+        mo_rules_add(&w->r, " %s-%d%s", name, k++, mo_tools_required(schema, key) ? "" : "?");
     }
     if (k == 0) {
         mo_rules_add(&w->r, json_object_get(schema, "properties") ? " \"\"" : " tag-any*");
@@ -174,7 +161,7 @@ static void keywords(writing *w, const char *name, const json_t *schema, const c
     json_object_foreach(properties, key, value)
     {
         char child[64];
-        const bool needed = is_required(schema, key);
+        const bool needed = mo_tools_required(schema, key);
         snprintf(child, sizeof child, "%s-%d", name, k);
         keyword(w, child, key, value, schema, where);
         mo_rules_add(&w->r, "%s-first-%d ::= %s %s-more-%d", name, k, child, name, k + 1);

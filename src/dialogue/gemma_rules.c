@@ -47,19 +47,6 @@ static void choice(mo_rules *r, const char *name, const json_t *values)
     mo_rules_add(r, "\n");
 }
 
-static bool is_required(const json_t *schema, const char *key)
-{
-    size_t i;
-    json_t *item;
-    json_array_foreach(json_object_get(schema, "required"), i, item)
-    {
-        if (json_is_string(item) && !strcmp(json_string_value(item), key)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* NAME-from-K: members from the K-th on, with and without one before them; optional ones may be left out. */
 static void members(mo_rules *r, const char *name, const json_t *schema, const json_t *root,
                     const char *where)
@@ -73,7 +60,7 @@ static void members(mo_rules *r, const char *name, const json_t *schema, const j
         char child[160], place[512];
         snprintf(child, sizeof child, "%s-%d", name, k);
         snprintf(place, sizeof place, "%.300s/properties/%.100s", where, key);
-        const bool must = is_required(schema, key);
+        const bool must = mo_tools_required(schema, key);
         for (int first = 0; first < 2; first++) {
             mo_rules_add(r, "%s-%s%d ::= ", name, first ? "first" : "more", k);
             mo_rules_literal(r, first ? "" : ",");

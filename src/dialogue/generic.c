@@ -19,9 +19,7 @@ static void add_tool(mo_bytes *to, const mo_tools *tools, size_t i)
         mo_bytes_add_text(to, ", \"description\": ");
         mo_json_quote(to, (mo_text){description, strlen(description)});
     }
-    mo_bytes_add_text(to, ", \"parameters\": ");
-    mo_bytes_add_text(to, text ? text : "{}");
-    mo_bytes_add_text(to, "}\n");
+    mo_bytes_print(to, ", \"parameters\": %s}\n", text ? text : "{}");
     to->failed |= schema && !text;
     free(text);
 }
@@ -39,11 +37,5 @@ mo_status mo_generic_text(const mo_tools *tools, bool required, char **text, mo_
         "parameters:\n{\"tool_call\": {\"name\": \"the function\", \"arguments\": {}}}\n");
     mo_bytes_add_text(&to, required ? "You must call a function now."
                                     : "To answer without calling one:\n{\"response\": \"your answer\"}");
-    if (to.failed) {
-        mo_bytes_free(&to);
-        return mo_fail(err, MO_ENOMEM, "out of memory for the description of %zu tools",
-                       mo_tools_count(tools));
-    }
-    *text = to.data;
-    return MO_OK;
+    return mo_tools_described(&to, tools, text, err);
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
+
 /* Offsets stand where pointers will: the buffer moves while it grows. */
 static const char *offset(size_t at)
 {
@@ -24,15 +26,9 @@ void mo_piece_list_free(mo_piece_list *p)
 
 static mo_piece *add(mo_piece_list *p)
 {
-    if (p->count == p->capacity) {
-        const size_t capacity = 2 * p->capacity + 8;
-        mo_piece *more = realloc(p->items, capacity * sizeof *more);
-        if (!more) {
-            p->failed = true;
-            return NULL;
-        }
-        p->items = more;
-        p->capacity = capacity;
+    if (!mo_array_reserve(&p->items, &p->capacity, p->count + 1, sizeof *p->items)) {
+        p->failed = true;
+        return NULL;
     }
     return &p->items[p->count++];
 }

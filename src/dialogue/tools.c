@@ -293,3 +293,27 @@ unsigned mo_tools_types(const mo_tools *t, int function, const char *key, size_t
     const json_t *properties = json_object_get(schema, "properties");
     return mo_tools_schema_types(json_object_getn(properties, key, length), schema);
 }
+
+bool mo_tools_required(const json_t *schema, const char *key)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(json_object_get(schema, "required"), i, name)
+    {
+        if (json_is_string(name) && !strcmp(json_string_value(name), key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+mo_status mo_tools_described(mo_bytes *to, const mo_tools *tools, char **text, mo_error *err)
+{
+    if (to->failed) {
+        mo_bytes_free(to);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the description of %zu tools",
+                       mo_tools_count(tools));
+    }
+    *text = to->data;
+    return MO_OK;
+}

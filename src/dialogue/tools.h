@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "moraine.h"
+#include "base/bytes.h"
 
 typedef struct mo_tools mo_tools;
 
@@ -45,5 +45,11 @@ unsigned mo_tools_types(const mo_tools *t, int function, const char *key, size_t
 
 /* A schema's part by itself: `root` is where its references lead from. */
 unsigned mo_tools_schema_types(const json_t *schema, const json_t *root);
+
+/* Does an object of this schema have to have the member? */
+bool mo_tools_required(const json_t *schema, const char *key);
+
+/* Ends a text about the tools: gives it to the caller, or MO_ENOMEM where it failed. */
+mo_status mo_tools_described(mo_bytes *to, const mo_tools *tools, char **text, mo_error *err);
 
 #endif

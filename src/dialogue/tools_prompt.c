@@ -11,13 +11,8 @@ static void add_tool(mo_bytes *to, const mo_tools *tools, size_t i)
 {
     const json_t *schema = mo_tools_schema(tools, i);
     char *text = schema ? json_dumps(schema, 0) : NULL;
-    mo_bytes_add_text(to, "### ");
-    mo_bytes_add_text(to, mo_tools_name(tools, i));
-    mo_bytes_add_text(to, "\nDescription: ");
-    mo_bytes_add_text(to, mo_tools_description(tools, i));
-    mo_bytes_add_text(to, "\n\nParameters: ");
-    mo_bytes_add_text(to, text ? text : "{}");
-    mo_bytes_add_text(to, "\n\n");
+    mo_bytes_print(to, "### %s\nDescription: %s\n\nParameters: %s\n\n", mo_tools_name(tools, i),
+                   mo_tools_description(tools, i), text ? text : "{}");
     to->failed |= schema && !text;
     free(text);
 }
@@ -67,11 +62,5 @@ mo_status mo_tools_prompt_text(const mo_dialogue *d, const mo_tools *tools, bool
     default: return mo_generic_text(tools, required, text, err);
     }
     mo_bytes_add_text(&to, required ? " You must call a tool now." : "");
-    if (to.failed) {
-        mo_bytes_free(&to);
-        return mo_fail(err, MO_ENOMEM, "out of memory for the description of %zu tools",
-                       mo_tools_count(tools));
-    }
-    *text = to.data;
-    return MO_OK;
+    return mo_tools_described(&to, tools, text, err);
 }

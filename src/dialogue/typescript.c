@@ -25,19 +25,6 @@ static void add_comment(mo_bytes *to, const char *text)
     }
 }
 
-static bool is_required(const json_t *schema, const char *key)
-{
-    size_t i;
-    json_t *name;
-    json_array_foreach(json_object_get(schema, "required"), i, name)
-    {
-        if (json_is_string(name) && !strcmp(json_string_value(name), key)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void add_type(mo_bytes *to, const json_t *schema, int level);
 
 static void add_members(mo_bytes *to, const json_t *schema, int level)
@@ -49,7 +36,7 @@ static void add_members(mo_bytes *to, const json_t *schema, int level)
     {
         add_comment(to, json_string_value(json_object_get(value, "description")));
         mo_bytes_add_text(to, key);
-        mo_bytes_add_text(to, is_required(schema, key) ? ": " : "?: ");
+        mo_bytes_add_text(to, mo_tools_required(schema, key) ? ": " : "?: ");
         add_type(to, value, level + 1);
         mo_bytes_add_text(to, ",\n");
     }

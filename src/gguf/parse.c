@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "gguf/cursor.h"
 #include "gguf/header.h"
@@ -231,26 +232,14 @@ static mo_status sort_entries(mo_cursor *c, mo_gguf_header *h)
     return MO_OK;
 }
 
-/* Space for one more element of an array that grows with what was read. */
-static void *grow(void *array, int64_t count, int64_t *capacity, size_t bytes)
-{
-    if (count < *capacity) {
-        return array;
-    }
-    *capacity = *capacity ? *capacity * 2 : 32;
-    return realloc(array, (size_t)*capacity * bytes);
-}
-
 static mo_status read_entries(mo_cursor *c, mo_gguf_header *h, int64_t count)
 {
-    int64_t capacity = 0;
+    size_t capacity = 0;
     for (int64_t i = 0; i < count; i++) {
-        mo_gguf_entry *entries = grow(h->entries, i, &capacity, sizeof *entries);
-        if (!entries) {
+        if (!mo_array_reserve(&h->entries, &capacity, (size_t)i + 1, sizeof *h->entries)) {
             return mo_cursor_no_memory(c);
         }
-        h->entries = entries;
-        mo_gguf_entry *e = &entries[i];
+        mo_gguf_entry *e = &h->entries[i];
         memset(e, 0, sizeof *e);
         snprintf(c->where, sizeof c->where, "key %lld of %lld", (long long)i + 1, (long long)count);
         mo_status s = mo_cursor_read_name(c, h->arena, KEY_LIMIT, &e->key);
@@ -380,16 +369,14 @@ static mo_status read_tensor(mo_cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
 
 static mo_status read_tensors(mo_cursor *c, mo_gguf_header *h, int64_t count)
 {
-    int64_t capacity = 0;
+    size_t capacity = 0;
     for (int64_t i = 0; i < count; i++) {
-        mo_gguf_tensor *tensors = grow(h->tensors, i, &capacity, sizeof *tensors);
-        if (!tensors) {
+        if (!mo_array_reserve(&h->tensors, &capacity, (size_t)i + 1, sizeof *h->tensors)) {
             return mo_cursor_no_memory(c);
         }
-        h->tensors = tensors;
-        memset(&tensors[i], 0, sizeof tensors[i]);
+        memset(&h->tensors[i], 0, sizeof h->tensors[i]);
         snprintf(c->where, sizeof c->where, "tensor %lld of %lld", (long long)i + 1, (long long)count);
-        mo_status s = read_tensor(c, h, &tensors[i]);
+        mo_status s = read_tensor(c, h, &h->tensors[i]);
         if (s != MO_OK) {
             return s;
         }

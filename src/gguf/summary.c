@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 #define LAYER_LIMIT 65536 /* layers and experts above this are taken for damage */
@@ -26,7 +27,8 @@ typedef struct sums {
     layer_experts *layers; /* grown to the largest number seen */
     int layer_count;
     lone_matrix *lone; /* grown with what was seen, so that memory is bounded by the file's own size */
-    int64_t lone_count, lone_capacity;
+    int64_t lone_count;
+    size_t lone_capacity;
     int64_t format_tensors[MO_TYPE_LIMIT], format_values[MO_TYPE_LIMIT], format_bytes[MO_TYPE_LIMIT];
     int64_t embedding_bytes; /* the whole matrix, which is also the output where that is tied to it */
 } sums;
@@ -236,14 +238,8 @@ static mo_status add_expert(sums *s, const mo_gguf_tensor *t, int layer)
                        "the file is damaged or malformed, download or convert it again",
                        mo_gguf_part_path(s->g, t->part), t->name, s->out->experts);
     }
-    if (s->lone_count == s->lone_capacity) {
-        int64_t capacity = s->lone_capacity ? s->lone_capacity * 2 : 256;
-        lone_matrix *grown = realloc(s->lone, (size_t)capacity * sizeof *grown);
-        if (!grown) {
-            return no_memory(s);
-        }
-        s->lone = grown;
-        s->lone_capacity = capacity;
+    if (!mo_array_reserve(&s->lone, &s->lone_capacity, (size_t)s->lone_count + 1, sizeof *s->lone)) {
+        return no_memory(s);
     }
     s->lone[s->lone_count++] = (lone_matrix){layer, expert, t->bytes};
     return MO_OK;

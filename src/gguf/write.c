@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/status.h"
 #include "gguf/header.h"
 
@@ -22,10 +23,12 @@ struct mo_gguf_writer {
 
     buffer entries; /* keys and values as in the file */
     const char **keys;
-    int64_t key_count, key_capacity;
+    int64_t key_count;
+    size_t key_capacity;
 
     mo_gguf_tensor *tensors;
-    int64_t tensor_count, tensor_capacity;
+    int64_t tensor_count;
+    size_t tensor_capacity;
 
     mo_gguf_layout file; /* laid out */
 };
@@ -44,15 +47,8 @@ static void no_memory(mo_gguf_writer *w)
 
 static bool append(buffer *b, const void *bytes, size_t n)
 {
-    if (n > b->capacity - b->size) {
-        size_t capacity = b->capacity ? b->capacity * 2 : 4096;
-        capacity = capacity - b->size < n ? b->size + n : capacity;
-        uint8_t *grown = realloc(b->bytes, capacity);
-        if (!grown) {
-            return false;
-        }
-        b->bytes = grown;
-        b->capacity = capacity;
+    if (n > SIZE_MAX - b->size || !mo_array_reserve(&b->bytes, &b->capacity, b->size + n, 1)) {
+        return false;
     }
     if (n) {
         memcpy(b->bytes + b->size, bytes, n);
@@ -74,21 +70,6 @@ static bool append_u64(buffer *b, uint64_t value)
 static bool append_text(buffer *b, const char *text, size_t length)
 {
     return append_u64(b, length) && append(b, text, length);
-}
-
-/* Doubles an array when it is full; false when out of memory. */
-static bool grow_array(void **array, int64_t count, int64_t *capacity, size_t bytes)
-{
-    if (count < *capacity) {
-        return true;
-    }
-    int64_t larger = *capacity ? *capacity * 2 : 32;
-    void *grown = realloc(*array, (size_t)larger * bytes);
-    if (grown) {
-        *array = grown;
-        *capacity = larger;
-    }
-    return grown != NULL;
 }
 
 mo_gguf_writer *mo_gguf_writer_create(uint32_t alignment)
@@ -133,7 +114,7 @@ static bool put_key(mo_gguf_writer *w, const char *key, uint32_t type)
         mo_fail(&w->error, MO_EINVAL, "a key of %zu bytes cannot be written; use 1 to 65535", length);
         return false;
     }
-    if (!grow_array((void **)&w->keys, w->key_count, &w->key_capacity, sizeof *w->keys) ||
+    if (!mo_array_reserve(&w->keys, &w->key_capacity, (size_t)w->key_count + 1, sizeof *w->keys) ||
         !(w->keys[w->key_count] = mo_arena_text(w->arena, key, length)) ||
         !append_text(&w->entries, key, length) || !append_u32(&w->entries, type)) {
         no_memory(w);
@@ -281,7 +262,8 @@ int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, in
                 "tensor %.80s: its name, type or number of dimensions cannot be written", name);
         return -1;
     }
-    if (!grow_array((void **)&w->tensors, w->tensor_count, &w->tensor_capacity, sizeof *w->tensors)) {
+    if (!mo_array_reserve(&w->tensors, &w->tensor_capacity, (size_t)w->tensor_count + 1,
+                          sizeof *w->tensors)) {
         no_memory(w);
         return -1;
     }

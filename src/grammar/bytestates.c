@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 typedef struct builder {
@@ -33,23 +34,9 @@ static uint32_t new_state(builder *b, const mo_byte_arc *arcs, uint32_t count)
     if (p->arc_count + count > MO_BYTE_ARCS) {
         return failed(b, MO_EINVAL);
     }
-    if (p->count == p->space) {
-        const uint32_t space = 2 * p->space + 64;
-        mo_byte_state *more = realloc(p->states, space * sizeof *more);
-        if (!more) {
-            return failed(b, MO_ENOMEM);
-        }
-        p->states = more;
-        p->space = space;
-    }
-    if (p->arc_count + count > p->arc_space) {
-        const uint32_t space = 2 * (p->arc_space + count) + 64;
-        mo_byte_arc *more = realloc(p->arcs, space * sizeof *more);
-        if (!more) {
-            return failed(b, MO_ENOMEM);
-        }
-        p->arcs = more;
-        p->arc_space = space;
+    if (!mo_array_reserve(&p->states, &p->space, p->count + 1, sizeof *p->states) ||
+        !mo_array_reserve(&p->arcs, &p->arc_space, p->arc_count + count, sizeof *p->arcs)) {
+        return failed(b, MO_ENOMEM);
     }
     p->states[p->count] = (mo_byte_state){p->arc_count, count};
     for (uint32_t i = 0; i < count; i++) {

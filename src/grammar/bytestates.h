@@ -20,9 +20,11 @@ typedef struct mo_byte_state {
 
 typedef struct mo_byte_states {
     mo_byte_arc *arcs;
-    uint32_t arc_count, arc_space;
+    uint32_t arc_count;
+    size_t arc_space;
     mo_byte_state *states; /* from [0] nothing leads on */
-    uint32_t count, space;
+    uint32_t count;
+    size_t space;
     uint32_t *starts; /* of every set: its first state */
 } mo_byte_states;
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void mo_charset_free(mo_charset *s)
 {
     free(s->ranges);
@@ -11,14 +13,8 @@ void mo_charset_free(mo_charset *s)
 
 bool mo_charset_add(mo_charset *s, uint32_t low, uint32_t high)
 {
-    if (s->count == s->space) {
-        const size_t space = s->space ? 2 * s->space : 8;
-        mo_code_range *more = realloc(s->ranges, space * sizeof *more);
-        if (!more) {
-            return false;
-        }
-        s->ranges = more;
-        s->space = space;
+    if (!mo_array_reserve(&s->ranges, &s->space, s->count + 1, sizeof *s->ranges)) {
+        return false;
     }
     s->ranges[s->count++] = (mo_code_range){low, high};
     return true;

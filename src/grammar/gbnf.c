@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "grammar/gbnf_terminal.h"
 #include "text/lookup.h"
 
@@ -22,14 +23,8 @@ typedef struct list {
 
 static bool list_add(list *l, mo_syntax *x)
 {
-    if (l->count == l->space) {
-        const size_t space = l->space ? 2 * l->space : 8;
-        mo_syntax **more = realloc(l->items, space * sizeof(void *));
-        if (!more) {
-            return false;
-        }
-        l->items = more;
-        l->space = space;
+    if (!mo_array_reserve(&l->items, &l->space, l->count + 1, sizeof(void *))) {
+        return false;
     }
     l->items[l->count++] = x;
     return true;
@@ -90,14 +85,8 @@ static mo_status rule_number(parser *p, mo_text name, size_t at, uint32_t *out)
     if (g->rule_count == MO_SYNTAX_RULES) {
         return mo_gbnf_wrong_at(&p->t, at, "the grammar has more than %d rules", MO_SYNTAX_RULES);
     }
-    if (g->rule_count == g->rule_space) {
-        const uint32_t space = g->rule_space ? 2 * g->rule_space : 16;
-        mo_syntax_rule *more = realloc(g->rules, space * sizeof *more);
-        if (!more) {
-            return mo_gbnf_no_memory(&p->t);
-        }
-        g->rules = more;
-        g->rule_space = space;
+    if (!mo_array_reserve(&g->rules, &g->rule_space, g->rule_count + 1, sizeof *g->rules)) {
+        return mo_gbnf_no_memory(&p->t);
     }
     mo_syntax_rule *r = &g->rules[g->rule_count];
     *r = (mo_syntax_rule){.name = name, .line = -1, .column = (int)at}; /* located when it matters */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -304,14 +305,8 @@ static mo_run *find_or_make(mo_lexicon *l, const mo_charset *set)
     if (l->run_count >= RUNS_KEPT) {
         forget_one(l);
     }
-    if (l->run_count == l->run_space) {
-        const size_t space = 2 * l->run_space + RUNS_KEPT;
-        mo_run **more = realloc(l->runs, space * sizeof(void *));
-        if (!more) {
-            return NULL;
-        }
-        l->runs = more;
-        l->run_space = space;
+    if (!mo_array_reserve(&l->runs, &l->run_space, l->run_count + 1, sizeof(void *))) {
+        return NULL;
     }
     mo_run *run = make_run(l, set);
     if (run) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 enum { CELLS = 64, TABLE = 256, CELLS_MAX = 1 << 15 };
@@ -171,15 +172,9 @@ static bool consumes(mo_node_kind kind)
 /* More stacks for a cell. They are put together when it is followed: what many alternatives lead to is followed once. */
 static bool arrive(mo_machine *m, mo_cell *cell, uint32_t stacks)
 {
-    if (m->more_count == m->more_space) {
-        const uint32_t space = 2 * m->more_space + 64;
-        mo_arrival *more = realloc(m->more, space * sizeof *more);
-        if (!more) {
-            fail(m, MO_ENOMEM);
-            return false;
-        }
-        m->more = more;
-        m->more_space = space;
+    if (!mo_array_reserve(&m->more, &m->more_space, m->more_count + 1, sizeof *m->more)) {
+        fail(m, MO_ENOMEM);
+        return false;
     }
     m->more[m->more_count++] = (mo_arrival){stacks, cell->more};
     cell->more = m->more_count;
@@ -323,23 +318,9 @@ static uint32_t hash_of(const mo_item *items, uint32_t count, bool accepts)
 
 static bool reserve(mo_machine *m, uint32_t items)
 {
-    if (m->state_count == m->state_space) {
-        const uint32_t space = 2 * m->state_space;
-        mo_state *more = realloc(m->states, space * sizeof *more);
-        if (!more) {
-            return false;
-        }
-        m->states = more;
-        m->state_space = space;
-    }
-    if (m->item_count + items > m->item_space) {
-        const uint32_t space = 2 * (m->item_count + items) + 64;
-        mo_item *more = realloc(m->items, space * sizeof *more);
-        if (!more) {
-            return false;
-        }
-        m->items = more;
-        m->item_space = space;
+    if (!mo_array_reserve(&m->states, &m->state_space, m->state_count + 1, sizeof *m->states) ||
+        !mo_array_reserve(&m->items, &m->item_space, m->item_count + items, sizeof *m->items)) {
+        return false;
     }
     if (m->state_count >= m->table_mask / 2) {
         const uint32_t size = 2 * (m->table_mask + 1);

@@ -47,9 +47,11 @@ typedef struct mo_machine {
     const mo_program *program;
     mo_stacks stacks;
     mo_state *states;
-    uint32_t state_count, state_space;
+    uint32_t state_count;
+    size_t state_space;
     mo_item *items;
-    uint32_t item_count, item_space;
+    uint32_t item_count;
+    size_t item_space;
     uint32_t *table; /* state numbers by hash; 0: empty */
     uint32_t table_mask;
     uint32_t start;
@@ -61,7 +63,8 @@ typedef struct mo_machine {
     uint32_t *queue; /* a ring */
     uint32_t queue_first, queue_count;
     mo_arrival *more;
-    uint32_t more_count, more_space;
+    uint32_t more_count;
+    size_t more_space;
     bool accepts;
     mo_item *gathered;
     mo_status failed; /* MO_ENOMEM or MO_ENOSPC: what was asked for is not to be used */

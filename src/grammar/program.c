@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
+
+enum { MOST = UINT32_MAX / 4 }; /* bytes of literals, and targets of choices */
 
 typedef struct compiler {
     mo_program *p;
@@ -35,22 +38,6 @@ static uint32_t failed(compiler *c, mo_status status)
     return 0;
 }
 
-/* Space for `more` elements in a growing array of `count`. */
-static bool grow(void **data, uint32_t *space, uint32_t count, size_t more, size_t bytes)
-{
-    if (count + more <= *space) {
-        return true;
-    }
-    const size_t want = 2 * (count + more) + 16;
-    void *bigger = want < UINT32_MAX / 2 ? realloc(*data, want * bytes) : NULL;
-    if (!bigger) {
-        return false;
-    }
-    *data = bigger;
-    *space = (uint32_t)want;
-    return true;
-}
-
 static uint32_t add_node(compiler *c, mo_node node)
 {
     mo_program *p = c->p;
@@ -60,7 +47,7 @@ static uint32_t add_node(compiler *c, mo_node node)
     if (p->node_count == MO_PROGRAM_NODES) {
         return failed(c, MO_EINVAL);
     }
-    if (!grow((void **)&p->nodes, &p->node_space, p->node_count, 1, sizeof node)) {
+    if (!mo_array_reserve(&p->nodes, &p->node_space, p->node_count + 1, sizeof node)) {
         return failed(c, MO_ENOMEM);
     }
     p->nodes[p->node_count] = node;
@@ -78,7 +65,8 @@ static uint32_t literal(compiler *c, mo_text text, uint32_t next)
     if (text.length == 0) {
         return next;
     }
-    if (!grow((void **)&p->bytes, &p->byte_space, p->byte_count, text.length, 1)) {
+    if (text.length > MOST - p->byte_count ||
+        !mo_array_reserve(&p->bytes, &p->byte_space, p->byte_count + text.length, 1)) {
         return failed(c, MO_ENOMEM);
     }
     const uint32_t at = p->byte_count;
@@ -94,7 +82,8 @@ static uint32_t choice(compiler *c, const uint32_t *to, size_t count)
     if (count == 1) {
         return to[0];
     }
-    if (!grow((void **)&p->targets, &p->target_space, p->target_count, count, sizeof *to)) {
+    if (count > MOST - p->target_count ||
+        !mo_array_reserve(&p->targets, &p->target_space, p->target_count + count, sizeof *to)) {
         return failed(c, MO_ENOMEM);
     }
     const uint32_t at = p->target_count;

@@ -45,11 +45,14 @@ typedef struct mo_node {
 typedef struct mo_program {
     mo_syntax_grammar syntax; /* its arena and sets are the program's */
     mo_node *nodes;
-    uint32_t node_count, node_space;
+    uint32_t node_count;
+    size_t node_space;
     uint32_t *targets;
-    uint32_t target_count, target_space;
+    uint32_t target_count;
+    size_t target_space;
     uint8_t *bytes;
-    uint32_t byte_count, byte_space;
+    uint32_t byte_count;
+    size_t byte_space;
     uint32_t *entries; /* two for each rule: the node it begins with, and that of what it can be but empty */
     mo_byte_states characters; /* of the sets */
     uint8_t classes[256];      /* bytes of one class are equivalent */

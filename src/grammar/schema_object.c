@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "grammar/schema_key.h"
 
 enum { MEMBERS = 4000 };
@@ -32,14 +33,8 @@ static mo_status add_member(object *o, const char *name, json_t *schema)
     if (o->count == MEMBERS) {
         return mo_schema_wrong(o->s, "properties", "more than %d are not supported", MEMBERS);
     }
-    if (o->count == o->space) {
-        const size_t space = 2 * o->space + 8;
-        member *more = realloc(o->members, space * sizeof *more);
-        if (!more) {
-            return mo_schema_no_memory(o->s);
-        }
-        o->members = more;
-        o->space = space;
+    if (!mo_array_reserve(&o->members, &o->space, o->count + 1, sizeof *o->members)) {
+        return mo_schema_no_memory(o->s);
     }
     o->members[o->count++] = (member){.name = name, .schema = schema};
     return MO_OK;

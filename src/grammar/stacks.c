@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 enum { TABLE = 256, UNITED = 4096 };
 
 bool mo_stacks_init(mo_stacks *s)
@@ -76,25 +78,9 @@ static bool grow_table(mo_stacks *s)
 /* Space for one more set with this many frames. */
 static bool reserve(mo_stacks *s, uint32_t frames)
 {
-    if (s->frame_count + frames > s->frame_space) {
-        const uint32_t space = 2 * (s->frame_count + frames) + 64;
-        mo_frame *more = realloc(s->frames, space * sizeof *more);
-        if (!more) {
-            return false;
-        }
-        s->frames = more;
-        s->frame_space = space;
-    }
-    if (s->set_count == s->set_space) {
-        const uint32_t space = 2 * s->set_space + 64;
-        mo_stack_set *more = realloc(s->sets, space * sizeof *more);
-        if (!more) {
-            return false;
-        }
-        s->sets = more;
-        s->set_space = space;
-    }
-    return s->set_count < s->table_mask / 2 || grow_table(s);
+    return mo_array_reserve(&s->frames, &s->frame_space, s->frame_count + frames, sizeof *s->frames) &&
+           mo_array_reserve(&s->sets, &s->set_space, s->set_count + 1, sizeof *s->sets) &&
+           (s->set_count < s->table_mask / 2 || grow_table(s));
 }
 
 /* The number of the set of these frames, which are sorted and differ. */
@@ -152,15 +138,9 @@ static int compare(const mo_frame *a, const mo_frame *b)
 
 static bool scratch_add(mo_stacks *s, mo_frame frame)
 {
-    if (s->scratch_used == s->scratch_space) {
-        const size_t space = 2 * s->scratch_space + 64;
-        mo_frame *more = realloc(s->scratch, space * sizeof *more);
-        if (!more) {
-            fail(s, MO_ENOMEM);
-            return false;
-        }
-        s->scratch = more;
-        s->scratch_space = space;
+    if (!mo_array_reserve(&s->scratch, &s->scratch_space, s->scratch_used + 1, sizeof *s->scratch)) {
+        fail(s, MO_ENOMEM);
+        return false;
     }
     s->scratch[s->scratch_used++] = frame;
     return true;

@@ -32,9 +32,11 @@ typedef struct mo_stack_set {
 
 typedef struct mo_stacks {
     mo_frame *frames;
-    uint32_t frame_count, frame_space;
+    uint32_t frame_count;
+    size_t frame_space;
     mo_stack_set *sets;
-    uint32_t set_count, set_space;
+    uint32_t set_count;
+    size_t set_space;
     uint32_t *table; /* set numbers by hash; MO_STACKS_NONE: empty */
     uint32_t table_mask;
     struct {

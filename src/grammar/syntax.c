@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 void mo_syntax_free(mo_syntax_grammar *g)
@@ -27,15 +28,9 @@ uint32_t mo_syntax_set(mo_syntax_grammar *g, mo_charset *set)
         mo_charset_free(set);
         return UINT32_MAX;
     }
-    if (g->set_count == g->set_space) {
-        const uint32_t space = g->set_space ? 2 * g->set_space : 16;
-        mo_charset *more = realloc(g->sets, space * sizeof *more);
-        if (!more) {
-            mo_charset_free(set);
-            return UINT32_MAX;
-        }
-        g->sets = more;
-        g->set_space = space;
+    if (!mo_array_reserve(&g->sets, &g->set_space, g->set_count + 1, sizeof *g->sets)) {
+        mo_charset_free(set);
+        return UINT32_MAX;
     }
     g->sets[g->set_count] = *set;
     *set = (mo_charset){0};

@@ -67,9 +67,11 @@ typedef struct mo_syntax_rule {
 typedef struct mo_syntax_grammar {
     mo_arena *arena;
     mo_syntax_rule *rules;
-    uint32_t rule_count, rule_space, root;
+    uint32_t rule_count, root;
+    size_t rule_space;
     mo_charset *sets; /* all different */
-    uint32_t set_count, set_space;
+    uint32_t set_count;
+    size_t set_space;
     uint32_t nodes; /* so far */
 } mo_syntax_grammar;
 

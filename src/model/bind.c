@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 /* Space for the longest name a file may have and our suffixes. */
@@ -60,17 +61,9 @@ void *mo_bind_alloc(mo_binder *b, size_t count, size_t bytes)
 
 static void binding(mo_binder *b, mo_binding w)
 {
-    if (good(b) && b->count == b->limit) {
-        const size_t limit = b->limit ? 2 * b->limit : 256;
-        mo_binding *grown = realloc(b->bindings, limit * sizeof *grown);
-        if (!grown) {
-            mo_bind_fail(b, MO_ENOMEM,
-                         "%s: out of memory while describing the model; free some and try again",
-                         file_of(b, NULL));
-            return;
-        }
-        b->bindings = grown;
-        b->limit = limit;
+    if (good(b) && !mo_array_reserve(&b->bindings, &b->limit, b->count + 1, sizeof *b->bindings)) {
+        mo_bind_fail(b, MO_ENOMEM, "%s: out of memory while describing the model; free some and try again",
+                     file_of(b, NULL));
     }
     if (good(b)) {
         b->bindings[b->count++] = w;
@@ -164,14 +157,17 @@ static void add_vector(mo_binder *b, const mo_gguf_tensor *t, const float **out,
             (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .first = first, .vector = out});
 }
 
-static void bind_vector(mo_binder *b, const float **out, int64_t n, bool optional, const char *name)
+/* One vector, or `count` of them in a tensor; taps: see mo_binding. */
+static void bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, int taps, bool optional,
+                         const char *name)
 {
     const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
     *out = NULL;
     if (!t && !optional) {
         missing(b, name, "");
-    } else if (t && fits(b, t, n, 1, 1)) {
-        add_vector(b, t, out, 0);
+    } else if (t && fits(b, t, n, count, 1)) {
+        binding(b,
+                (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
     }
 }
 
@@ -179,41 +175,28 @@ void mo_bind_vector(mo_binder *b, const float **out, int64_t n, const char *fmt,
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    bind_vector(b, out, n, false, name);
+    bind_vectors(b, out, n, 1, 0, false, name);
 }
 
 void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    bind_vector(b, out, n, true, name);
+    bind_vectors(b, out, n, 1, 0, true, name);
 }
 
 void mo_bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
-    *out = NULL;
-    if (!t) {
-        missing(b, name, "");
-    } else if (fits(b, t, n, count, 1)) {
-        binding(b, (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out});
-    }
+    bind_vectors(b, out, n, count, 0, false, name);
 }
 
 void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...)
 {
     char name[NAME_BYTES];
     FORMAT(name, fmt);
-    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
-    *out = NULL;
-    if (!t) {
-        missing(b, name, "");
-    } else if (fits(b, t, taps, n, 1)) {
-        binding(b,
-                (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
-    }
+    bind_vectors(b, out, taps, n, taps, false, name);
 }
 
 /* ---- Matrices ---- */

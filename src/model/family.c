@@ -199,8 +199,10 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
     if (b->status == MO_OK) {
         bind_output(b, family, spec);
     }
-    if (b->status == MO_OK) {
+    if (b->status == MO_OK && family->describe) {
         family->describe(b, &keys, spec);
+    } else if (b->status == MO_OK) {
+        mo_part_plain(b, &keys, &family->plain, spec);
     }
     if (b->status == MO_OK) {
         check_spec(b, spec);

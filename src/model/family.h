@@ -6,11 +6,28 @@
 #include "model/bind.h"
 #include "model/keys.h"
 
+/* Layers as most families have them: attention, then a dense part or experts, with a norm before each. */
+typedef struct mo_plain {
+    const mo_rope *(*rope)(mo_binder *b,
+                           const mo_keys *k); /* NULL: that of the common keys, without factors */
+    bool neox;                                /* halves of a head rotate together; otherwise neighbours */
+    bool head_norms;                          /* queries and keys are normed */
+    bool optional_norms;                      /* the same where the file has the tensors */
+    bool norm_all, norm_last;                 /* how: see mo_attention */
+    const char *ffn_norm;                     /* the norm before the feed-forward part; NULL: ffn_norm */
+    bool fused;                               /* gate and up of the dense part are one tensor */
+    bool leading;                             /* a key says how many layers at the beginning are dense */
+    bool without; /* there are files without experts, whose layers are all dense */
+    /* Binds the experts of layer n. NULL: every layer is dense. */
+    void (*experts)(mo_binder *b, const mo_keys *k, int n, mo_layer *layer);
+} mo_plain;
+
 typedef struct mo_family {
     const char *architecture; /* general.architecture */
     /* Fills spec->layers (already allocated, zeroed, spec->layer_count of them) and whatever of the spec
-     * differs from the common shape. Failures go to the binder. */
+     * differs from the common shape. Failures go to the binder. NULL: the layers are as `plain` says. */
     void (*describe)(mo_binder *b, const mo_keys *keys, mo_model_spec *spec);
+    mo_plain plain;
     bool own_output; /* output.weight must be there; otherwise the embedding serves where it is missing */
     const char *out_norm; /* the tensor of the norm before the output; NULL: output_norm.weight */
 } mo_family;
@@ -75,8 +92,14 @@ void mo_part_router(mo_binder *b, const mo_keys *k, int n, int otherwise, mo_moe
 void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);
 void mo_part_shared_ungated(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *moe);
 
+/* The same of expert_shared_count times this width, if any. */
+void mo_part_shared_count(mo_binder *b, const mo_keys *k, int n, int64_t one, mo_moe *moe);
+
 /* How many layers at the beginning are dense, of a model whose others are routed. */
 int mo_part_dense_layers(mo_binder *b, const mo_keys *k);
+
+/* All layers of a family that are plain. */
+void mo_part_plain(mo_binder *b, const mo_keys *k, const mo_plain *p, mo_model_spec *spec);
 
 /* ---- The families, one file each ---- */
 

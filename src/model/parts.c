@@ -226,7 +226,54 @@ void mo_part_shared(mo_binder *b, int n, int64_t width, int64_t hidden, mo_moe *
     mo_part_shared_ungated(b, n, width, hidden, moe);
 }
 
+void mo_part_shared_count(mo_binder *b, const mo_keys *k, int n, int64_t one, mo_moe *moe)
+{
+    const int64_t count = mo_part_int(b, k, "expert_shared_count", 0, 0, 0, 1024);
+    if (count * one > 0) {
+        mo_part_shared_ungated(b, n, k->width, count * one, moe);
+    }
+}
+
 int mo_part_dense_layers(mo_binder *b, const mo_keys *k)
 {
     return (int)mo_part_int(b, k, "leading_dense_block_count", 0, 0, 0, k->layers);
+}
+
+/* ---- Plain layers ---- */
+
+static void plain_attention(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, const mo_rope *rope,
+                            mo_attention *a)
+{
+    mo_part_heads(b, k, n, a);
+    a->rope = rope;
+    a->neox = p->neox;
+    a->norm_all = p->norm_all;
+    a->norm_last = p->norm_last;
+    mo_part_attention(b, n, k->width, false, a);
+    if (p->head_norms || (p->optional_norms && mo_bind_has(b, "blk.%d.attn_q_norm", n))) {
+        mo_part_head_norms(b, n, a);
+    }
+}
+
+void mo_part_plain(mo_binder *b, const mo_keys *k, const mo_plain *p, mo_model_spec *spec)
+{
+    const mo_rope *rope = p->rope ? p->rope(b, k) : mo_part_rope(b, k, k->n_rot, k->rope_base, false);
+    const bool all = !p->experts || (p->without && k->experts == 0);
+    const int dense = all ? k->layers : p->leading ? mo_part_dense_layers(b, k) : 0;
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        mo_layer *layer = &spec->layers[n];
+        plain_attention(b, k, n, p, rope, &layer->attention);
+        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.%s.weight", n,
+                       p->ffn_norm ? p->ffn_norm : "ffn_norm");
+        layer->dense = n < dense;
+        layer->routed = !layer->dense;
+        if (layer->routed) {
+            p->experts(b, k, n, layer);
+        } else if (p->fused) {
+            mo_part_fused_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), &layer->ffn);
+        } else {
+            mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
+        }
+    }
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "numeric/block.h"
 
@@ -16,14 +17,8 @@
 
 static bool add_piece(mo_pieces *l, mo_load_piece p, int64_t bytes)
 {
-    if (l->count == l->limit) {
-        const size_t limit = l->limit ? 2 * l->limit : 1024;
-        mo_load_piece *grown = realloc(l->list, limit * sizeof *grown);
-        if (!grown) {
-            return false;
-        }
-        l->list = grown;
-        l->limit = limit;
+    if (!mo_array_reserve(&l->list, &l->limit, l->count + 1, sizeof *l->list)) {
+        return false;
     }
     l->list[l->count++] = p;
     l->total += (uint64_t)bytes;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/growing.h"
 #include "base/hash.h"
 #include "base/input.h"
@@ -47,7 +48,8 @@ struct mo_tracer {
     int32_t layer_limit;
     mo_trace_step *steps; /* malloc'ed, doubled */
     uint16_t *ids;        /* malloc'ed, doubled */
-    int64_t step_count, step_capacity, token_count, token_capacity;
+    int64_t step_count, token_count;
+    size_t step_capacity, token_capacity;
     int64_t unheard;        /* choices of the last pass that have not come yet */
     int64_t first_position; /* of the last pass, for the observer; -1: not heard yet */
 };
@@ -133,25 +135,6 @@ static size_t ids_per_token(const mo_trace_shape *s)
     return (size_t)s->layers * (size_t)s->used;
 }
 
-/* Makes *limit at least `need` elements of `bytes` each, doubling. */
-static bool grow(void **memory, int64_t *limit, int64_t need, size_t bytes)
-{
-    int64_t larger = *limit ? *limit : 256;
-    size_t total;
-    while (larger < need) {
-        larger *= 2;
-    }
-    if (larger == *limit) {
-        return true;
-    }
-    void *more = __builtin_mul_overflow((size_t)larger, bytes, &total) ? NULL : realloc(*memory, total);
-    if (more) {
-        *memory = more;
-        *limit = larger;
-    }
-    return more != NULL;
-}
-
 /* Forgets the last pass if it was not heard to its end. */
 static void forget_unheard(mo_tracer *t)
 {
@@ -168,9 +151,9 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
         return mo_fail(err, MO_EINVAL, "a pass of %d tokens of text %d cannot be recorded", tokens, text);
     }
     forget_unheard(t);
-    if (!grow((void **)&t->steps, &t->step_capacity, t->step_count + 1, sizeof *t->steps) ||
-        !grow((void **)&t->ids, &t->token_capacity, t->token_count + tokens,
-              ids_per_token(&t->shape) * sizeof *t->ids)) {
+    if (!mo_array_reserve(&t->steps, &t->step_capacity, (size_t)t->step_count + 1, sizeof *t->steps) ||
+        !mo_array_reserve(&t->ids, &t->token_capacity, (size_t)(t->token_count + tokens),
+                          ids_per_token(&t->shape) * sizeof *t->ids)) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a trace of %" PRId64 " tokens; trace fewer",
                        t->token_count + tokens);
     }

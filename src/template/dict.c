@@ -155,11 +155,7 @@ void mo_jdict_set(mo_work *w, mo_jdict *d, mo_jv key, mo_jv value)
         if (capacity > INT32_MAX / 4) {
             mo_work_fail(w, MO_ENOSPC, "a dict of the template has more than %d entries", INT32_MAX / 4);
         }
-        mo_jentry *entries = mo_work_array(w, capacity, sizeof *entries);
-        if (d->count) {
-            memcpy(entries, d->entries, d->count * sizeof *entries);
-        }
-        d->entries = entries;
+        d->entries = mo_work_larger(w, d->entries, d->count, capacity, sizeof *d->entries);
         d->capacity = (uint32_t)capacity;
     }
     d->entries[d->count++] = (mo_jentry){key, value, hash};

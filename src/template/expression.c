@@ -19,11 +19,7 @@ static void add_argument(mo_jparser *p, mo_jnode *n, mo_jargument argument, size
 {
     if (n->argument_count == *capacity) {
         *capacity = *capacity ? 2 * *capacity : 4;
-        mo_jargument *more = mo_work_array(p->w, *capacity, sizeof *more);
-        if (n->argument_count) {
-            memcpy(more, n->arguments, n->argument_count * sizeof *more);
-        }
-        n->arguments = more;
+        n->arguments = mo_work_larger(p->w, n->arguments, n->argument_count, *capacity, sizeof *n->arguments);
     }
     n->arguments[n->argument_count++] = argument;
 }
@@ -464,28 +460,27 @@ static mo_jnode *negation(mo_jparser *p)
     return n;
 }
 
-static mo_jnode *conjunction(mo_jparser *p)
+/* What `part` reads, with this word between. */
+static mo_jnode *joined(mo_jparser *p, const char *word, mo_jnode_kind kind, mo_jnode *(*part)(mo_jparser *))
 {
-    mo_jnode *n = negation(p);
-    while (mo_parser_take_name(p, "and")) {
-        mo_jnode *both = mo_parser_node(p, MO_NODE_AND);
+    mo_jnode *n = part(p);
+    while (mo_parser_take_name(p, word)) {
+        mo_jnode *both = mo_parser_node(p, kind);
         both->a = n;
-        both->b = negation(p);
+        both->b = part(p);
         n = both;
     }
     return n;
 }
 
+static mo_jnode *conjunction(mo_jparser *p)
+{
+    return joined(p, "and", MO_NODE_AND, negation);
+}
+
 static mo_jnode *disjunction(mo_jparser *p)
 {
-    mo_jnode *n = conjunction(p);
-    while (mo_parser_take_name(p, "or")) {
-        mo_jnode *both = mo_parser_node(p, MO_NODE_OR);
-        both->a = n;
-        both->b = conjunction(p);
-        n = both;
-    }
-    return n;
+    return joined(p, "or", MO_NODE_OR, conjunction);
 }
 
 static mo_jnode *condition(mo_jparser *p)

@@ -18,13 +18,8 @@ typedef struct lexer {
 static mo_jtoken *add(lexer *l, mo_jtoken_kind kind)
 {
     if (l->count == l->capacity) {
-        const size_t capacity = l->capacity ? 2 * l->capacity : 256;
-        mo_jtoken *items = mo_work_array(l->w, capacity, sizeof *items);
-        if (l->count) {
-            memcpy(items, l->items, l->count * sizeof *items);
-        }
-        l->items = items;
-        l->capacity = capacity;
+        l->capacity = l->capacity ? 2 * l->capacity : 256;
+        l->items = mo_work_larger(l->w, l->items, l->count, l->capacity, sizeof *l->items);
     }
     mo_jtoken *t = &l->items[l->count++];
     *t = (mo_jtoken){.kind = kind, .line = l->line, .value = MO_JV_NONE};

@@ -18,11 +18,7 @@ static void move_items(mo_work *w, mo_jlist *list, size_t capacity)
     if (capacity > INT32_MAX) {
         mo_work_fail(w, MO_ENOSPC, "a list of the template has more than %d items", INT32_MAX);
     }
-    mo_jv *items = mo_work_array(w, capacity, sizeof *items);
-    if (list->count) {
-        memcpy(items, list->items, list->count * sizeof *items);
-    }
-    list->items = items;
+    list->items = mo_work_larger(w, list->items, list->count, capacity, sizeof *list->items);
     list->capacity = (uint32_t)capacity;
 }
 

@@ -125,12 +125,8 @@ int mo_parser_symbol(mo_jparser *p, mo_jstring name)
 void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node)
 {
     if ((list->count & (list->count - 1)) == 0) { /* capacity is the next power of two */
-        const size_t place = sizeof(void *);
-        mo_jnode **items = mo_work_array(w, list->count ? 2 * (size_t)list->count : 1, place);
-        if (list->count) {
-            memcpy(items, list->items, list->count * place);
-        }
-        list->items = items;
+        list->items = mo_work_larger(w, list->items, list->count, list->count ? 2 * (size_t)list->count : 1,
+                                     sizeof(void *));
     }
     list->items[list->count++] = node;
 }

@@ -20,13 +20,8 @@ void mo_frame_set(mo_jrun *r, mo_jframe *f, int symbol, mo_jv v)
         }
     }
     if (f->count == f->capacity) {
-        const uint32_t capacity = f->capacity ? 2 * f->capacity : 4;
-        mo_jvariable *more = mo_work_array(r->w, capacity, sizeof *more);
-        if (f->count) {
-            memcpy(more, f->variables, f->count * sizeof *more);
-        }
-        f->variables = more;
-        f->capacity = capacity;
+        f->capacity = f->capacity ? 2 * f->capacity : 4;
+        f->variables = mo_work_larger(r->w, f->variables, f->count, f->capacity, sizeof *f->variables);
     }
     f->variables[f->count++] = (mo_jvariable){symbol, v};
 }

@@ -77,6 +77,15 @@ void *mo_work_array(mo_work *w, size_t count, size_t bytes)
     return mo_work_alloc(w, total);
 }
 
+void *mo_work_larger(mo_work *w, const void *array, size_t count, size_t capacity, size_t bytes)
+{
+    void *larger = mo_work_array(w, capacity, bytes);
+    if (count) {
+        memcpy(larger, array, count * bytes);
+    }
+    return larger;
+}
+
 void mo_work_spend(mo_work *w, uint64_t n)
 {
     if (n > w->steps_most - w->steps) {

@@ -39,6 +39,8 @@ __attribute__((noreturn)) void mo_work_raise(mo_work *w, const char *text, size_
 /* Zeroed memory; never NULL. */
 void *mo_work_alloc(mo_work *w, size_t bytes);
 void *mo_work_array(mo_work *w, size_t count, size_t bytes);
+/* A larger array, of `capacity` elements, that begins with the `count` elements of this one. */
+void *mo_work_larger(mo_work *w, const void *array, size_t count, size_t capacity, size_t bytes);
 
 /* Counts n operations. */
 void mo_work_spend(mo_work *w, uint64_t n);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/interrupt.h"
 #include "base/utf8.h"
 #include "text/compose.h"
@@ -366,13 +367,8 @@ static bool escape(mo_bpe_scratch *scratch, const uint8_t *text, size_t length, 
     for (size_t i = 0; i < length; i++) {
         n += text[i] == ' ' ? 3 : 1;
     }
-    if (n > scratch->capacity) {
-        uint8_t *bigger = realloc(scratch->escaped, n);
-        if (!bigger) {
-            return false;
-        }
-        scratch->escaped = bigger;
-        scratch->capacity = n;
+    if (!mo_array_reserve(&scratch->escaped, &scratch->capacity, n, 1)) {
+        return false;
     }
     uint8_t *to = scratch->escaped;
     for (size_t i = 0; i < length; i++) {

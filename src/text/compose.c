@@ -5,6 +5,7 @@
 
 #include <utf8proc.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 
 void mo_compose_free(mo_compose *c)
@@ -33,29 +34,10 @@ bool mo_compose_needless(const uint8_t *text, size_t length)
     return true;
 }
 
-static bool grow_points(mo_compose *c, size_t count)
-{
-    if (count > c->limit) {
-        int32_t *points = realloc(c->points, 2 * count * sizeof *points);
-        if (!points) {
-            return false;
-        }
-        c->points = points;
-        c->limit = 2 * count;
-    }
-    return true;
-}
-
 static bool put(mo_compose *c, const uint8_t *bytes, size_t n)
 {
-    if (c->length + n > c->capacity) {
-        const size_t capacity = 2 * (c->length + n + 64);
-        uint8_t *text = realloc(c->text, capacity);
-        if (!text) {
-            return false;
-        }
-        c->text = text;
-        c->capacity = capacity;
+    if (!mo_array_reserve(&c->text, &c->capacity, c->length + n, sizeof *c->text)) {
+        return false;
     }
     memcpy(c->text + c->length, bytes, n);
     c->length += n;
@@ -113,7 +95,7 @@ static bool put_composed(mo_compose *c, const uint8_t *text, size_t length)
     size_t count = 0;
     for (size_t i = 0, n; i < length; i += n) {
         n = mo_utf8_length(text + i, length - i);
-        if (!grow_points(c, count + 32)) {
+        if (!mo_array_reserve(&c->points, &c->limit, count + 32, sizeof *c->points)) {
             return false;
         }
         int boundary = 0;

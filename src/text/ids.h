@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 typedef struct mo_ids {
@@ -17,14 +18,8 @@ static inline mo_status mo_ids_add(mo_ids *ids, int32_t id, mo_error *err)
     if (ids->most && ids->count == ids->most) {
         return MO_ENOSPC;
     }
-    if (ids->count == ids->capacity) {
-        const size_t capacity = ids->capacity ? 2 * ids->capacity : 64;
-        int32_t *data = realloc(ids->data, capacity * sizeof *data);
-        if (!data) {
-            return mo_fail(err, MO_ENOMEM, "out of memory for %zu tokens", capacity);
-        }
-        ids->data = data;
-        ids->capacity = capacity;
+    if (!mo_array_reserve(&ids->data, &ids->capacity, ids->count + 1, sizeof *ids->data)) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for %zu tokens", ids->count + 1);
     }
     ids->data[ids->count++] = id;
     return MO_OK;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/interrupt.h"
 #include "base/status.h"
 
@@ -24,30 +25,10 @@ void mo_merge_free(mo_merge *m)
     *m = (mo_merge){0};
 }
 
-/* Space for `want` elements of `bytes` each; contents are kept. */
-static bool grow(void **array, size_t *capacity, size_t want, size_t bytes)
-{
-    if (want <= *capacity) {
-        return true;
-    }
-    size_t n = *capacity < 64 ? 64 : *capacity;
-    while (n < want) {
-        n *= 2;
-    }
-    void *p = realloc(*array, n * bytes);
-    if (!p) {
-        return false;
-    }
-    *array = p;
-    *capacity = n;
-    return true;
-}
-
 bool mo_merge_add(mo_merge *m, uint32_t id, uint32_t at, uint32_t length)
 {
-    void *p = m->symbols;
-    const bool grown = m->count < m->capacity || grow(&p, &m->capacity, m->count + 1, sizeof *m->symbols);
-    m->symbols = p;
+    const bool grown = m->count < m->capacity ||
+                       mo_array_reserve(&m->symbols, &m->capacity, m->count + 1, sizeof *m->symbols);
     if (grown) {
         m->symbols[m->count++] = (mo_symbol){id, at, length};
     }
@@ -116,13 +97,9 @@ static void sift_up(uint64_t *heap, size_t at)
 static bool make_links(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
 {
     const size_t n = m->count;
-    void *links = m->links, *heap = m->heap;
     /* Each merge takes one entry off and puts at most two on: never more than two per symbol. */
-    const bool grown = grow(&links, &m->link_capacity, n, sizeof *m->links) &&
-                       grow(&heap, &m->heap_capacity, 2 * n, sizeof *m->heap);
-    m->links = links;
-    m->heap = heap;
-    if (!grown) {
+    if (!mo_array_reserve(&m->links, &m->link_capacity, n, sizeof *m->links) ||
+        !mo_array_reserve(&m->heap, &m->heap_capacity, 2 * n, sizeof *m->heap)) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {

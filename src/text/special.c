@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 /* ---- Sets ---- */
@@ -135,14 +136,8 @@ static uint64_t key_of(size_t length, size_t at)
 
 static bool push(search *s, uint64_t key)
 {
-    if (s->waiting == s->capacity) {
-        const size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        uint64_t *heap = realloc(s->heap, capacity * sizeof *heap);
-        if (!heap) {
-            return false;
-        }
-        s->heap = heap;
-        s->capacity = capacity;
+    if (!mo_array_reserve(&s->heap, &s->capacity, s->waiting + 1, sizeof *s->heap)) {
+        return false;
     }
     size_t at = s->waiting++;
     for (size_t parent = (at - 1) / 2; at > 0 && s->heap[parent] > key; at = parent, parent = (at - 1) / 2) {
@@ -174,14 +169,8 @@ static bool is_taken(const search *s, size_t at)
 
 static bool take(search *s, size_t at, int32_t id, size_t length)
 {
-    if (s->hit_count == s->hit_capacity) {
-        const size_t capacity = s->hit_capacity ? 2 * s->hit_capacity : 16;
-        mo_special_hit *hits = realloc(s->hits, capacity * sizeof *hits);
-        if (!hits) {
-            return false;
-        }
-        s->hits = hits;
-        s->hit_capacity = capacity;
+    if (!mo_array_reserve(&s->hits, &s->hit_capacity, s->hit_count + 1, sizeof *s->hits)) {
+        return false;
     }
     s->hits[s->hit_count++] = (mo_special_hit){at, length, id};
     for (size_t i = at; i < at + length; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/growing.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -83,16 +84,9 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
 /* Space for this many bytes and a terminator. */
 static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 {
-    if (length >= stop->space) {
-        const size_t space = 2 * length + SPACE;
-        char *more = realloc(stop->text, space);
-        if (!more) {
-            return mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", length);
-        }
-        stop->text = more;
-        stop->space = space;
-    }
-    return MO_OK;
+    return mo_array_reserve(&stop->text, &stop->space, length + 1, 1)
+               ? MO_OK
+               : mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", length);
 }
 
 mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, mo_error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/growing.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -23,15 +24,9 @@ void mo_stream_free(mo_stream *s)
 static mo_status reserve(mo_stream *s, size_t bytes, mo_error *err)
 {
     const size_t want = 3 * (bytes + sizeof s->waiting) + 1;
-    if (want > s->capacity) {
-        char *text = realloc(s->text, want);
-        if (!text) {
-            return mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", want);
-        }
-        s->text = text;
-        s->capacity = want;
-    }
-    return MO_OK;
+    return mo_array_reserve(&s->text, &s->capacity, want, 1)
+               ? MO_OK
+               : mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", want);
 }
 
 /* Moves what is complete in the waiting bytes to the text. */

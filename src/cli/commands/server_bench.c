@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "cli/commands/wire.h"
 #include "cli/options.h"
@@ -40,14 +41,8 @@ typedef struct run {
 
 static void add(times *t, double value)
 {
-    if (t->count == t->capacity) {
-        const size_t capacity = t->capacity ? 2 * t->capacity : 256;
-        double *item = realloc(t->item, capacity * sizeof *item);
-        if (!item) {
-            return;
-        }
-        t->item = item;
-        t->capacity = capacity;
+    if (!mo_array_reserve(&t->item, &t->capacity, t->count + 1, sizeof *t->item)) {
+        return;
     }
     t->item[t->count++] = value;
 }
@@ -168,7 +163,7 @@ static void progress(run *r, stream *s)
     if (s->wire.over && !s->done && !s->failed) {
         if (s->wire.status != 200 && s->wire.status != 0) {
             fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,
-                    s->wire.body ? s->wire.body : "");
+                    mo_bytes_text(&s->wire.body).data);
         } else if (cli_wire_reached(&s->wire, "bench", &r->url)) {
             fprintf(stderr, "moraine bench: the connection was closed before the answer was complete\n");
         }

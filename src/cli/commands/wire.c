@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "cli/signals.h"
 
-enum { BODY_MAX = 64 << 20 };
+enum { BODY_MAX = 32 << 20 };
 #define ANSWER_S  30.0  /* without a byte of an answer that is waited for */
 #define CONNECT_S 300.0 /* the kernel gives up earlier, and says why */
 
@@ -40,19 +40,12 @@ bool cli_url_read(const char *text, cli_url *out)
 static size_t on_body(char *bytes, size_t one, size_t count, void *user)
 {
     cli_wire *w = user;
-    const size_t n = one * count, needed = w->body_length + n + 1;
+    const size_t n = one * count;
     long status = 0;
-    if (needed > w->body_capacity) {
-        char *grown = 2 * needed < BODY_MAX ? realloc(w->body, 2 * needed) : NULL;
-        if (!grown) {
-            return 0; /* ends it */
-        }
-        w->body = grown;
-        w->body_capacity = 2 * needed;
+    if (n >= BODY_MAX - w->body.length || !mo_bytes_reserve(&w->body, n)) {
+        return 0; /* ends it */
     }
-    memcpy(w->body + w->body_length, bytes, n);
-    w->body_length += n;
-    w->body[w->body_length] = '\0';
+    mo_bytes_add(&w->body, bytes, n);
     curl_easy_getinfo(w->handle, CURLINFO_RESPONSE_CODE, &status);
     w->status = (int)status;
     return n;
@@ -100,7 +93,7 @@ void cli_wire_close(cli_wire *w)
         curl_multi_remove_handle(w->all, w->handle);
         curl_easy_cleanup(w->handle);
     }
-    free(w->body);
+    mo_bytes_free(&w->body);
     *w = (cli_wire){0};
 }
 
@@ -136,7 +129,7 @@ const char *cli_wire_whole(cli_wire *w)
             return NULL;
         }
     }
-    return w->result != CURLE_OK ? NULL : w->body ? w->body : "";
+    return w->result != CURLE_OK ? NULL : mo_bytes_text(&w->body).data;
 }
 
 bool cli_wire_reached(const cli_wire *w, const char *command, const cli_url *url)
@@ -155,14 +148,14 @@ bool cli_wire_reached(const cli_wire *w, const char *command, const cli_url *url
 
 char *cli_wire_line(cli_wire *w)
 {
-    char *end = w->body ? memchr(w->body, '\n', w->body_length) : NULL;
+    char *body = w->body.data, *end = body ? memchr(body, '\n', w->body.length) : NULL;
     if (!end) {
         return NULL;
     }
-    const size_t length = (size_t)(end - w->body), used = length + 1;
-    char *line = strndup(w->body, length);
-    memmove(w->body, w->body + used, w->body_length - used + 1);
-    w->body_length -= used;
+    const size_t length = (size_t)(end - body), used = length + 1;
+    char *line = strndup(body, length);
+    memmove(body, body + used, w->body.length - used + 1);
+    w->body.length -= used;
     if (line && length > 0 && line[length - 1] == '\r') {
         line[length - 1] = '\0';
     }

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/bytes.h"
+
 /* Where a server is: "http://host:port/prefix", of which scheme, port and prefix may be missing. */
 typedef struct cli_url {
     char server[300], prefix[128]; /* "http://host:port"; no slash at its end */
@@ -22,8 +24,7 @@ typedef struct cli_wire {
     int status;      /* of HTTP; 0: the header has not come */
     bool over;       /* nothing more comes ... */
     CURLcode result; /* ... and why */
-    char *body;      /* what came of it and was not yet used */
-    size_t body_length, body_capacity;
+    mo_bytes body;   /* what came of it and was not yet used */
 } cli_wire;
 
 /* Has a request ready: body NULL: GET. *w stays where it is until it is closed. False after saying what is wrong. */

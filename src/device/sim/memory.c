@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 /* Two ranges in which no system puts a program's own memory: the device's, and pinned memory as the device sees it. */
@@ -79,29 +80,12 @@ static mo_daddr place_from(const mo_sim_memory *m, int range, mo_daddr from, int
     return at >= range_begin(range) && at + (mo_daddr)bytes + BEFORE <= end ? at : 0;
 }
 
-/* So that there is a place for one more element. */
-static bool grow(void **array, int count, int *limit, size_t size)
-{
-    if (count < *limit) {
-        return true;
-    }
-    const int more = *limit ? 2 * *limit : 64;
-    void *moved = realloc(*array, size * (size_t)more);
-    if (moved) {
-        *array = moved;
-        *limit = more;
-    }
-    return moved != NULL;
-}
-
 /* Enters memory into the table; 0 when there is no place. */
 static mo_daddr enter(mo_sim_memory *m, int range, uint8_t *memory, int64_t bytes)
 {
-    void *regions = m->regions;
-    if (!grow(&regions, m->count, &m->region_limit, sizeof *m->regions)) {
+    if (!mo_array_reserve(&m->regions, &m->region_limit, (size_t)m->count + 1, sizeof *m->regions)) {
         return 0;
     }
-    m->regions = regions;
     mo_daddr at = place_from(m, range, m->next[range], bytes);
     at = at ? at : place_from(m, range, range_begin(range), bytes);
     if (at) {
@@ -298,9 +282,8 @@ mo_status mo_sim_adopt(mo_device *device, void *memory, size_t bytes, mo_error *
         return status;
     }
     pthread_mutex_lock(&m->lock);
-    void *adopted = m->adopted;
-    const bool good = grow(&adopted, m->adopted_count, &m->adopted_limit, sizeof *m->adopted);
-    m->adopted = adopted;
+    const bool good =
+        mo_array_reserve(&m->adopted, &m->adopted_limit, (size_t)m->adopted_count + 1, sizeof *m->adopted);
     if (good) {
         m->adopted[m->adopted_count++] = (mo_sim_range){.memory = memory, .bytes = (int64_t)bytes};
     }

@@ -28,9 +28,11 @@ typedef struct mo_sim_range {
 typedef struct mo_sim_memory {
     pthread_mutex_t lock;
     mo_sim_region *regions; /* in the order of their addresses */
-    int count, region_limit;
+    int count;
+    size_t region_limit;
     mo_sim_range *adopted;
-    int adopted_count, adopted_limit;
+    int adopted_count;
+    size_t adopted_limit;
     mo_daddr next[2]; /* device, pinned: where the search for an address begins */
     int64_t limit, used, peak;
 } mo_sim_memory;

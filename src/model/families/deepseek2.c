@@ -112,12 +112,9 @@ static int usual_gating(const mo_keys *k)
 
 static void describe_experts(mo_binder *b, const mo_keys *k, int n, mo_moe *moe)
 {
-    const int64_t shared = mo_part_int(b, k, "expert_shared_count", 0, 0, 0, 1024);
     mo_part_moe(b, k, n, k->expert_width, false, moe);
     mo_part_router(b, k, n, usual_gating(k), moe);
-    if (shared > 0) {
-        mo_part_shared_ungated(b, n, k->width, shared * k->expert_width, moe);
-    }
+    mo_part_shared_count(b, k, n, k->expert_width, moe);
 }
 
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)

@@ -3,40 +3,12 @@
  * follow the others in the file and are not described. */
 #include "model/family.h"
 
-static void describe_attention(mo_binder *b, const mo_keys *k, const mo_rope *rope, int n, mo_attention *a)
+static void bind_glm4moe(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 {
-    mo_part_heads(b, k, n, a);
-    a->rope = rope;
-    a->neox = true;
-    mo_part_attention(b, n, k->width, false, a);
-    if (mo_bind_has(b, "blk.%d.attn_q_norm", n)) { /* the large models alone */
-        mo_part_head_norms(b, n, a);
-    }
-}
-
-static void describe_glm4moe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
-{
-    const mo_rope *rope = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
-    const int dense = mo_part_dense_layers(b, k);
-    const int64_t shared = mo_part_int(b, k, "expert_shared_count", 0, 0, 0, 1024) * k->expert_width;
-    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
-        mo_layer *layer = &spec->layers[n];
-        describe_attention(b, k, rope, n, &layer->attention);
-        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
-        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.post_attention_norm.weight", n);
-        layer->dense = n < dense;
-        layer->routed = !layer->dense;
-        if (layer->dense) {
-            mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
-            continue;
-        }
-        mo_part_moe(b, k, n, k->expert_width, false, &layer->moe);
-        mo_part_router(b, k, n, MO_GATING_SIGMOID, &layer->moe);
-        mo_bind_need(b, "blk.%d.exp_probs_b.bias", n);
-        if (shared > 0) {
-            mo_part_shared_ungated(b, n, k->width, shared, &layer->moe);
-        }
-    }
+    mo_part_moe(b, k, n, k->expert_width, false, &layer->moe);
+    mo_part_router(b, k, n, MO_GATING_SIGMOID, &layer->moe);
+    mo_bind_need(b, "blk.%d.exp_probs_b.bias", n);
+    mo_part_shared_count(b, k, n, k->expert_width, &layer->moe);
 }
 
 /* Norms before and after every part; neighbours rotate; gate and up are one matrix. */
@@ -57,5 +29,10 @@ static void describe_glm4(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     }
 }
 
-const mo_family mo_family_glm4moe = {.architecture = "glm4moe", .describe = describe_glm4moe};
+const mo_family mo_family_glm4moe = {.architecture = "glm4moe",
+                                     .plain = {.neox = true,
+                                               .optional_norms = true, /* the large models alone */
+                                               .ffn_norm = "post_attention_norm",
+                                               .leading = true,
+                                               .experts = bind_glm4moe}};
 const mo_family mo_family_glm4 = {.architecture = "glm4", .describe = describe_glm4};

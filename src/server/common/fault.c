@@ -133,19 +133,11 @@ int srv_fault_retry_after(srv_fault_kind kind)
 
 static void write_openai(const srv_fault *fault, const kind_facts *f, srv_writer *out)
 {
-    srv_put_literal(out, "{\"error\":{\"message\":");
-    srv_put_cstring(out, fault->message);
-    srv_put_literal(out, ",\"type\":");
-    srv_put_cstring(out, f->type);
-    srv_put_literal(out, ",\"param\":");
+    srv_print(out, "{\"error\":{\"message\":%s,\"type\":%s,\"param\":", fault->message, f->type);
     srv_put_cstring(out, fault->param[0] ? fault->param : NULL);
-    srv_put_literal(out, ",\"code\":");
-    srv_put_cstring(out, f->code);
+    srv_print(out, ",\"code\":%s", f->code);
     if (fault->kind == SRV_FAULT_CONTEXT) {
-        srv_put_literal(out, ",\"n_prompt_tokens\":");
-        srv_put_int(out, fault->prompt_tokens);
-        srv_put_literal(out, ",\"n_ctx\":");
-        srv_put_int(out, fault->context);
+        srv_print(out, ",\"n_prompt_tokens\":%ld,\"n_ctx\":%ld", fault->prompt_tokens, fault->context);
     }
     srv_put_literal(out, "}}");
 }
@@ -156,22 +148,14 @@ void srv_fault_write(const srv_fault *fault, srv_shape shape, srv_writer *out)
     switch (shape) {
     case SRV_SHAPE_OPENAI: write_openai(fault, f, out); break;
     case SRV_SHAPE_ANTHROPIC:
-        srv_put_literal(out, "{\"type\":\"error\",\"error\":{\"type\":");
-        srv_put_cstring(out, f->anthropic_type);
-        srv_put_literal(out, ",\"message\":");
-        srv_put_cstring(out, fault->message);
+        srv_print(out, "{\"type\":\"error\",\"error\":{\"type\":%s,\"message\":%s", f->anthropic_type,
+                  fault->message);
         if (fault->error_code) {
-            srv_put_literal(out, ",\"details\":{\"error_code\":");
-            srv_put_cstring(out, fault->error_code);
-            srv_put_literal(out, "}");
+            srv_print(out, ",\"details\":{\"error_code\":%s}", fault->error_code);
         }
         srv_put_literal(out, "}}");
         break;
-    case SRV_SHAPE_OLLAMA:
-        srv_put_literal(out, "{\"error\":");
-        srv_put_cstring(out, fault->message);
-        srv_put_literal(out, "}");
-        break;
+    case SRV_SHAPE_OLLAMA: srv_print(out, "{\"error\":%s}", fault->message); break;
     }
 }
 

@@ -59,18 +59,6 @@ void srv_log_set(srv_log_format format, mo_log_level level)
     log_level = level;
 }
 
-static void put_time(srv_writer *w)
-{
-    struct timespec now;
-    struct tm parts;
-    char text[48];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    const size_t used = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + used, sizeof text - used, ".%03ldZ", now.tv_nsec / 1000000);
-    srv_puts(w, text);
-}
-
 /* A value of the text form: quoted where it would not be one word. Control characters never reach a terminal. */
 static void put_word(srv_writer *w, const char *text)
 {
@@ -90,9 +78,7 @@ static void put_field(srv_writer *w, const srv_log_field *f)
 {
     const bool json = log_format == SRV_LOG_JSON;
     if (json) {
-        srv_put_literal(w, ",");
-        srv_put_cstring(w, f->name);
-        srv_put_literal(w, ":");
+        srv_print(w, ",%s:", f->name);
     } else {
         srv_put_literal(w, " ");
         srv_puts(w, f->name);
@@ -127,22 +113,17 @@ static void put_line(srv_writer *w)
 void srv_log(mo_log_level level, const char *event, const srv_log_field *fields)
 {
     srv_writer w = {0};
+    struct timespec now;
+    char when[48];
     if (level > log_level) {
         return;
     }
+    clock_gettime(CLOCK_REALTIME, &now);
+    srv_time_text(now, 3, when, sizeof when);
     if (log_format == SRV_LOG_JSON) {
-        srv_put_literal(&w, "{\"time\":\"");
-        put_time(&w);
-        srv_put_literal(&w, "\",\"level\":");
-        srv_put_cstring(&w, level_names[level]);
-        srv_put_literal(&w, ",\"event\":");
-        srv_put_cstring(&w, event);
+        srv_print(&w, "{\"time\":%s,\"level\":%s,\"event\":%s", when, level_names[level], event);
     } else {
-        put_time(&w);
-        srv_put_literal(&w, " ");
-        srv_puts(&w, level_names[level]);
-        srv_put_literal(&w, " ");
-        srv_puts(&w, event);
+        mo_bytes_print(&w, "%s %s %s", when, level_names[level], event);
     }
     for (; fields->name; fields++) {
         if (fields->kind == SRV_LOG_FIELD_TEXT && !fields->text) {

@@ -1,7 +1,9 @@
 /* Writer: see writer.h. */
 #include "server/common/writer.h"
 
+#include <assert.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,4 +119,53 @@ void srv_put_fixed(srv_writer *w, double value, int digits)
 void srv_put_bool(srv_writer *w, bool value)
 {
     srv_puts(w, value ? "true" : "false");
+}
+
+const char *srv_time_text(struct timespec at, int digits, char *text, size_t size)
+{
+    struct tm parts;
+    long unit = 1;
+    gmtime_r(&at.tv_sec, &parts);
+    for (int i = digits; i < 9; i++) {
+        unit *= 10;
+    }
+    const size_t used = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &parts);
+    snprintf(text + used, size - used, ".%0*ldZ", digits, at.tv_nsec / unit);
+    return text;
+}
+
+/* Writes the value that the conversion behind a percent sign is for. Returns where the conversion ends. */
+static const char *print_value(srv_writer *w, const char *at, va_list *args)
+{
+    switch (*at) {
+    case '%': srv_put_literal(w, "%"); return at + 1;
+    case 's': srv_put_cstring(w, va_arg(*args, const char *)); return at + 1;
+    case 'd': srv_put_int(w, va_arg(*args, int)); return at + 1;
+    case 'l': srv_put_int(w, va_arg(*args, long)); return at + 2;
+    case 'g': srv_put_float(w, (float)va_arg(*args, double)); return at + 1;
+    default: break;
+    }
+    assert(*at == '.');
+    if (at[1] == '*') {
+        const int length = va_arg(*args, int);
+        srv_put_string(w, va_arg(*args, const char *), (size_t)length);
+    } else {
+        srv_put_fixed(w, va_arg(*args, double), at[1] - '0');
+    }
+    return at + 3;
+}
+
+void srv_print(srv_writer *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    for (const char *at = format; *at;) {
+        const size_t plain = strcspn(at, "%");
+        srv_put(w, at, plain);
+        at += plain;
+        if (*at) {
+            at = print_value(w, at + 1, &args);
+        }
+    }
+    va_end(args);
 }

@@ -2,6 +2,8 @@
 #ifndef SRV_WRITER_H
 #define SRV_WRITER_H
 
+#include <time.h>
+
 #include "base/bytes.h"
 
 typedef mo_bytes srv_writer;
@@ -34,5 +36,10 @@ void srv_put_float(srv_writer *w, float value);
 /* At most this many digits after the point, without trailing zeros. */
 void srv_put_fixed(srv_writer *w, double value, int digits);
 void srv_put_bool(srv_writer *w, bool value);
+/* RFC 3339 with this many digits behind the second (Go's programs write 9); at least 40 bytes. Returns text. */
+const char *srv_time_text(struct timespec at, int digits, char *text, size_t size);
+/* JSON by a format: %s is srv_put_cstring(), %.*s srv_put_string(), %d and %ld srv_put_int(), %g srv_put_float(), and %.3f
+ * srv_put_fixed() with 3 digits. All else is written as it is; %% is a percent sign. */
+void srv_print(srv_writer *w, const char *format, ...) MO_PRINTF(2, 3);
 
 #endif

@@ -231,24 +231,12 @@ static bool refuse_thread(const srv_field *thread)
 
 bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
 {
-    const srv_field messages = srv_member(root, "messages"), system = srv_member(root, "system"),
-                    thread = srv_member(root, "thread");
+    const srv_field system = srv_member(root, "system"), thread = srv_member(root, "thread");
+    srv_field messages;
     if (thread.value) {
         return refuse_thread(&thread);
     }
-    if (!messages.value) {
-        return srv_missing(&messages);
-    }
-    if (!srv_is_list(messages)) {
-        return false;
-    }
-    if (srv_count(&messages) == 0) {
-        return srv_wrong(&messages, "must have at least one message");
-    }
-    if (srv_count(&messages) > SRV_MESSAGES_MAX) {
-        return srv_wrong(&messages, "has more than %d messages", SRV_MESSAGES_MAX);
-    }
-    if (!read_system(&system, out)) {
+    if (!srv_conversation_list(root, 1, &messages) || !read_system(&system, out)) {
         return false;
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
@@ -272,50 +260,38 @@ static void put_stop(const srv_generation *g, srv_writer *w)
     const srv_choice *c = &g->choices[0];
     const bool word =
         c->finish == SRV_FINISH_STRING && c->stop >= 0 && (size_t)c->stop < g->parameters.stop_count;
-    srv_put_literal(w, "\"stop_reason\":");
-    srv_put_cstring(w, word                                                     ? "stop_sequence"
-                       : srv_generation_is_cut(g, c)                            ? "max_tokens"
-                       : c->finish == SRV_FINISH_END && srv_choice_calls(c) > 0 ? "tool_use"
-                                                                                : "end_turn");
-    srv_put_literal(w, ",\"stop_sequence\":");
+    srv_print(w, "\"stop_reason\":%s,\"stop_sequence\":",
+              word                                                     ? "stop_sequence"
+              : srv_generation_is_cut(g, c)                            ? "max_tokens"
+              : c->finish == SRV_FINISH_END && srv_choice_calls(c) > 0 ? "tool_use"
+                                                                       : "end_turn");
     srv_put_cstring(w, word ? g->parameters.stop[c->stop] : NULL);
 }
 
 static void put_usage(const srv_usage *usage, srv_writer *w)
 {
-    srv_put_literal(w, "{\"input_tokens\":");
-    srv_put_int(w, usage->prompt_tokens - usage->cached_tokens);
-    srv_put_literal(w, ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":");
-    srv_put_int(w, usage->cached_tokens);
-    srv_put_literal(w, ",\"output_tokens\":");
-    srv_put_int(w, usage->completion_tokens);
-    srv_put_literal(w, "}");
+    srv_print(w,
+              "{\"input_tokens\":%ld,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%ld,"
+              "\"output_tokens\":%ld}",
+              usage->prompt_tokens - usage->cached_tokens, usage->cached_tokens, usage->completion_tokens);
 }
 
 static void put_head(const srv_generation *g, srv_writer *w)
 {
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, g->id);
-    srv_put_literal(w, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    srv_put_cstring(w, g->model);
-    srv_put_literal(w, ",\"content\":[");
+    srv_print(w, "{\"id\":%s,\"type\":\"message\",\"role\":\"assistant\",\"model\":%s,\"content\":[", g->id,
+              g->model);
 }
 
 static void put_call(const srv_item *item, srv_writer *w)
 {
-    srv_put_literal(w, "{\"type\":\"tool_use\",\"id\":");
-    srv_put_cstring(w, item->id);
-    srv_put_literal(w, ",\"name\":");
-    srv_put_cstring(w, item->name);
-    srv_put_literal(w, ",\"input\":");
+    srv_print(w, "{\"type\":\"tool_use\",\"id\":%s,\"name\":%s,\"input\":", item->id, item->name);
 }
 
 static void put_block(const srv_item *item, srv_writer *w)
 {
     switch (item->kind) {
     case SRV_ITEM_TEXT:
-        srv_put_literal(w, "{\"type\":\"text\",\"text\":");
-        srv_put_string(w, item->text.data, item->text.length);
+        srv_print(w, "{\"type\":\"text\",\"text\":%.*s", (int)item->text.length, item->text.data);
         break;
     case SRV_ITEM_THOUGHT:
         srv_put_literal(w, "{\"type\":\"thinking\",\"thinking\":");
@@ -342,10 +318,7 @@ static void message_whole(srv_generation *g, srv_writer *w)
     put_stop(g, w);
     srv_put_literal(w, ",\"usage\":");
     put_usage(&g->usage, w);
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
 }
 
@@ -364,18 +337,20 @@ static void message_begin(srv_generation *g, srv_writer *w)
 
 static void open_delta(size_t index, const char *type, srv_writer *w)
 {
-    srv_put_literal(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":");
-    srv_put_int(w, (int64_t)index);
-    srv_put_literal(w, ",\"delta\":{\"type\":\"");
+    srv_print(w,
+              "event: content_block_delta\ndata: "
+              "{\"type\":\"content_block_delta\",\"index\":%ld,\"delta\":{\"type\":\"",
+              (int64_t)index);
     srv_puts(w, type);
     srv_put_literal(w, "\",");
 }
 
 static void open_block(const srv_item *item, size_t index, srv_writer *w)
 {
-    srv_put_literal(w, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":");
-    srv_put_int(w, (int64_t)index);
-    srv_put_literal(w, ",\"content_block\":");
+    srv_print(w,
+              "event: content_block_start\ndata: "
+              "{\"type\":\"content_block_start\",\"index\":%ld,\"content_block\":",
+              (int64_t)index);
     if (item->kind == SRV_ITEM_CALL) {
         put_call(item, w);
         srv_put_literal(w, "{}}");
@@ -395,9 +370,8 @@ static void close_blocks(srv_choice *c, size_t before, srv_writer *w)
             open_delta(c->closed, "signature_delta", w);
             srv_put_literal(w, "\"signature\":" SIGNATURE "}}\n\n");
         }
-        srv_put_literal(w, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":");
-        srv_put_int(w, (int64_t)c->closed);
-        srv_put_literal(w, "}\n\n");
+        srv_print(w, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%ld}\n\n",
+                  (int64_t)c->closed);
     }
 }
 
@@ -421,8 +395,7 @@ static void message_event(srv_generation *g, size_t choice, const srv_event *eve
         if (event->text.length > 0 && c->count > 0) {
             open_delta(c->count - 1, type, w);
             srv_puts(w, name);
-            srv_put_string(w, event->text.data, event->text.length);
-            srv_put_literal(w, "}}\n\n");
+            srv_print(w, "%.*s}}\n\n", (int)event->text.length, event->text.data);
         }
         break;
     case SRV_CALL_END:
@@ -437,10 +410,7 @@ static void message_end(srv_generation *g, srv_writer *w)
     put_stop(g, w);
     srv_put_literal(w, "},\"usage\":");
     put_usage(&g->usage, w);
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 }
 

@@ -20,34 +20,17 @@ static void put_tokens_text(const srv_generation *g, size_t prompt, srv_writer *
     srv_writer_free(&text);
 }
 
-static void put_float_member(srv_writer *w, const char *name, float value)
-{
-    srv_puts(w, name);
-    srv_put_float(w, value);
-}
-
-static void put_int_member(srv_writer *w, const char *name, int64_t value)
-{
-    srv_puts(w, name);
-    srv_put_int(w, value);
-}
-
 static void put_settings(const srv_generation *g, srv_writer *w)
 {
     const srv_parameters *p = &g->parameters;
     const mo_sampler_options *s = &p->sampler;
-    put_int_member(w, "{\"n_predict\":", p->max_tokens);
-    put_int_member(w, ",\"max_tokens\":", p->max_tokens);
-    put_int_member(w, ",\"seed\":", (int64_t)s->seed);
-    put_float_member(w, ",\"temperature\":", s->temperature);
-    put_int_member(w, ",\"top_k\":", s->top_k);
-    put_float_member(w, ",\"top_p\":", s->top_p);
-    put_float_member(w, ",\"min_p\":", s->min_p);
-    put_float_member(w, ",\"repeat_penalty\":", s->repeat_penalty);
-    put_int_member(w, ",\"repeat_last_n\":", s->penalty_last);
-    put_float_member(w, ",\"presence_penalty\":", s->presence_penalty);
-    put_float_member(w, ",\"frequency_penalty\":", s->frequency_penalty);
-    srv_put_literal(w, ",\"stop\":[");
+    srv_print(
+        w,
+        "{\"n_predict\":%ld,\"max_tokens\":%ld,\"seed\":%ld,\"temperature\":%g,\"top_k\":%ld,\"top_p\":%g,"
+        "\"min_p\":%g,\"repeat_penalty\":%g,\"repeat_last_n\":%ld,\"presence_penalty\":%g,"
+        "\"frequency_penalty\":%g,\"stop\":[",
+        p->max_tokens, p->max_tokens, (int64_t)s->seed, s->temperature, s->top_k, s->top_p, s->min_p,
+        s->repeat_penalty, s->penalty_last, s->presence_penalty, s->frequency_penalty);
     for (size_t i = 0; i < p->stop_count; i++) {
         srv_puts(w, i > 0 ? "," : "");
         srv_put_cstring(w, p->stop[i]);
@@ -56,8 +39,7 @@ static void put_settings(const srv_generation *g, srv_writer *w)
     srv_put_bool(w, p->ignore_eos);
     srv_put_literal(w, ",\"stream\":");
     srv_put_bool(w, p->stream);
-    put_int_member(w, ",\"n_probs\":", p->logprobs ? p->top : 0);
-    srv_put_literal(w, "}");
+    srv_print(w, ",\"n_probs\":%ld}", p->logprobs ? p->top : 0);
 }
 
 static const char *stop_type(const srv_choice *c)
@@ -78,39 +60,31 @@ static void put_result(const srv_generation *g, size_t choice, const srv_usage *
     const size_t prompt = choice / (size_t)g->parameters.n;
     srv_writer text = {0};
     srv_choice_join(c, SRV_ITEM_TEXT, &text);
-    put_int_member(w, "{\"index\":", (int64_t)choice);
-    srv_put_literal(w, ",\"content\":");
-    srv_put_string(w, text.data, g->streaming ? 0 : text.length);
-    srv_put_literal(w, ",\"tokens\":[");
+    srv_print(w, "{\"index\":%ld,\"content\":%.*s,\"tokens\":[", (int64_t)choice,
+              (int)(g->streaming ? 0 : text.length), text.data);
     if (!g->streaming && g->parameters.return_tokens) {
         srv_put(w, c->tokens.data, c->tokens.length);
     }
-    srv_put_literal(w, "],\"id_slot\":-1,\"stop\":true,\"model\":");
-    srv_put_cstring(w, g->model);
-    put_int_member(w, ",\"tokens_predicted\":", c->completion_tokens);
-    put_int_member(w, ",\"tokens_evaluated\":", (int64_t)g->prompts[prompt].count);
-    srv_put_literal(w, ",\"generation_settings\":");
+    srv_print(w,
+              "],\"id_slot\":-1,\"stop\":true,\"model\":%s,\"tokens_predicted\":%ld,\"tokens_evaluated\":%ld,"
+              "\"generation_settings\":",
+              g->model, c->completion_tokens, (int64_t)g->prompts[prompt].count);
     put_settings(g, w);
     srv_put_literal(w, ",\"prompt\":");
     put_tokens_text(g, prompt, w);
     srv_put_literal(w, ",\"has_new_line\":");
     srv_put_bool(w, text.length > 0 && memchr(text.data, '\n', text.length));
-    srv_put_literal(w, ",\"truncated\":false,\"stop_type\":");
-    srv_put_cstring(w, stop_type(c));
-    srv_put_literal(w, ",\"stopping_word\":");
-    srv_put_cstring(w, c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "");
-    put_int_member(w, ",\"tokens_cached\":", (int64_t)g->prompts[prompt].count + c->completion_tokens);
-    srv_put_literal(w, ",\"timings\":");
+    srv_print(w,
+              ",\"truncated\":false,\"stop_type\":%s,\"stopping_word\":%s,\"tokens_cached\":%ld,\"timings\":",
+              stop_type(c), c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "",
+              (int64_t)g->prompts[prompt].count + c->completion_tokens);
     srv_put_timings(w, usage, timings);
     if (g->parameters.logprobs && !g->streaming) {
         srv_put_literal(w, ",\"completion_probabilities\":[");
         srv_put(w, c->probabilities.data, c->probabilities.length);
         srv_put_literal(w, "]");
     }
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
     w->failed = w->failed || text.failed;
     srv_writer_free(&text);
@@ -189,16 +163,14 @@ static void completion_begin(srv_generation *g, srv_writer *w)
 static void put_piece(const srv_generation *g, size_t choice, const srv_event *event, srv_writer *w)
 {
     const size_t prompt = choice / (size_t)g->parameters.n;
-    put_int_member(w, "data: {\"index\":", (int64_t)choice);
-    srv_put_literal(w, ",\"content\":");
-    srv_put_string(w, event->text.data, event->text.length);
-    srv_put_literal(w, ",\"tokens\":[");
+    srv_print(w, "data: {\"index\":%ld,\"content\":%.*s,\"tokens\":[", (int64_t)choice,
+              (int)event->text.length, event->text.data);
     for (size_t i = 0; i < event->token_count; i++) {
-        put_int_member(w, i > 0 ? "," : "", event->tokens[i].id);
+        srv_puts(w, i > 0 ? "," : "");
+        srv_put_int(w, event->tokens[i].id);
     }
-    srv_put_literal(w, "],\"stop\":false,\"id_slot\":-1");
-    put_int_member(w, ",\"tokens_predicted\":", event->completion_tokens);
-    put_int_member(w, ",\"tokens_evaluated\":", (int64_t)g->prompts[prompt].count);
+    srv_print(w, "],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":%ld,\"tokens_evaluated\":%ld",
+              event->completion_tokens, (int64_t)g->prompts[prompt].count);
     if (g->parameters.logprobs && event->token_count > 0) {
         srv_put_literal(w, ",\"completion_probabilities\":[");
         srv_put_probabilities(w, srv_model_mo(g->model_ref), event, false);

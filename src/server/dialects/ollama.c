@@ -81,15 +81,9 @@ static bool read_message(const srv_field *f, srv_conversation *out)
 
 bool srv_conversation_ollama(const srv_field *root, srv_conversation *out)
 {
-    const srv_field messages = srv_member(root, "messages");
-    if (!messages.value) {
-        return srv_missing(&messages);
-    }
-    if (!srv_is_list(messages)) {
+    srv_field messages;
+    if (!srv_conversation_list(root, 0, &messages)) {
         return false;
-    }
-    if (srv_count(&messages) > SRV_MESSAGES_MAX) {
-        return srv_wrong(&messages, "has more than %d messages", SRV_MESSAGES_MAX);
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
         const srv_field message = srv_element(&messages, i);
@@ -105,16 +99,9 @@ bool srv_conversation_ollama(const srv_field *root, srv_conversation *out)
 static void put_head(const srv_generation *g, srv_writer *w)
 {
     struct timespec now;
-    struct tm parts;
     char text[64];
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    const size_t length = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + length, sizeof text - length, ".%06ldZ", now.tv_nsec / 1000);
-    srv_put_literal(w, "{\"model\":");
-    srv_put_cstring(w, g->model);
-    srv_put_literal(w, ",\"created_at\":");
-    srv_put_cstring(w, text);
+    srv_print(w, "{\"model\":%s,\"created_at\":%s", g->model, srv_time_text(now, 6, text, sizeof text));
 }
 
 static int64_t nanoseconds(double seconds)
@@ -130,18 +117,14 @@ static void put_number(srv_writer *w, const char *name, int64_t value)
 
 static void put_end(const srv_generation *g, const char *reason, srv_writer *w)
 {
-    srv_put_literal(w, ",\"done\":true,\"done_reason\":");
-    srv_put_cstring(w, reason);
+    srv_print(w, ",\"done\":true,\"done_reason\":%s", reason);
     put_number(w, ",\"total_duration\":", mo_clock_ns() - g->times.begun_ns);
     put_number(w, ",\"load_duration\":", g->times.load_ns);
     put_number(w, ",\"prompt_eval_count\":", g->usage.prompt_tokens);
     put_number(w, ",\"prompt_eval_duration\":", nanoseconds(g->timings.prompt_s));
     put_number(w, ",\"eval_count\":", g->usage.completion_tokens);
     put_number(w, ",\"eval_duration\":", nanoseconds(g->timings.predicted_s));
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
 }
 
@@ -160,36 +143,10 @@ static void put_probabilities(srv_writer *w, const srv_writer *elements)
 /* Arguments are an object here. Those that a limit cut off are none: they are returned as text, which clients will not call. */
 static void put_call(const srv_item *item, size_t index, srv_writer *w)
 {
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, item->id);
-    srv_put_literal(w, ",\"function\":{\"index\":");
-    srv_put_int(w, (int64_t)index);
-    srv_put_literal(w, ",\"name\":");
-    srv_put_cstring(w, item->name);
-    srv_put_literal(w, ",\"arguments\":");
+    srv_print(w, "{\"id\":%s,\"function\":{\"index\":%ld,\"name\":%s,\"arguments\":", item->id,
+              (int64_t)index, item->name);
     srv_item_arguments(item, w);
     srv_put_literal(w, "}}");
-}
-
-static void put_joined(const srv_choice *c, srv_item_kind kind, srv_writer *w)
-{
-    srv_put_literal(w, "\"");
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->items[i].kind == kind) {
-            srv_put_escaped(w, c->items[i].text.data, c->items[i].text.length);
-        }
-    }
-    srv_put_literal(w, "\"");
-}
-
-static bool has(const srv_choice *c, srv_item_kind kind)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->items[i].kind == kind) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void line_fail(srv_generation *g, const srv_fault *fault, srv_writer *w)
@@ -212,10 +169,10 @@ static void chat_whole(srv_generation *g, srv_writer *w)
     const srv_choice *c = &g->choices[0];
     put_head(g, w);
     srv_put_literal(w, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    put_joined(c, SRV_ITEM_TEXT, w);
-    if (has(c, SRV_ITEM_THOUGHT)) {
+    srv_put_joined(w, c, SRV_ITEM_TEXT);
+    if (srv_choice_has(c, SRV_ITEM_THOUGHT)) {
         srv_put_literal(w, ",\"thinking\":");
-        put_joined(c, SRV_ITEM_THOUGHT, w);
+        srv_put_joined(w, c, SRV_ITEM_THOUGHT);
     }
     size_t calls = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -259,8 +216,7 @@ static void chat_event(srv_generation *g, size_t choice, const srv_event *event,
         srv_puts(w, event->kind == SRV_TEXT
                         ? ",\"message\":{\"role\":\"assistant\",\"content\":"
                         : ",\"message\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":");
-        srv_put_string(w, event->text.data, event->text.length);
-        srv_put_literal(w, "}");
+        srv_print(w, "%.*s}", (int)event->text.length, event->text.data);
     }
     put_piece_end(g, event, w);
 }
@@ -303,10 +259,10 @@ static void generate_whole(srv_generation *g, srv_writer *w)
     const srv_choice *c = &g->choices[0];
     put_head(g, w);
     srv_put_literal(w, ",\"response\":");
-    put_joined(c, SRV_ITEM_TEXT, w);
-    if (has(c, SRV_ITEM_THOUGHT)) {
+    srv_put_joined(w, c, SRV_ITEM_TEXT);
+    if (srv_choice_has(c, SRV_ITEM_THOUGHT)) {
         srv_put_literal(w, ",\"thinking\":");
-        put_joined(c, SRV_ITEM_THOUGHT, w);
+        srv_put_joined(w, c, SRV_ITEM_THOUGHT);
     }
     put_context(g, w);
     if (g->parameters.logprobs) {

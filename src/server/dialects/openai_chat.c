@@ -19,70 +19,30 @@ static const char *finish_reason(const srv_choice *c)
 /* id, created, model and fingerprint are the same in every chunk. */
 static void put_head(const srv_generation *g, const char *object, srv_writer *w)
 {
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, g->id);
-    srv_put_literal(w, ",\"object\":");
-    srv_put_cstring(w, object);
-    srv_put_literal(w, ",\"created\":");
-    srv_put_int(w, g->times.created);
-    srv_put_literal(w, ",\"model\":");
-    srv_put_cstring(w, g->model);
-    srv_put_literal(w, ",\"system_fingerprint\":");
-    srv_put_cstring(w, g->fingerprint);
-}
-
-static void put_warnings(const srv_generation *g, srv_writer *w)
-{
-    if (g->unenforced && *g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_print(w, "{\"id\":%s,\"object\":%s,\"created\":%ld,\"model\":%s,\"system_fingerprint\":%s", g->id,
+              object, g->times.created, g->model, g->fingerprint);
 }
 
 /* The beginning of a call: name and id, once. */
 static void put_call_head(const srv_item *item, srv_writer *w)
 {
-    srv_put_literal(w, "\"id\":");
-    srv_put_cstring(w, item->id);
-    srv_put_literal(w, ",\"type\":\"function\",\"function\":{\"name\":");
-    srv_put_cstring(w, item->name);
-    srv_put_literal(w, ",\"arguments\":");
+    srv_print(w, "\"id\":%s,\"type\":\"function\",\"function\":{\"name\":%s,\"arguments\":", item->id,
+              item->name);
 }
 
 /* ---- Whole ---- */
 
-static void put_joined(const srv_choice *c, srv_item_kind kind, srv_writer *w)
-{
-    srv_put_literal(w, "\"");
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->items[i].kind == kind) {
-            srv_put_escaped(w, c->items[i].text.data, c->items[i].text.length);
-        }
-    }
-    srv_put_literal(w, "\"");
-}
-
-static bool has(const srv_choice *c, srv_item_kind kind)
-{
-    for (size_t i = 0; i < c->count; i++) {
-        if (c->items[i].kind == kind) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void put_message(const srv_choice *c, srv_writer *w)
 {
     srv_put_literal(w, "{\"role\":\"assistant\",\"content\":");
-    if (has(c, SRV_ITEM_CALL) && !has(c, SRV_ITEM_TEXT)) {
+    if (srv_choice_has(c, SRV_ITEM_CALL) && !srv_choice_has(c, SRV_ITEM_TEXT)) {
         srv_put_literal(w, "null");
     } else {
-        put_joined(c, SRV_ITEM_TEXT, w);
+        srv_put_joined(w, c, SRV_ITEM_TEXT);
     }
-    if (has(c, SRV_ITEM_THOUGHT)) {
+    if (srv_choice_has(c, SRV_ITEM_THOUGHT)) {
         srv_put_literal(w, ",\"reasoning_content\":");
-        put_joined(c, SRV_ITEM_THOUGHT, w);
+        srv_put_joined(w, c, SRV_ITEM_THOUGHT);
     }
     bool first = true;
     for (size_t i = 0; i < c->count; i++) {
@@ -91,8 +51,7 @@ static void put_message(const srv_choice *c, srv_writer *w)
         }
         srv_puts(w, first ? ",\"tool_calls\":[{" : ",{");
         put_call_head(&c->items[i], w);
-        srv_put_string(w, c->items[i].text.data, c->items[i].text.length);
-        srv_put_literal(w, "}}");
+        srv_print(w, "%.*s}}", (int)c->items[i].text.length, c->items[i].text.data);
         first = false;
     }
     srv_puts(w, first ? "}" : "]}");
@@ -105,8 +64,7 @@ static void chat_whole(srv_generation *g, srv_writer *w)
     for (size_t i = 0; i < g->choice_count; i++) {
         const srv_choice *c = &g->choices[i];
         srv_puts(w, i > 0 ? ",{\"index\":" : "{\"index\":");
-        srv_put_int(w, (int64_t)i);
-        srv_put_literal(w, ",\"message\":");
+        srv_print(w, "%ld,\"message\":", (int64_t)i);
         put_message(c, w);
         srv_put_literal(w, ",\"logprobs\":");
         if (g->parameters.logprobs) {
@@ -116,15 +74,13 @@ static void chat_whole(srv_generation *g, srv_writer *w)
         } else {
             srv_put_literal(w, "null");
         }
-        srv_put_literal(w, ",\"finish_reason\":");
-        srv_put_cstring(w, finish_reason(c));
-        srv_put_literal(w, "}");
+        srv_print(w, ",\"finish_reason\":%s}", finish_reason(c));
     }
     srv_put_literal(w, "],\"usage\":");
     srv_put_usage(w, &g->usage);
     srv_put_literal(w, ",\"timings\":");
     srv_put_timings(w, &g->usage, &g->timings);
-    put_warnings(g, w);
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
 }
 
@@ -134,9 +90,7 @@ static void chat_whole(srv_generation *g, srv_writer *w)
 static void open_chunk(srv_generation *g, size_t choice, srv_writer *w)
 {
     srv_put(w, g->prefix.data, g->prefix.length);
-    srv_put_literal(w, ",\"choices\":[{\"index\":");
-    srv_put_int(w, (int64_t)choice);
-    srv_put_literal(w, ",\"delta\":{");
+    srv_print(w, ",\"choices\":[{\"index\":%ld,\"delta\":{", (int64_t)choice);
 }
 
 static void close_chunk(srv_writer *w)
@@ -158,27 +112,18 @@ static void chat_begin(srv_generation *g, srv_writer *w)
 static void put_delta(const srv_choice *c, const srv_event *event, srv_writer *w)
 {
     switch (event->kind) {
-    case SRV_TEXT:
-        srv_put_literal(w, "\"content\":");
-        srv_put_string(w, event->text.data, event->text.length);
-        break;
+    case SRV_TEXT: srv_print(w, "\"content\":%.*s", (int)event->text.length, event->text.data); break;
     case SRV_THOUGHT:
-        srv_put_literal(w, "\"reasoning_content\":");
-        srv_put_string(w, event->text.data, event->text.length);
+        srv_print(w, "\"reasoning_content\":%.*s", (int)event->text.length, event->text.data);
         break;
     case SRV_CALL:
-        srv_put_literal(w, "\"tool_calls\":[{\"index\":");
-        srv_put_int(w, event->call);
-        srv_put_literal(w, ",");
+        srv_print(w, "\"tool_calls\":[{\"index\":%d,", event->call);
         put_call_head(srv_choice_last(c), w);
         srv_put_literal(w, "\"\"}}]");
         break;
     case SRV_ARGUMENTS:
-        srv_put_literal(w, "\"tool_calls\":[{\"index\":");
-        srv_put_int(w, event->call);
-        srv_put_literal(w, ",\"function\":{\"arguments\":");
-        srv_put_string(w, event->text.data, event->text.length);
-        srv_put_literal(w, "}}]");
+        srv_print(w, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":%.*s}}]", event->call,
+                  (int)event->text.length, event->text.data);
         break;
     default: break; /* only tokens that have no text */
     }
@@ -217,14 +162,12 @@ static void chat_event(srv_generation *g, size_t choice, const srv_event *event,
     }
     if (event->kind == SRV_END) {
         open_chunk(g, choice, w);
-        srv_put_literal(w, "},\"finish_reason\":");
-        srv_put_cstring(w, finish_reason(c));
-        srv_put_literal(w, "}]");
+        srv_print(w, "},\"finish_reason\":%s}]", finish_reason(c));
         /* The last chunk of the last choice tells how it went, usage or not. */
         if (g->choice_count == 1) {
             srv_put_literal(w, ",\"timings\":");
             srv_put_timings(w, event->usage, event->timings);
-            put_warnings(g, w);
+            srv_put_warnings(w, g->unenforced);
         }
         close_chunk(w);
     }
@@ -238,7 +181,7 @@ static void chat_end(srv_generation *g, srv_writer *w)
         srv_put_usage(w, &g->usage);
         srv_put_literal(w, ",\"timings\":");
         srv_put_timings(w, &g->usage, &g->timings);
-        put_warnings(g, w);
+        srv_put_warnings(w, g->unenforced);
         close_chunk(w);
     }
     srv_put_literal(w, "data: [DONE]\n\n");

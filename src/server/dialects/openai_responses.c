@@ -24,14 +24,11 @@ static void put_part(const srv_generation *g, const srv_item *item, bool done, s
 {
     const size_t length = done ? item->text.length : 0;
     if (item->kind == SRV_ITEM_THOUGHT) {
-        srv_put_literal(w, "{\"type\":\"reasoning_text\",\"text\":");
-        srv_put_string(w, item->text.data, length);
-        srv_put_literal(w, "}");
+        srv_print(w, "{\"type\":\"reasoning_text\",\"text\":%.*s}", (int)length, item->text.data);
         return;
     }
-    srv_put_literal(w, "{\"type\":\"output_text\",\"text\":");
-    srv_put_string(w, item->text.data, length);
-    srv_put_literal(w, ",\"annotations\":[],\"logprobs\":[");
+    srv_print(w, "{\"type\":\"output_text\",\"text\":%.*s,\"annotations\":[],\"logprobs\":[", (int)length,
+              item->text.data);
     if (done && g->parameters.logprobs && srv_choice_last(&g->choices[0]) == item) {
         srv_put(w, g->choices[0].probabilities.data, g->choices[0].probabilities.length);
     }
@@ -41,21 +38,13 @@ static void put_part(const srv_generation *g, const srv_item *item, bool done, s
 static void put_item(const srv_generation *g, const srv_item *item, bool done, srv_writer *w)
 {
     static const char *const types[] = {"message", "reasoning", "function_call"};
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, item->key);
-    srv_put_literal(w, ",\"type\":");
-    srv_put_cstring(w, types[item->kind]);
-    srv_put_literal(w, ",\"status\":");
+    srv_print(w, "{\"id\":%s,\"type\":%s,\"status\":", item->key, types[item->kind]);
     const bool cut =
         done && srv_generation_is_cut(g, &g->choices[0]) && srv_choice_last(&g->choices[0]) == item;
     srv_put_cstring(w, !done ? "in_progress" : cut ? "incomplete" : "completed");
     if (item->kind == SRV_ITEM_CALL) {
-        srv_put_literal(w, ",\"call_id\":");
-        srv_put_cstring(w, item->id);
-        srv_put_literal(w, ",\"name\":");
-        srv_put_cstring(w, item->name);
-        srv_put_literal(w, ",\"arguments\":");
-        srv_put_string(w, item->text.data, done ? item->text.length : 0);
+        srv_print(w, ",\"call_id\":%s,\"name\":%s,\"arguments\":%.*s", item->id, item->name,
+                  (int)(done ? item->text.length : 0), item->text.data);
     } else {
         srv_puts(w, item->kind == SRV_ITEM_TEXT ? ",\"role\":\"assistant\",\"content\":["
                                                 : ",\"summary\":[],\"content\":[");
@@ -100,17 +89,11 @@ static void put_tools(const srv_generation *g, srv_writer *w)
 
 static void put_usage(const srv_usage *usage, srv_writer *w)
 {
-    srv_put_literal(w, "{\"input_tokens\":");
-    srv_put_int(w, usage->prompt_tokens);
-    srv_put_literal(w, ",\"input_tokens_details\":{\"cached_tokens\":");
-    srv_put_int(w, usage->cached_tokens);
-    srv_put_literal(w, "},\"output_tokens\":");
-    srv_put_int(w, usage->completion_tokens);
-    srv_put_literal(w, ",\"output_tokens_details\":{\"reasoning_tokens\":");
-    srv_put_int(w, usage->thought_tokens);
-    srv_put_literal(w, "},\"total_tokens\":");
-    srv_put_int(w, usage->prompt_tokens + usage->completion_tokens);
-    srv_put_literal(w, "}");
+    srv_print(w,
+              "{\"input_tokens\":%ld,\"input_tokens_details\":{\"cached_tokens\":%ld},\"output_tokens\":%ld,"
+              "\"output_tokens_details\":{\"reasoning_tokens\":%ld},\"total_tokens\":%ld}",
+              usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens, usage->thought_tokens,
+              usage->prompt_tokens + usage->completion_tokens);
 }
 
 /* What the request said, as the response repeats it. */
@@ -127,11 +110,8 @@ static void put_request(const srv_generation *g, srv_writer *w)
     put_json(json_object_get(g->root, "tool_choice"), "\"auto\"", w);
     srv_put_literal(w, ",\"parallel_tool_calls\":");
     srv_put_bool(w, !g->tools.single);
-    srv_put_literal(w, ",\"temperature\":");
-    srv_put_float(w, g->parameters.sampler.temperature);
-    srv_put_literal(w, ",\"top_p\":");
-    srv_put_float(w, g->parameters.sampler.top_p);
-    srv_put_literal(w, ",\"reasoning\":");
+    srv_print(w, ",\"temperature\":%g,\"top_p\":%g,\"reasoning\":", g->parameters.sampler.temperature,
+              g->parameters.sampler.top_p);
     put_json(json_object_get(g->root, "reasoning"), "null", w);
     srv_put_literal(w, ",\"text\":{\"format\":");
     put_json(format, "{\"type\":\"text\"}", w);
@@ -149,24 +129,19 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
     const bool cut = at == ENDED && srv_generation_is_cut(g, &g->choices[0]);
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, g->id);
-    srv_put_literal(w, ",\"object\":\"response\",\"created_at\":");
-    srv_put_int(w, g->times.created);
-    srv_put_literal(w, ",\"completed_at\":");
+    srv_print(w, "{\"id\":%s,\"object\":\"response\",\"created_at\":%ld,\"completed_at\":", g->id,
+              g->times.created);
     if (at == ENDED && !cut) {
         srv_put_int(w, (int64_t)time(NULL));
     } else {
         srv_put_literal(w, "null");
     }
-    srv_put_literal(w, ",\"status\":");
-    srv_put_cstring(w, at == RUNNING  ? "in_progress"
-                       : at == FAILED ? "failed"
-                       : cut          ? "incomplete"
-                                      : "completed");
-    srv_put_literal(w, ",\"model\":");
-    srv_put_cstring(w, g->model);
-    srv_put_literal(w, ",\"output\":[");
+    srv_print(w, ",\"status\":%s,\"model\":%s,\"output\":[",
+              at == RUNNING  ? "in_progress"
+              : at == FAILED ? "failed"
+              : cut          ? "incomplete"
+                             : "completed",
+              g->model);
     for (size_t i = 0; i < c->count && at != RUNNING; i++) {
         srv_puts(w, i > 0 ? "," : "");
         put_item(g, &c->items[i], true, w);
@@ -176,9 +151,7 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
                     ? "],\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"error\":"
                     : "],\"incomplete_details\":{\"reason\":\"cancelled\"},\"error\":");
     if (at == FAILED) {
-        srv_put_literal(w, "{\"code\":\"server_error\",\"message\":");
-        srv_put_cstring(w, g->fault.message);
-        srv_put_literal(w, "}");
+        srv_print(w, "{\"code\":\"server_error\",\"message\":%s}", g->fault.message);
     } else {
         srv_put_literal(w, "null");
     }
@@ -193,10 +166,7 @@ static void put_response(const srv_generation *g, stage at, srv_writer *w)
         srv_put_literal(w, ",\"timings\":");
         srv_put_timings(w, &g->usage, &g->timings);
     }
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
 }
 
@@ -227,8 +197,7 @@ static void open_event(srv_generation *g, const char *type, srv_writer *w)
     srv_puts(w, type);
     srv_put_literal(w, "\ndata: {\"type\":\"");
     srv_puts(w, type);
-    srv_put_literal(w, "\",\"sequence_number\":");
-    srv_put_int(w, g->sequence++);
+    srv_print(w, "\",\"sequence_number\":%ld", g->sequence++);
 }
 
 static void close_event(srv_writer *w)
@@ -251,10 +220,7 @@ static void response_event(srv_generation *g, const char *type, stage at, srv_wr
 /* Where in the answer: which item and which part of it. */
 static void put_path(const srv_item *item, size_t index, bool part, srv_writer *w)
 {
-    srv_put_literal(w, ",\"item_id\":");
-    srv_put_cstring(w, item->key);
-    srv_put_literal(w, ",\"output_index\":");
-    srv_put_int(w, (int64_t)index);
+    srv_print(w, ",\"item_id\":%s,\"output_index\":%ld", item->key, (int64_t)index);
     if (part) {
         srv_put_literal(w, ",\"content_index\":0");
     }
@@ -263,9 +229,7 @@ static void put_path(const srv_item *item, size_t index, bool part, srv_writer *
 static void item_event(srv_generation *g, const srv_item *item, size_t index, bool done, srv_writer *w)
 {
     open_event(g, done ? "response.output_item.done" : "response.output_item.added", w);
-    srv_put_literal(w, ",\"output_index\":");
-    srv_put_int(w, (int64_t)index);
-    srv_put_literal(w, ",\"item\":");
+    srv_print(w, ",\"output_index\":%ld,\"item\":", (int64_t)index);
     put_item(g, item, done, w);
     close_event(w);
 }
@@ -286,8 +250,7 @@ static void delta_event(srv_generation *g, const srv_item *item, size_t index, c
                                         "response.function_call_arguments.delta"};
     open_event(g, types[item->kind], w);
     put_path(item, index, item->kind != SRV_ITEM_CALL, w);
-    srv_put_literal(w, ",\"delta\":");
-    srv_put_string(w, event->text.data, event->text.length);
+    srv_print(w, ",\"delta\":%.*s", (int)event->text.length, event->text.data);
     if (item->kind == SRV_ITEM_TEXT) {
         srv_put_literal(w, ",\"logprobs\":[");
         if (g->parameters.logprobs) {
@@ -308,8 +271,7 @@ static void close_items(srv_generation *g, srv_choice *c, size_t before, srv_wri
         open_event(g, types[item->kind], w);
         put_path(item, c->closed, !call, w);
         if (call) {
-            srv_put_literal(w, ",\"name\":");
-            srv_put_cstring(w, item->name);
+            srv_print(w, ",\"name\":%s", item->name);
         }
         srv_puts(w, call ? ",\"arguments\":" : ",\"text\":");
         srv_put_string(w, item->text.data, item->text.length);

@@ -16,9 +16,7 @@ static void put_top(srv_writer *w, const mo_model *model, const srv_token *token
     for (int i = 0; i < token->top_count; i++) {
         const mo_text bytes = mo_token_bytes(model, token->top[i].token);
         srv_puts(w, i > 0 ? "," : "");
-        srv_put_string(w, bytes.data, bytes.length);
-        srv_put_literal(w, ":");
-        srv_put_float(w, token->top[i].logprob);
+        srv_print(w, "%.*s:%g", (int)bytes.length, bytes.data, token->top[i].logprob);
     }
     srv_put_literal(w, "}");
 }
@@ -91,14 +89,9 @@ static const char *finish_reason(const srv_choice *c)
 
 static void put_head(const srv_generation *g, srv_writer *w)
 {
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, g->id);
-    srv_put_literal(w, ",\"object\":\"text_completion\",\"created\":");
-    srv_put_int(w, g->times.created);
-    srv_put_literal(w, ",\"model\":");
-    srv_put_cstring(w, g->model);
-    srv_put_literal(w, ",\"system_fingerprint\":");
-    srv_put_cstring(w, g->fingerprint);
+    srv_print(
+        w, "{\"id\":%s,\"object\":\"text_completion\",\"created\":%ld,\"model\":%s,\"system_fingerprint\":%s",
+        g->id, g->times.created, g->model, g->fingerprint);
 }
 
 static void put_tail(const srv_generation *g, const srv_usage *usage, const srv_timings *timings, bool all,
@@ -110,10 +103,7 @@ static void put_tail(const srv_generation *g, const srv_usage *usage, const srv_
     }
     srv_put_literal(w, ",\"timings\":");
     srv_put_timings(w, usage, timings);
-    if (g->unenforced) {
-        srv_put_literal(w, ",\"warnings\":");
-        srv_put_lines(w, g->unenforced);
-    }
+    srv_put_warnings(w, g->unenforced);
 }
 
 static void text_whole(srv_generation *g, srv_writer *w)
@@ -122,19 +112,11 @@ static void text_whole(srv_generation *g, srv_writer *w)
     srv_put_literal(w, ",\"choices\":[");
     for (size_t i = 0; i < g->choice_count; i++) {
         const srv_choice *c = &g->choices[i];
-        srv_writer text = {0};
-        srv_choice_join(c, SRV_ITEM_TEXT, &text);
         srv_puts(w, i > 0 ? ",{\"text\":" : "{\"text\":");
-        srv_put_string(w, text.data, text.length);
-        w->failed = w->failed || text.failed;
-        srv_writer_free(&text);
-        srv_put_literal(w, ",\"index\":");
-        srv_put_int(w, (int64_t)i);
-        srv_put_literal(w, ",\"logprobs\":");
+        srv_put_joined(w, c, SRV_ITEM_TEXT);
+        srv_print(w, ",\"index\":%ld,\"logprobs\":", (int64_t)i);
         put_logprobs(g, c, w);
-        srv_put_literal(w, ",\"finish_reason\":");
-        srv_put_cstring(w, finish_reason(c));
-        srv_put_literal(w, "}");
+        srv_print(w, ",\"finish_reason\":%s}", finish_reason(c));
     }
     srv_put_literal(w, "]");
     put_tail(g, &g->usage, &g->timings, true, w);
@@ -166,11 +148,8 @@ static void text_event(srv_generation *g, size_t choice, const srv_event *event,
         return;
     }
     srv_put(w, g->prefix.data, g->prefix.length);
-    srv_put_literal(w, ",\"choices\":[{\"text\":");
-    srv_put_string(w, event->text.data, event->text.length);
-    srv_put_literal(w, ",\"index\":");
-    srv_put_int(w, (int64_t)choice);
-    srv_put_literal(w, ",\"logprobs\":");
+    srv_print(w, ",\"choices\":[{\"text\":%.*s,\"index\":%ld,\"logprobs\":", (int)event->text.length,
+              event->text.data, (int64_t)choice);
     if (event->token_count > 0) {
         put_logprobs(g, c, w);
     } else {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "server/common/log.h"
 
 /* Of all files together; they are looked through again when an eighth of it was written. */
@@ -94,13 +95,8 @@ static listed *list(int dir_fd, size_t *count, int64_t *bytes)
             fstatat(dir_fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
-        if (*count == capacity) {
-            listed *more = realloc(all, (2 * capacity + 64) * sizeof *all);
-            if (!more) {
-                break;
-            }
-            all = more;
-            capacity = 2 * capacity + 64;
+        if (!mo_array_reserve(&all, &capacity, *count + 1, sizeof *all)) {
+            break;
         }
         listed *one = &all[(*count)++];
         memcpy(one->name, entry->d_name, strlen(entry->d_name) + 1);

@@ -48,9 +48,7 @@ static void put_tokens(srv_writer *w, const mo_model *model, const srv_tokens *t
             srv_put_int(w, tokens->ids[i]);
             continue;
         }
-        srv_put_literal(w, "{\"id\":");
-        srv_put_int(w, tokens->ids[i]);
-        srv_put_literal(w, ",\"piece\":");
+        srv_print(w, "{\"id\":%d,\"piece\":", tokens->ids[i]);
         put_piece(w, mo_token_bytes(model, tokens->ids[i]));
         srv_put_literal(w, "}");
     }
@@ -105,9 +103,7 @@ static void detokenize(void *owner, srv_request *q)
     }
     if (good) {
         srv_writer w = {0};
-        srv_put_literal(&w, "{\"content\":");
-        srv_put_string(&w, text.data, text.length);
-        srv_put_literal(&w, "}");
+        srv_print(&w, "{\"content\":%.*s}", (int)text.length, text.data);
         w.failed = w.failed || text.failed;
         answer(g, &w);
     } else {
@@ -127,9 +123,7 @@ static void apply_template(void *owner, srv_request *q)
     }
     if (srv_chat_read(g) && srv_generation_render(g, &r) && srv_request_hold_text(q, r.length, &g->fault)) {
         srv_writer w = {0};
-        srv_put_literal(&w, "{\"prompt\":");
-        srv_put_string(&w, r.text, r.length);
-        srv_put_literal(&w, "}");
+        srv_print(&w, "{\"prompt\":%.*s}", (int)r.length, r.text);
         answer(g, &w);
     } else {
         srv_generation_refuse(g);
@@ -147,8 +141,7 @@ static void count(srv_generation *g, bool (*read)(srv_generation *g), const char
     if (read(g) && srv_generation_render(g, &r)) {
         srv_writer w = {0};
         srv_puts(&w, before);
-        srv_put_int(&w, (int64_t)r.tokens.count);
-        srv_put_literal(&w, "}");
+        srv_print(&w, "%ld}", (int64_t)r.tokens.count);
         answer(g, &w);
     } else {
         srv_generation_refuse(g);

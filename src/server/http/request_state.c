@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "server/common/body.h"
@@ -368,14 +369,8 @@ void srv_request_end(srv_request *q)
 
 bool srv_header_fields_add(srv_header_fields *f, const char *name, const char *value)
 {
-    if (f->count == f->capacity) {
-        const int capacity = f->capacity ? 2 * f->capacity : 16;
-        struct srv_header_field *item = realloc(f->item, (size_t)capacity * sizeof *item);
-        if (!item) {
-            return false;
-        }
-        f->item = item;
-        f->capacity = capacity;
+    if (!mo_array_reserve(&f->item, &f->capacity, f->count + 1, sizeof *f->item)) {
+        return false;
     }
     struct srv_header_field *added = &f->item[f->count];
     added->name = strdup(name);

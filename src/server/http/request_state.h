@@ -18,7 +18,8 @@ typedef struct srv_header_fields {
     struct srv_header_field {
         char *name, *value;
     } * item;
-    int count, capacity;
+    int count;
+    size_t capacity;
 } srv_header_fields; /* begins as all zeros */
 
 /* Copies both. False: out of memory. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void srv_choice_free(srv_choice *c)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -23,15 +25,9 @@ void srv_choice_free(srv_choice *c)
 
 static srv_item *begin(srv_choice *c, srv_item_kind kind)
 {
-    if (!c->items || c->count == c->capacity) {
-        const size_t capacity = c->capacity ? 2 * c->capacity : 4;
-        srv_item *items = realloc(c->items, capacity * sizeof *items);
-        if (!items) {
-            c->failed = true;
-            return NULL;
-        }
-        c->items = items;
-        c->capacity = capacity;
+    if (!mo_array_reserve(&c->items, &c->capacity, c->count + 1, sizeof *c->items)) {
+        c->failed = true;
+        return NULL;
     }
     srv_item *item = &c->items[c->count++];
     *item = (srv_item){.kind = kind};
@@ -99,6 +95,27 @@ size_t srv_choice_calls(const srv_choice *c)
     return calls;
 }
 
+bool srv_choice_has(const srv_choice *c, srv_item_kind kind)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->items[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void srv_put_joined(srv_writer *w, const srv_choice *c, srv_item_kind kind)
+{
+    srv_put_literal(w, "\"");
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->items[i].kind == kind) {
+            srv_put_escaped(w, c->items[i].text.data, c->items[i].text.length);
+        }
+    }
+    srv_put_literal(w, "\"");
+}
+
 void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out)
 {
     for (size_t i = 0; i < c->count; i++) {
@@ -115,83 +132,61 @@ void srv_item_arguments(const srv_item *item, srv_writer *w)
     if (json_is_object(input)) {
         srv_put(w, text, item->text.length);
     } else if (item->text.length > 0) {
-        srv_put_literal(w, "{\"_incomplete\":");
-        srv_put_string(w, text, item->text.length);
-        srv_put_literal(w, "}");
+        srv_print(w, "{\"_incomplete\":%.*s}", (int)item->text.length, text);
     } else {
         srv_put_literal(w, "{}");
     }
     json_decref(input);
 }
 
-static void put_member(srv_writer *w, const char *name, int64_t value)
-{
-    srv_puts(w, name);
-    srv_put_int(w, value);
-}
-
 void srv_put_usage(srv_writer *w, const srv_usage *usage)
 {
-    put_member(w, "{\"prompt_tokens\":", usage->prompt_tokens);
-    put_member(w, ",\"completion_tokens\":", usage->completion_tokens);
-    put_member(w, ",\"total_tokens\":", usage->prompt_tokens + usage->completion_tokens);
-    put_member(w, ",\"prompt_tokens_details\":{\"cached_tokens\":", usage->cached_tokens);
-    put_member(w, "},\"completion_tokens_details\":{\"reasoning_tokens\":", usage->thought_tokens);
-    srv_put_literal(w, "}}");
+    srv_print(w,
+              "{\"prompt_tokens\":%ld,\"completion_tokens\":%ld,\"total_tokens\":%ld,"
+              "\"prompt_tokens_details\":{\"cached_tokens\":%ld},"
+              "\"completion_tokens_details\":{\"reasoning_tokens\":%ld}}",
+              usage->prompt_tokens, usage->completion_tokens, usage->prompt_tokens + usage->completion_tokens,
+              usage->cached_tokens, usage->thought_tokens);
 }
 
-static void put_rate(srv_writer *w, const char *what, int64_t count, double seconds)
+static double each_ms(int64_t count, double seconds)
 {
-    const double each = count > 0 ? seconds * 1e3 / (double)count : 0;
-    const double rate = seconds > 0 ? (double)count / seconds : 0;
-    srv_put_literal(w, ",\"");
-    srv_puts(w, what);
-    put_member(w, "_n\":", count);
-    srv_put_literal(w, ",\"");
-    srv_puts(w, what);
-    srv_put_literal(w, "_ms\":");
-    srv_put_fixed(w, seconds * 1e3, 3);
-    srv_put_literal(w, ",\"");
-    srv_puts(w, what);
-    srv_put_literal(w, "_per_token_ms\":");
-    srv_put_fixed(w, each, 4);
-    srv_put_literal(w, ",\"");
-    srv_puts(w, what);
-    srv_put_literal(w, "_per_second\":");
-    srv_put_fixed(w, rate, 3);
+    return count > 0 ? seconds * 1e3 / (double)count : 0;
+}
+
+static double rate(int64_t count, double seconds)
+{
+    return seconds > 0 ? (double)count / seconds : 0;
 }
 
 void srv_put_timings(srv_writer *w, const srv_usage *usage, const srv_timings *timings)
 {
-    put_member(w, "{\"cache_n\":", usage->cached_tokens);
-    put_rate(w, "prompt", usage->prompt_tokens - usage->cached_tokens, timings->prompt_s);
-    put_rate(w, "predicted", usage->completion_tokens, timings->predicted_s);
-    srv_put_literal(w, "}");
+    const int64_t prompt = usage->prompt_tokens - usage->cached_tokens, predicted = usage->completion_tokens;
+    const double prompt_s = timings->prompt_s, predicted_s = timings->predicted_s;
+    srv_print(w,
+              "{\"cache_n\":%ld,\"prompt_n\":%ld,\"prompt_ms\":%.3f,\"prompt_per_token_ms\":%.4f,"
+              "\"prompt_per_second\":%.3f,\"predicted_n\":%ld,\"predicted_ms\":%.3f,"
+              "\"predicted_per_token_ms\":%.4f,\"predicted_per_second\":%.3f}",
+              usage->cached_tokens, prompt, prompt_s * 1e3, each_ms(prompt, prompt_s), rate(prompt, prompt_s),
+              predicted, predicted_s * 1e3, each_ms(predicted, predicted_s), rate(predicted, predicted_s));
 }
 
 void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *timings)
 {
-    put_member(w, "{\"total\":", usage->prompt_tokens);
-    put_member(w, ",\"cache\":", usage->cached_tokens);
-    put_member(w, ",\"processed\":", usage->prompt_done);
-    srv_put_literal(w, ",\"time_ms\":");
-    srv_put_fixed(w, timings->prompt_s * 1e3, 3);
-    srv_put_literal(w, "}");
+    srv_print(w, "{\"total\":%ld,\"cache\":%ld,\"processed\":%ld,\"time_ms\":%.3f}", usage->prompt_tokens,
+              usage->cached_tokens, usage->prompt_done, timings->prompt_s * 1e3);
 }
 
 /* A token's text, and its bytes, since it may be a part of a character. */
 static void put_token(srv_writer *w, const mo_model *model, int32_t id, float logprob)
 {
     const mo_text bytes = mo_token_bytes(model, id);
-    put_member(w, "{\"id\":", id);
-    srv_put_literal(w, ",\"token\":");
-    srv_put_string(w, bytes.data, bytes.length);
-    srv_put_literal(w, ",\"bytes\":[");
+    srv_print(w, "{\"id\":%d,\"token\":%.*s,\"bytes\":[", id, (int)bytes.length, bytes.data);
     for (size_t i = 0; i < bytes.length; i++) {
-        put_member(w, i > 0 ? "," : "", (unsigned char)bytes.data[i]);
+        srv_puts(w, i > 0 ? "," : "");
+        srv_put_int(w, (unsigned char)bytes.data[i]);
     }
-    srv_put_literal(w, "],\"logprob\":");
-    srv_put_float(w, logprob);
+    srv_print(w, "],\"logprob\":%g", logprob);
 }
 
 /* {"id","token","bytes","logprob","top_logprobs":[...]}. */
@@ -225,11 +220,14 @@ int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_ev
     return count;
 }
 
-void srv_put_lines(srv_writer *w, const char *lines)
+void srv_put_warnings(srv_writer *w, const char *lines)
 {
-    srv_put_literal(w, "[");
+    if (!lines || !*lines) {
+        return;
+    }
+    srv_put_literal(w, ",\"warnings\":[");
     bool first = true;
-    while (lines && *lines) {
+    while (*lines) {
         const size_t length = strcspn(lines, "\n");
         if (length > 0) {
             srv_puts(w, first ? "" : ",");

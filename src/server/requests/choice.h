@@ -42,7 +42,10 @@ static inline srv_item *srv_choice_last(const srv_choice *c)
 size_t srv_choice_calls(const srv_choice *c);
 /* The arguments of a call as an object. What was cut off in the middle is none: it becomes the member "_incomplete". */
 void srv_item_arguments(const srv_item *item, srv_writer *w);
-/* All texts, or all thoughts, as one. */
+bool srv_choice_has(const srv_choice *c, srv_item_kind kind);
+/* All texts, or all thoughts, as one JSON string. */
+void srv_put_joined(srv_writer *w, const srv_choice *c, srv_item_kind kind);
+/* The same as it is. */
 void srv_choice_join(const srv_choice *c, srv_item_kind kind, srv_writer *out);
 
 /* Report: what answers of several dialects contain besides their text: usage, timings, log probabilities, warnings. */
@@ -56,7 +59,7 @@ void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *
 /* The probabilities of the event's tokens, with commas before, between and, where `more`, in front; ends of answers are left
  * out. Returns how many. */
 int64_t srv_put_probabilities(srv_writer *w, const mo_model *model, const srv_event *event, bool more);
-/* A list of strings, one per line of the text. */
-void srv_put_lines(srv_writer *w, const char *lines);
+/* The member "warnings" with a comma before it, a list of strings, one per line of the text; nothing where there is no text. */
+void srv_put_warnings(srv_writer *w, const char *lines);
 
 #endif

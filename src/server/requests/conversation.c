@@ -369,24 +369,34 @@ static bool read_message(const srv_field *f, srv_conversation *out)
            copy_text(f, "tool_call_id", message, "tool_call_id");
 }
 
-bool srv_conversation_chat(const srv_field *root, srv_conversation *out)
+bool srv_conversation_list(const srv_field *root, size_t least, srv_field *out)
 {
     const srv_field messages = srv_member(root, "messages");
-    const srv_field old = srv_member(root, "functions");
-    if (json_array_size(old.value) > 0) {
-        return srv_wrong(&old, "is no longer supported; use tools instead");
-    }
+    *out = messages;
     if (!messages.value) {
         return srv_missing(&messages);
     }
     if (!srv_is_list(messages)) {
         return false;
     }
-    if (srv_count(&messages) == 0) {
+    if (srv_count(&messages) < least) {
         return srv_wrong(&messages, "must have at least one message");
     }
     if (srv_count(&messages) > SRV_MESSAGES_MAX) {
         return srv_wrong(&messages, "has more than %d messages", SRV_MESSAGES_MAX);
+    }
+    return true;
+}
+
+bool srv_conversation_chat(const srv_field *root, srv_conversation *out)
+{
+    srv_field messages;
+    const srv_field old = srv_member(root, "functions");
+    if (json_array_size(old.value) > 0) {
+        return srv_wrong(&old, "is no longer supported; use tools instead");
+    }
+    if (!srv_conversation_list(root, 1, &messages)) {
+        return false;
     }
     for (size_t i = 0; i < srv_count(&messages); i++) {
         const srv_field message = srv_element(&messages, i);

@@ -9,6 +9,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/array.h"
+
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 srv_parameters srv_parameters_default(void)
@@ -177,14 +179,8 @@ static bool bias_add(bias_list *list, const srv_field *f, int64_t token, float b
     if (list->count == SRV_BIAS_MAX) {
         return srv_wrong(f, "has more than %d entries", SRV_BIAS_MAX);
     }
-    if (list->count == list->capacity) {
-        const size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        mo_logit_bias *items = realloc(list->items, capacity * sizeof *items);
-        if (!items) {
-            return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
-        }
-        list->items = items;
-        list->capacity = capacity;
+    if (!mo_array_reserve(&list->items, &list->capacity, list->count + 1, sizeof *list->items)) {
+        return srv_fault_set(f->fault, SRV_FAULT_SERVER, NULL, "out of memory");
     }
     list->items[list->count++] = (mo_logit_bias){(int32_t)token, bias};
     return true;

@@ -249,8 +249,7 @@ static void put_tokens(const moment *m, const mo_model *model, srv_writer *w)
         srv_put_int(w, m->tokens[i]);
         if (model) {
             const mo_text text = mo_token_bytes(model, m->tokens[i]);
-            srv_put_literal(w, ",\"text\":");
-            srv_put_string(w, text.data, text.length);
+            srv_print(w, ",\"text\":%.*s", (int)text.length, text.data);
         }
         srv_put_literal(w, "}");
     }
@@ -278,21 +277,12 @@ static void put_route(const srv_trace *t, const uint16_t *ids, srv_writer *w)
 
 static void put_trace(const srv_trace *t, const moment *m, const mo_model *model, srv_writer *w)
 {
-    srv_put_literal(w, "{\"id\":");
-    srv_put_cstring(w, t->id);
-    srv_put_literal(w, ",\"model\":");
-    srv_put_cstring(w, t->model);
-    srv_put_literal(w, ",\"experts\":");
-    srv_put_int(w, t->experts);
-    srv_put_literal(w, ",\"experts_used\":");
-    srv_put_int(w, t->used);
-    srv_put_literal(w, ",\"ended\":");
+    srv_print(w, "{\"id\":%s,\"model\":%s,\"experts\":%d,\"experts_used\":%d,\"ended\":", t->id, t->model,
+              t->experts, t->used);
     srv_put_bool(w, m->ended);
     srv_put_literal(w, ",\"truncated\":");
     srv_put_bool(w, m->cut);
-    srv_put_literal(w, ",\"position\":");
-    srv_put_int(w, m->first);
-    srv_put_literal(w, ",\"layers\":[");
+    srv_print(w, ",\"position\":%ld,\"layers\":[", m->first);
     for (int i = 0, first = 1; i < t->layers; i++) {
         if (t->row[i] >= 0) {
             srv_puts(w, first ? "" : ",");

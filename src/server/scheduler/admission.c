@@ -5,17 +5,6 @@
 #include "server/common/log.h"
 #include "server/scheduler/scheduler.h"
 
-/* The number of tokens that are equal at the beginning. */
-static int64_t common_tokens(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
-{
-    const int64_t count = a_count < b_count ? a_count : b_count;
-    int64_t i = 0;
-    while (i < count && a[i] == b[i]) {
-        i++;
-    }
-    return i;
-}
-
 /* Positions whose blocks a kept session may want when it is restored (mo_snapshot_lean()). */
 enum { TAIL_MAX = 256 };
 
@@ -39,7 +28,7 @@ static bool may_begin(void *user, srv_job *task)
             s->task->adapters != task->adapters) {
             continue;
         }
-        const int64_t common = common_tokens(s->tokens, s->prompt, task->tokens, task->prompt);
+        const int64_t common = srv_tokens_alike(s->tokens, s->prompt, task->tokens, task->prompt);
         if (common < SRV_WORTHWHILE || common <= s->held || 2 * common < task->prompt) {
             continue;
         }
@@ -65,7 +54,7 @@ static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_job 
     if (mo_session_adapters(s->session) != task->adapters) {
         return 0;
     }
-    const int64_t common = common_tokens(s->tokens, s->held, task->tokens, task->prompt);
+    const int64_t common = srv_tokens_alike(s->tokens, s->held, task->tokens, task->prompt);
     return common == s->held || e->info.rewinds ? common : 0;
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 struct srv_answer {
     mo_stream *stream; /* raw */
     mo_reply *reply;   /* otherwise */
@@ -17,7 +19,7 @@ struct srv_answer {
     /* Tokens that no event has carried yet, with their likeliest alternatives. */
     srv_token *waiting;
     mo_logprob (*tops)[MO_TOP_MAX];
-    size_t count, capacity;
+    size_t count, capacity, top_capacity;
 };
 
 mo_status srv_answer_open(const mo_model *model, const srv_job_options *options, srv_answer **out,
@@ -73,28 +75,10 @@ static mo_status no_memory(mo_error *err)
 
 static mo_status remember(srv_answer *a, const srv_token *token, mo_error *err)
 {
-    if (a->count == a->capacity) {
-        const size_t more = a->capacity ? 2 * a->capacity : 8;
-        srv_token *waiting = realloc(a->waiting, more * sizeof *waiting);
-        if (!waiting) {
-            return no_memory(err);
-        }
-        a->waiting = waiting;
-        mo_logprob(*tops)[MO_TOP_MAX] = realloc(a->tops, more * sizeof *tops);
-        if (!tops) {
-            return no_memory(err);
-        }
-        a->tops = tops;
-        a->capacity = more;
-    }
-    if ((size_t)a->tokens == a->all_capacity) {
-        const size_t more = a->all_capacity ? 2 * a->all_capacity : 64;
-        int32_t *all = realloc(a->all, more * sizeof *all);
-        if (!all) {
-            return no_memory(err);
-        }
-        a->all = all;
-        a->all_capacity = more;
+    if (!mo_array_reserve(&a->waiting, &a->capacity, a->count + 1, sizeof *a->waiting) ||
+        !mo_array_reserve(&a->tops, &a->top_capacity, a->count + 1, sizeof *a->tops) ||
+        !mo_array_reserve(&a->all, &a->all_capacity, (size_t)a->tokens + 1, sizeof *a->all)) {
+        return no_memory(err);
     }
     a->all[a->tokens++] = token->id;
     a->waiting[a->count] = *token;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/status.h"
 
 struct srv_cachedir {
@@ -101,16 +102,11 @@ static mo_status list(const srv_cachedir *d, listed **out, size_t *count, mo_err
             fstatat(d->fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) {
             continue;
         }
-        if (*count == capacity) {
-            capacity = 2 * capacity + 16;
-            listed *more = realloc(*out, capacity * sizeof *more);
-            if (!more) {
-                free(*out);
-                *out = NULL;
-                closedir(dir);
-                return fail(err, MO_ENOMEM, "out of memory while listing it", d->path, 0);
-            }
-            *out = more;
+        if (!mo_array_reserve(out, &capacity, *count + 1, sizeof **out)) {
+            free(*out);
+            *out = NULL;
+            closedir(dir);
+            return fail(err, MO_ENOMEM, "out of memory while listing it", d->path, 0);
         }
         listed *l = &(*out)[(*count)++];
         memcpy(l->name, entry->d_name, strlen(entry->d_name) + 1);
@@ -270,7 +266,7 @@ mo_status srv_cachedir_each(srv_cachedir *dir, srv_cachedir_fn fn, void *user, m
     listed *files;
     size_t count;
     const mo_status status = list(dir, &files, &count, err);
-    for (size_t i = 0; status == MO_OK && i < count; i++) {
+    for (size_t i = 0; status == MO_OK && files && i < count; i++) {
         header h;
         int32_t *tokens;
         int64_t bytes;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/array.h"
 #include "base/wait.h"
 
 enum {
@@ -308,21 +309,6 @@ void srv_emitter_close(srv_emitter *emitter)
     }
 }
 
-/* A last event must not be lost for want of memory: then there is time to wait. */
-static bool make_room(srv_emitter *emitter, size_t count)
-{
-    if (emitter->count + count <= emitter->capacity) {
-        return true;
-    }
-    const size_t more = 2 * (emitter->count + count);
-    srv_raw_event *list = realloc(emitter->list, more * sizeof *list);
-    if (list) {
-        emitter->list = list;
-        emitter->capacity = more;
-    }
-    return list != NULL;
-}
-
 /* Is there something that does not wait for others? Tokens that come slowly do not. */
 static bool presses(const srv_emitter *emitter, const srv_raw_event *messages, size_t count)
 {
@@ -346,7 +332,10 @@ void srv_emitter_emit(srv_emitter *emitter, const srv_raw_event *messages, size_
         return;
     }
     pthread_mutex_lock(&emitter->lock);
-    while ((wait && far_behind(emitter)) || !make_room(emitter, count)) {
+    /* A last event must not be lost for want of memory: then there is time to wait. */
+    while ((wait && far_behind(emitter)) ||
+           !mo_array_reserve(&emitter->list, &emitter->capacity, emitter->count + count,
+                             sizeof *emitter->list)) {
         if (!wait || (!emitter->count && !emitter->busy)) {
             break; /* no memory even for an empty list: nothing can be sent */
         }

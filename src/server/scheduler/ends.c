@@ -1,6 +1,7 @@
 /* Ends: of choices and tasks, by themselves or on request; sequences are free then, and keep their state. */
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "server/scheduler/scheduler.h"
 
@@ -21,16 +22,10 @@ void srv_raw_events_send(srv_engine *e)
 /* Without memory for a list the message goes out by itself. */
 void srv_raw_events_add(srv_engine *e, const srv_raw_event *message)
 {
-    if (e->message_count == e->message_capacity) {
-        const size_t more = 2 * e->message_capacity + 16;
-        srv_raw_event *list = realloc(e->messages, more * sizeof *list);
-        if (!list) {
-            srv_raw_events_send(e);
-            srv_emitter_emit(e->emitter, message, 1, true);
-            return;
-        }
-        e->messages = list;
-        e->message_capacity = more;
+    if (!mo_array_reserve(&e->messages, &e->message_capacity, e->message_count + 1, sizeof *e->messages)) {
+        srv_raw_events_send(e);
+        srv_emitter_emit(e->emitter, message, 1, true);
+        return;
     }
     e->messages[e->message_count++] = *message;
 }

@@ -31,6 +31,17 @@ mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, m
 /* What waits to be written is written first. NULL is allowed. */
 void srv_prefix_close(srv_prefix *prefix);
 
+/* The number of tokens that are equal at the beginning. */
+static inline int64_t srv_tokens_alike(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
+{
+    const int64_t count = a_count < b_count ? a_count : b_count;
+    int64_t i = 0;
+    while (i < count && a[i] == b[i]) {
+        i++;
+    }
+    return i;
+}
+
 /* A sequence: tokens, and what they are computed with, as mo_session_adapters() says: sequences of other adapters have nothing in common. */
 typedef struct srv_prefix_key {
     uint64_t adapters;

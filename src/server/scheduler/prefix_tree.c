@@ -39,16 +39,6 @@ void srv_prefix_touch(srv_prefix *p, srv_node *n)
     n->listed = true;
 }
 
-static int64_t alike_of(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
-{
-    const int64_t count = a_count < b_count ? a_count : b_count;
-    int64_t i = 0;
-    while (i < count && a[i] == b[i]) {
-        i++;
-    }
-    return i;
-}
-
 /* The deepest node that the tokens begin with. *matched: tokens that are alike, those of the edge to *below included, which
  * they leave within; NULL: they leave at the node. */
 srv_node *srv_prefix_match(const srv_prefix *p, const int32_t *tokens, int64_t count, int64_t *matched,
@@ -65,7 +55,8 @@ srv_node *srv_prefix_match(const srv_prefix *p, const int32_t *tokens, int64_t c
         if (!next) {
             return (srv_node *)at;
         }
-        const int64_t alike = alike_of(next->tokens, next->count, tokens + *matched, count - *matched);
+        const int64_t alike =
+            srv_tokens_alike(next->tokens, next->count, tokens + *matched, count - *matched);
         *matched += alike;
         if (alike < next->count) {
             *below = next;

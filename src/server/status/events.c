@@ -56,11 +56,7 @@ static void put_line(void *user, uint64_t number, const char *text, size_t lengt
 {
     srv_writer *w = user;
     srv_puts(w, w->length ? "," : "event: log\ndata: {\"lines\":[");
-    srv_put_literal(w, "{\"number\":");
-    srv_put_int(w, (int64_t)number);
-    srv_put_literal(w, ",\"text\":");
-    srv_put_string(w, text, length);
-    srv_put_literal(w, "}");
+    srv_print(w, "{\"number\":%ld,\"text\":%.*s}", (int64_t)number, (int)length, text);
 }
 
 static void tell_log(listener *l, srv_writer *w)

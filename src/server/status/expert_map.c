@@ -110,8 +110,7 @@ static void put_layer(srv_expert_map *map, mo_model *model, int layer, seen_mode
         map->used[n] = digit(fresh ? 0 : used);
         map->missed[n] = digit(fresh || hits > used ? 0 : used - hits);
     }
-    srv_put_literal(w, "{\"layer\":");
-    srv_put_int(w, layer);
+    srv_print(w, "{\"layer\":%d", layer);
     put_member(w, ",\"places\":\"", map->locations, n);
     put_member(w, ",\"used\":\"", map->used, n);
     put_member(w, ",\"missed\":\"", map->missed, n);
@@ -128,9 +127,7 @@ static void put_model(srv_expert_map *map, srv_model *held, bool fresh, srv_writ
         count += (size_t)mo_model_layer_experts(model, layer);
     }
     seen_model *s = find(map, srv_model_id(held), count);
-    srv_put_literal(w, "{\"model\":");
-    srv_put_cstring(w, srv_model_id(held));
-    srv_put_literal(w, ",\"layers\":[");
+    srv_print(w, "{\"model\":%s,\"layers\":[", srv_model_id(held));
     for (int layer = 0; s && layer < info.layers; layer++) {
         const int experts = mo_model_layer_experts(model, layer);
         if (experts > 0) {

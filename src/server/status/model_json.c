@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/hash.h"
 #include "server/common/body.h"
@@ -14,16 +13,6 @@ const char *srv_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
-}
-
-const char *srv_time_text(int64_t seconds, int64_t nanoseconds, char *text, size_t size)
-{
-    struct tm parts;
-    const time_t t = (time_t)seconds;
-    gmtime_r(&t, &parts);
-    const size_t used = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + used, size - used, ".%09" PRId64 "Z", nanoseconds);
-    return text;
 }
 
 static const char *state_text(srv_model_state state)
@@ -102,8 +91,8 @@ json_t *srv_model_json_ollama(const srv_model_report *r)
     digest(r, hash, sizeof hash);
     snprintf(name, sizeof name, "%s%s", r->id, strchr(r->id, ':') ? "" : ":latest");
     return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", name, "model", name, "modified_at",
-                     srv_time_text(r->modified, 0, modified, sizeof modified), "size",
-                     (json_int_t)r->file_bytes, "digest", hash, "details", srv_model_json_details(r));
+                     srv_time_text((struct timespec){.tv_sec = r->modified}, 9, modified, sizeof modified),
+                     "size", (json_int_t)r->file_bytes, "digest", hash, "details", srv_model_json_details(r));
 }
 
 /* The index of a key; -1: there is none. */

@@ -14,8 +14,6 @@ json_t *srv_model_json_ollama(const srv_model_report *r);
 /* Its "details". */
 json_t *srv_model_json_details(const srv_model_report *r);
 
-/* RFC 3339 with nanoseconds, as Go writes times; at least 40 bytes. */
-const char *srv_time_text(int64_t seconds, int64_t nanoseconds, char *text, size_t size);
 const char *srv_file_name(const char *path);
 
 /* Metadata: what the header of a model's file says, as JSON. */

@@ -56,9 +56,9 @@ static void ps(void *owner, srv_request *q)
         const double left = r.keep_s < 0 || r.pinned ? 1e9 : r.idle_s < 0 ? r.keep_s : r.keep_s - r.idle_s;
         mo_model_device(srv_model_mo(model), &device, sizeof device);
         json_t *one = srv_model_json_ollama(&r);
-        json_object_set_new(
-            one, "expires_at",
-            json_string(srv_time_text((int64_t)time(NULL) + (int64_t)left, 0, expires, sizeof expires)));
+        json_object_set_new(one, "expires_at",
+                            json_string(srv_time_text((struct timespec){.tv_sec = time(NULL) + (time_t)left},
+                                                      9, expires, sizeof expires)));
         json_object_set_new(one, "size_vram", json_integer(device.name ? device.peak_bytes : 0));
         json_object_set_new(one, "context_length", json_integer(r.context));
         json_array_append_new(list, one);
@@ -119,12 +119,13 @@ static void show(void *owner, srv_request *q)
         const char *text = json_string_value(template);
         json_t *info = model_info(file, verbose);
         json_object_set_new(info, "general.parameter_count", json_integer(r.parameters));
-        srv_reply_json(q, 200,
-                       json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "license", "", "modelfile", "",
-                                 "parameters", "", "template", text ? text : "", "modified_at",
-                                 srv_time_text(r.modified, 0, modified, sizeof modified), "details",
-                                 srv_model_json_details(&r), "model_info", info, "capabilities",
-                                 capabilities(text)));
+        srv_reply_json(
+            q, 200,
+            json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "license", "", "modelfile", "",
+                      "parameters", "", "template", text ? text : "", "modified_at",
+                      srv_time_text((struct timespec){.tv_sec = r.modified}, 9, modified, sizeof modified),
+                      "details", srv_model_json_details(&r), "model_info", info, "capabilities",
+                      capabilities(text)));
         json_decref(template);
         mo_file_close(file);
         srv_request_end(q);
