@@ -1,5 +1,5 @@
 /* Memory that runs out while the library is used: every allocation of the calling thread fails in turn, those of the JSON parser
- * too. Calls then fail with MO_ENOMEM and say so. */
+ * too. Calls then fail with MO_ENOMEM and say so; a model that opens nevertheless has its text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,6 +43,46 @@ static mo_model *open_model(void)
         fail_msg("%s", err.detail);
     }
     return model;
+}
+
+static void a_model_opens_with_its_text_or_not_at_all(void **state)
+{
+    (void)state;
+    const mo_model_options o = options_of();
+    mo_model *whole = open_model();
+    const char *template = mo_model_chat_template(whole, NULL);
+    assert_non_null(template);
+    mo_status status = MO_ENOMEM;
+    long n = 0;
+    for (long refused = 1; refused > 0; n++) {
+        mo_model *model = NULL;
+        mo_error err = {0};
+        mo_model_info info = {0};
+        refusals = 0;
+        fail_after = n;
+        fail_once = true;
+        status = mo_model_open(MO_TEST_MODEL, &o, &model, &err);
+        fail_after = -1;
+        fail_once = false;
+        refused = refusals;
+        if (status != MO_OK) {
+            check_words("mo_model_open", status, &err, n);
+            assert_null(model);
+            continue;
+        }
+        mo_grammar *grammar = NULL;
+        mo_model_describe(model, &info, sizeof info);
+        if (!info.has_vocabulary || !mo_model_chat_template(model, NULL) ||
+            strcmp(mo_model_chat_template(model, NULL), template) != 0 ||
+            mo_grammar_open(model, "root ::= \"a\"", 12, NULL, &grammar, &err) != MO_OK) {
+            fail_msg("allocation %ld: the model opened without a part of its text: %s", n, err.detail);
+        }
+        mo_grammar_close(grammar);
+        mo_model_close(model);
+    }
+    assert_int_equal(status, MO_OK);
+    assert_true(n > 50);
+    mo_model_close(whole);
 }
 
 /* ---- Calls with JSON ---- */
@@ -158,6 +198,7 @@ static void calls_say_that_memory_is_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_opens_with_its_text_or_not_at_all),
         cmocka_unit_test(calls_say_that_memory_is_out),
     };
     json_set_alloc_funcs(__wrap_malloc, free);
