@@ -490,6 +490,7 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, out)
     return open_model(path, options, (mo_layer_range){0}, (mo_expert_range){0}, out, err);
 }
 

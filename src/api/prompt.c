@@ -100,6 +100,7 @@ static mo_status find_format(const char *given, const mo_chat_format **format, m
 mo_status mo_chat_template_check(const char *text, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, text)
     const mo_chat_format *format;
     mo_template *template = NULL;
     mo_status status = find_format(text, &format, err);
@@ -348,6 +349,7 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
 {
     mo_chat_options o = defaults;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
     if (status != MO_OK) {
@@ -405,6 +407,7 @@ mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t len
     mo_chat_options o = defaults;
     mo_rendering r = {0};
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, text)
     *text = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
     if (status == MO_OK) {
@@ -422,6 +425,10 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
                         const mo_chat_options *options, char **text, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, text)
+    if (count > 0) {
+        MO_REQUIRE(err, messages)
+    }
     *text = NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
