@@ -279,7 +279,11 @@ void mo_disk_raise_priority(mo_disk *disk, mo_read *read)
 
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count)
 {
-    return mo_queue_withdraw(&disk->queue, reads, count);
+    const bool done = mo_queue_withdraw(&disk->queue, reads, count);
+    if (done) { /* they will not end otherwise */
+        mo_queue_wake(&disk->queue);
+    }
+    return done;
 }
 
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen)
