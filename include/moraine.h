@@ -4,6 +4,7 @@
  * Conventions
  *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names the
  *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks.
+ *    Other pointers are required unless it says that they may be NULL, or their length or count is 0: MO_EINVAL names the one.
  *  - Objects are made by ..._open() and freed by ..._close(), which takes NULL.
  *  - Strings returned by const char * belong to the object they came from and live as long as it does. Memory owned by
  *    the caller is freed with mo_free().

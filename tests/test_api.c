@@ -1,21 +1,25 @@
 /* The promises of moraine.h: sessions are opened, fed, cancelled and closed from eight threads while reports are asked
  * for, on the CPU and on the simulated device, and every result is the one of a session fed alone; a cancelled session
- * leaves the others of its steps alone; errors may be NULL; structs may be older or newer than the library. */
+ * leaves the others of its steps alone; errors may be NULL; structs may be older or newer than the library; its threads leave signals alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "moraine.h"
+#include "moraine_tools.h"
 
 #define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
 
@@ -557,6 +561,102 @@ static void threads_restore_from_one_snapshot(void **state)
     }
 }
 
+/* ---- Threads ---- */
+
+/* What a thread of the process blocks, from /proc; false: it is not the library's. */
+static bool blocked_by(const char *id, char *thread, size_t size, uint64_t *blocked)
+{
+    char path[64], line[128];
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/status", id);
+    FILE *file = fopen(path, "r");
+    bool ours = false;
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, "Name:\tmo", 8) == 0) {
+            ours = true;
+            snprintf(thread, size, "%.*s", (int)strcspn(line + 6, "\n"), line + 6);
+        } else if (strncmp(line, "SigBlk:", 7) == 0) {
+            *blocked = strtoull(line + 7, NULL, 16);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return ours;
+}
+
+/* A thread that begins or ends blocks all for a moment, as the C library has it. */
+static bool settled_mask(const char *id, char *thread, size_t size, uint64_t *blocked)
+{
+    bool ours = blocked_by(id, thread, size, blocked);
+    for (int i = 0; i < 5000 && ours && *blocked >> (SIGSEGV - 1) & 1; i++) { /* five seconds */
+        usleep(1000);
+        ours = blocked_by(id, thread, size, blocked);
+    }
+    return ours;
+}
+
+/* Under the lowest ceiling, so that its experts are read. */
+static mo_model *open_tiered_model(void)
+{
+    mo_error err = {.detail = ""};
+    static mo_plan_report plan;
+    mo_model *model = NULL;
+    mo_plan_options p = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
+    p.context = o.context = 128;
+    p.batch = o.batch = 16;
+    p.device = o.device = "none";
+    p.ram_bytes = (int64_t)1 << 30;
+    o.threads = 2;
+    o.learning.profile = "off";
+    if (mo_plan_file(MODEL, &p, &plan, sizeof plan, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    o.ram_bytes = plan.least_bytes;
+    if (mo_model_open(MODEL, &o, &model, &err) != MO_OK) {
+        fail_msg("%s", err.detail);
+    }
+    return model;
+}
+
+/* The library's threads leave faults of their own to the program's crash handlers, and its profiler may interrupt them; what is
+ * sent to the process is for the program's own threads. */
+static void threads_block_what_is_sent_to_the_process(void **state)
+{
+    (void)state;
+    static const int open[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF};
+    static const int closed[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD, SIGVTALRM};
+    bool pool = false, disk = false, sim = false;
+    mo_model *tiered = open_tiered_model(), *on_device = open_model("sim");
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (struct dirent *e; (e = readdir(tasks));) {
+        char thread[32] = "";
+        uint64_t blocked = 0;
+        if (e->d_name[0] == '.' || strtol(e->d_name, NULL, 10) == getpid() ||
+            !settled_mask(e->d_name, thread, sizeof thread, &blocked)) {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
+            if (blocked >> (open[i] - 1) & 1) {
+                fail_msg("%s blocks %s", thread, strsignal(open[i]));
+            }
+        }
+        for (size_t i = 0; i < sizeof closed / sizeof *closed; i++) {
+            if (!(blocked >> (closed[i] - 1) & 1)) {
+                fail_msg("%s takes %s", thread, strsignal(closed[i]));
+            }
+        }
+        pool |= strncmp(thread, "moraine-1", 9) == 0;
+        sim |= strcmp(thread, "moraine-sim") == 0;
+        disk |= strcmp(thread, "mo-read") == 0 || strcmp(thread, "mo-uring") == 0;
+    }
+    closedir(tasks);
+    assert_true(pool && sim && disk);
+    mo_model_close(tiered);
+    mo_model_close(on_device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +669,7 @@ int main(void)
         cmocka_unit_test(eight_threads),
         cmocka_unit_test(forked_processes_get_errors),
         cmocka_unit_test(threads_restore_from_one_snapshot),
+        cmocka_unit_test(threads_block_what_is_sent_to_the_process),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

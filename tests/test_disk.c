@@ -707,7 +707,7 @@ static void withdraw_queued(void **state)
     wait_for(disk, &reads[2]);
     assert_false(mo_disk_withdraw(disk, (mo_read *[]){&reads[1]}, 1)); /* done */
     assert_true(is_right(&reads[1]) && is_right(&reads[2]));
-    assert_all_ended(disk, 3);
+    assert_all_ended(disk, 3 + 1); /* who waits for one that is taken back wakes too */
     assert_int_equal(f.calls, 3);
     mo_disk_close(disk);
 }

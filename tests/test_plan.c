@@ -492,6 +492,34 @@ static mo_plan_limits found(int64_t ram, int64_t reserve)
     return l;
 }
 
+/* The ceiling is the process's: with what this model needs and what others use it is compared, whatever theirs was. */
+static void refused_beside_other_models(void **state)
+{
+    (void)state;
+    static const int64_t held[] = {256 << 20, (int64_t)40 << 30}; /* below the ceiling, and above it */
+    const mo_plan_model m = gpt_oss_120b(4096);
+    mo_plan p;
+    mo_error err;
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
+        mo_plan_limits l = {.ram_bytes = (int64_t)1 << 30, .ram_held = held[i]};
+        char words[200], others[32];
+        assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_ENOMEM);
+        const char *raised = strstr(err.detail, "raise `ram_bytes` to ");
+        assert_non_null(raised);
+        const long long enough = strtoll(strchr(raised, '(') + 1, NULL, 10);
+        snprintf(words, sizeof words,
+                 "(%lld bytes) are needed beside %s of other models, but the ceiling is 1.00 GiB; raise",
+                 enough - (long long)held[i], mo_plan_size_text(held[i], others));
+        if (!strstr(err.detail, words)) {
+            fail_msg("expected %s: %s", words, err.detail);
+        }
+        l.ram_bytes = enough;
+        assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
+        l.ram_bytes = enough - 1;
+        assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_ENOMEM);
+    }
+}
+
 static void ceiling_from_the_machine(void **state)
 {
     (void)state;
@@ -795,6 +823,7 @@ int main(void)
         cmocka_unit_test(absurd_models),
         cmocka_unit_test(nonsense_is_named),
         cmocka_unit_test(sizes_in_words),
+        cmocka_unit_test(refused_beside_other_models),
         cmocka_unit_test_setup_teardown(ceiling_from_the_machine, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(ceiling_from_a_cgroup_v2, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(a_small_cgroup_leaves_three_quarters, folder_make, folder_remove),

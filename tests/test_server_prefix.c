@@ -1,6 +1,8 @@
 /* Nothing is computed twice: turns of conversations, common beginnings, prompts that come together, for attention, windowed and
  * recurrent families, also after a restart, after being killed, with damaged files and a full disk. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -667,6 +669,87 @@ static void what_is_lent_is_not_closed(void **state)
     mo_model_close(model);
 }
 
+/* ---- Reading from disk ---- */
+
+/* Reads of a thread that has said so stand still until the gate opens, for ten seconds at most. */
+static _Thread_local bool reads_are_held;
+static atomic_bool gate_open, read_is_held, gate_gave_up;
+
+ssize_t __real_read(int fd, void *to, size_t size);
+ssize_t __wrap_read(int fd, void *to, size_t size);
+ssize_t __wrap_read(int fd, void *to, size_t size)
+{
+    for (int i = 0; reads_are_held && !atomic_load(&gate_open); i++) {
+        atomic_store(&read_is_held, true);
+        if (i == 10000) {
+            atomic_store(&gate_gave_up, true);
+            break;
+        }
+        usleep(1000);
+    }
+    return __real_read(fd, to, size);
+}
+
+typedef struct search {
+    srv_prefix *prefix;
+    srv_prefix_key key;
+    int64_t usable;
+    bool found;
+} search;
+
+static void *search_held(void *arg)
+{
+    search *s = arg;
+    reads_are_held = true;
+    s->found = srv_prefix_find(s->prefix, &s->key, &s->usable) != NULL;
+    return NULL;
+}
+
+/* Others use the cache while a session is read from disk, and may drop it meanwhile. */
+static void the_cache_is_usable_while_a_session_is_read(void **state)
+{
+    (void)state;
+    int32_t tokens[100];
+    mo_error err = {0};
+    mo_session *session = NULL;
+    srv_prefix_options options = {
+        .rewinds = true, .directory = in_folder("held"), .directory_bytes = (int64_t)1 << 30, .key = "one"};
+    mo_model *model = open_model(families[0], "none", 2);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    prompt_of(vocab_of(model), 5, 0, 5, 100, tokens);
+    search s = {.key = {0, tokens, 100}};
+    for (int dropped = 0; dropped < 2; dropped++) {
+        srv_prefix_entry entry;
+        pthread_t thread;
+        if (!dropped) { /* written when it is closed */
+            check_status(srv_prefix_open(&options, &s.prefix, &err), &err);
+            srv_prefix_keep(s.prefix, &s.key, snapshot_of(session, tokens, 100));
+            srv_prefix_close(s.prefix);
+        }
+        check_status(srv_prefix_open(&options, &s.prefix, &err), &err);
+        atomic_store(&gate_open, false);
+        atomic_store(&read_is_held, false);
+        assert_int_equal(pthread_create(&thread, NULL, search_held, &s), 0);
+        while (!atomic_load(&read_is_held)) {
+            usleep(1000);
+        }
+        const int listed = srv_prefix_list(s.prefix, &entry, 1);
+        const int gone = dropped ? srv_prefix_drop(s.prefix, 0) : 0;
+        atomic_store(&gate_open, true);
+        pthread_join(thread, NULL);
+        assert_false(atomic_load(&gate_gave_up));
+        assert_int_equal(listed, 1);
+        assert_int_equal(gone, dropped);
+        assert_int_equal(s.found, !dropped);
+        assert_int_equal(s.usable, dropped ? 0 : 100);
+        assert_int_equal(srv_prefix_list(s.prefix, &entry, 1), !dropped);
+        srv_prefix_return(s.prefix);
+        srv_prefix_close(s.prefix);
+    }
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
 static bool after_the_first(void *user)
 {
     return (*(int *)user)++ > 0;
@@ -758,6 +841,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_disk_that_is_full_costs_only_the_file),
         cmocka_unit_test(without_the_cache_everything_is_computed),
         cmocka_unit_test(what_is_lent_is_not_closed),
+        cmocka_unit_test(the_cache_is_usable_while_a_session_is_read),
         cmocka_unit_test(a_lost_device_takes_no_session_that_is_in_ram),
         cmocka_unit_test(slot_files_that_contradict_themselves_are_refused),
     };

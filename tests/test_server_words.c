@@ -1,4 +1,4 @@
-/* What the server writes: JSON strings and numbers, and errors in the shapes of the dialects. */
+/* What the server writes: JSON strings and numbers, and errors in the shapes of the dialects; bodies that there is no memory for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,11 +7,13 @@
 #include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "failing_memory.h"
 #include "random.h"
+#include "server/common/body.h"
 #include "server/common/fault.h"
 #include "server/common/writer.h"
 
@@ -119,6 +121,31 @@ static void memory_that_ends_is_remembered(void **state)
     assert_int_equal(w.length, 0);
     srv_writer_free(&w);
     assert_false(w.failed);
+}
+
+/* The request is not at fault, and no line of it is named. Its numbers are short: without memory for one of more than 15 bytes
+ * jansson 2.14 ends the program itself (load.c, lex_unget_unsave). */
+static void a_body_without_memory_is_the_servers_fault(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": [1, \"b\"], \"c\": {\"d\": \"\\ud800\"}}";
+    json_t *root = NULL;
+    int64_t held = 0;
+    long n = 0;
+    json_set_alloc_funcs(__wrap_malloc, free);
+    for (bool read = false; !read; n++) {
+        srv_fault fault = {0};
+        fail_after = n;
+        read = srv_body_read((mo_text){text, strlen(text)}, &root, &held, &fault);
+        fail_after = -1;
+        if (!read && (fault.kind != SRV_FAULT_SERVER || !strstr(fault.message, "out of memory"))) {
+            fail_msg("allocation %ld: %s", n, fault.message);
+        }
+    }
+    assert_true(n > 10);
+    json_decref(root);
+    srv_body_release(held);
+    json_set_alloc_funcs(malloc, free);
 }
 
 /* The member of a path as "error.type"; borrowed. */
@@ -247,6 +274,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_no_text_are_replaced),
         cmocka_unit_test(numbers_are_read_back),
         cmocka_unit_test(memory_that_ends_is_remembered),
+        cmocka_unit_test(a_body_without_memory_is_the_servers_fault),
         cmocka_unit_test(faults_name_the_field),
         cmocka_unit_test(a_prompt_too_long_says_the_numbers),
         cmocka_unit_test(statuses_follow_the_dialect),

@@ -1,5 +1,6 @@
 /* The tiers: a model that is not all in RAM gives the bits of one that is, whatever the budget, the policy, the
  * way of reading and the order of arrival; and a read that fails costs a token, nothing else. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -327,6 +328,77 @@ static void await_held(gate *g)
     while (atomic_load(&g->held) == 0) {
         usleep(100);
     }
+}
+
+typedef struct discovery {
+    mo_session *session;
+    const int32_t *tokens;
+    int64_t experts;
+    mo_status status;
+} discovery;
+
+static void *discover(void *arg)
+{
+    discovery *d = arg;
+    d->status = mo_session_discover(d->session, d->tokens, 8, &d->experts, NULL);
+    return NULL;
+}
+
+/* While a discovery waits for the disk, the engine is free for steps of others; what was read is there afterwards. */
+static void a_discovery_reads_without_the_engine(void **state)
+{
+    (void)state;
+    rig r;
+    gate g = {.closed = true};
+    pthread_t thread;
+    mo_store_counters before;
+    open_gated(&r, &g, false);
+    discovery d = {.session = r.session, .tokens = find("qwen3moe-nvfp4")->tokens, .status = MO_EINVAL};
+    before = mo_store_count(r.tiers->store);
+    assert_int_equal(pthread_create(&thread, NULL, discover, &d), 0);
+    await_held(&g);
+    int busy = EBUSY;
+    for (int i = 0; i < 10000 && busy; i++) { /* ten seconds */
+        usleep(1000);
+        busy = pthread_mutex_trylock(&r.engine->lock);
+    }
+    if (!busy) {
+        pthread_mutex_unlock(&r.engine->lock);
+    }
+    atomic_store(&g.closed, false);
+    pthread_join(thread, NULL);
+    assert_int_equal(busy, 0);
+    assert_int_equal(d.status, MO_OK);
+    assert_true(d.experts > 0);
+    assert_int_equal(d.experts, mo_store_count(r.tiers->store).guessed - before.guessed);
+    rig_close(&r);
+}
+
+/* Discoveries beside steps that need, guess and withdraw: both end, and no result changes. */
+static void discoveries_and_steps_mix(void **state)
+{
+    (void)state;
+    const oracle *o = find("qwen3moe-nvfp4");
+    float *want = logits_of(o, &(setting){.percent = -1}), *rows = rows_for(o);
+    rig r;
+    rig_open(&r, o->path, &(setting){.percent = 30, .readers = 2, .predict = true});
+    discovery d = {.tokens = o->tokens};
+    check_status(mo_engine_session_open(r.engine, MO_KV_I16, 256, &d.session, &r.err), &r.err);
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, discover, &d), 0);
+        const mo_status status = feed(&r, o, 1, rows);
+        pthread_join(thread, NULL);
+        check_status(status, &r.err);
+        assert_int_equal(d.status, MO_OK);
+        assert_memory_equal(rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
+        mo_session_close(r.session);
+        check_status(mo_engine_session_open(r.engine, MO_KV_I16, 256, &r.session, &r.err), &r.err);
+    }
+    mo_session_close(d.session);
+    rig_close(&r);
+    free(want);
+    free(rows);
 }
 
 /* Guesses that the layer, which needs nothing, proves wrong before they are read. */
@@ -797,6 +869,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(arrivals_reversed),
         cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(skipping_is_counted),
+        cmocka_unit_test(a_discovery_reads_without_the_engine),
+        cmocka_unit_test(discoveries_and_steps_mix),
         cmocka_unit_test(wrong_guesses_are_not_read),
         cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),
         cmocka_unit_test(nearer_guesses_correct_those_from_afar),

@@ -43,6 +43,7 @@ static mo_status open_adapter(mo_model *model, const char *path, mo_adapter **ou
 mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, path, out)
     *out = NULL;
     if (model->cluster) {
         return mo_fail(err, MO_EUNSUPPORTED,

@@ -63,6 +63,7 @@ mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, m
     mo_cluster_options o = defaults;
     mo_mpi *mpi = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_cluster_options", err);
     if (status == MO_OK) {
@@ -91,6 +92,7 @@ mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, m
 mo_status mo_cluster_set_timeout(mo_cluster *c, double timeout_s, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "cluster", c)
     const mo_status status = check_timeout(timeout_s, err);
     if (status == MO_OK) {
         mo_link_set_timeout(c->link, (int64_t)(timeout_s * 1e9));

@@ -17,6 +17,7 @@ struct mo_file {
 mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, out)
     *out = NULL;
     mo_file *file = calloc(1, sizeof *file);
     if (!file) {
@@ -111,6 +112,7 @@ mo_status mo_file_summarize(const mo_file *file, mo_file_info *out, size_t size,
 {
     mo_file_info info;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, file, out)
     const mo_status status = mo_gguf_summarize(file->gguf, &info, err);
     if (status == MO_OK) {
         mo_report_write(out, size, &info, sizeof info);

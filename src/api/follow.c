@@ -135,6 +135,7 @@ mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_mode
     mo_wire_head head = {0};
     mo_wire_share share;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, cluster, path)
     mo_status status = mo_options_read(&f.options, sizeof f.options, options, "mo_model_options", err);
     if (status == MO_OK && mo_link_rank(cluster->link) == 0) {
         status = mo_fail(err, MO_EINVAL, "rank 0 is the leader and cannot follow");

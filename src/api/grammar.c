@@ -56,6 +56,7 @@ mo_status mo_grammar_open(const mo_model *model, const char *gbnf, size_t length
     mo_grammar_options own;
     mo_answer_form form;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, gbnf, out)
     *out = NULL;
     const mo_status status = prepare(model, options, &own, err);
     if (status != MO_OK) {
@@ -72,6 +73,7 @@ mo_status mo_grammar_open_schema(const mo_model *model, const char *json, size_t
     mo_answer_form form;
     char *gbnf, *unenforced;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, out)
     *out = NULL;
     mo_status status = prepare(model, options, &own, err);
     if (status == MO_OK) {
@@ -92,6 +94,7 @@ mo_status mo_schema_gbnf(const char *json, size_t length, const char *prefix,
     mo_grammar_options own = defaults;
     char *notes = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, json, prefix, gbnf)
     *gbnf = NULL;
     mo_status status = mo_options_read(&own, sizeof own, options, "mo_grammar_options", err);
     if (status == MO_OK && !mo_writer_is_name(prefix)) {

@@ -44,6 +44,7 @@ mo_status mo_synth_measure(const char *name, const mo_synth_options *options, mo
     mo_synth_info info;
     const mo_shape *shape;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, name, out)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_synth_options", err);
     if (status == MO_OK) {
         status = find_shape(name, &shape, err);
@@ -63,6 +64,7 @@ mo_status mo_synth(const char *name, const char *path, const mo_synth_options *o
     mo_synth_options o = synth_defaults;
     const mo_shape *shape;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, name, path)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_synth_options", err);
     if (status == MO_OK) {
         status = find_shape(name, &shape, err);
@@ -100,6 +102,7 @@ mo_status mo_quantize(const char *source, const char *path, const mo_quantize_op
     mo_quantize_report own;
     mo_gguf *g = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, source, path)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_quantize_options", err);
     if (status == MO_OK) {
         status = mo_gguf_open(source, &g, err);

@@ -324,19 +324,21 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
     }
 }
 
-/* A model without a vocabulary, or with one we cannot read, still works with token ids. */
+/* A model without a vocabulary, or with one we cannot read, still works with token ids; but not for want of memory, or it would
+ * differ from one time to the next. */
 static mo_status open_text(mo_model *m, const char *given, mo_error *err)
 {
     const mo_gguf *g = mo_checkpoint_gguf(m->checkpoint);
-    if (mo_tokenizer_create(g, &m->tokenizer, &m->no_tokenizer) != MO_OK) {
-        m->tokenizer = NULL;
-    } else {
-        const int64_t vocab = mo_checkpoint_spec(m->checkpoint)->vocab;
-        mo_lexicon_open(m->tokenizer, vocab, &m->lexicon,
-                        &m->no_tokenizer); /* without memory there is none */
+    mo_status status = mo_tokenizer_create(g, &m->tokenizer, &m->no_tokenizer);
+    if (status == MO_OK) {
+        status = mo_lexicon_open(m->tokenizer, mo_checkpoint_spec(m->checkpoint)->vocab, &m->lexicon,
+                                 &m->no_tokenizer);
+    }
+    if (status == MO_ENOMEM) {
+        return mo_fail(err, MO_ENOMEM, "%s: %s", mo_checkpoint_path(m->checkpoint), m->no_tokenizer.detail);
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
-    const mo_status status = mo_model_open_templates(m, given, err);
+    status = mo_model_open_templates(m, given, err);
     const char *plain = mo_model_chat_template(m, NULL), *with_tools = mo_model_chat_template(m, "tool_use");
     m->dialogue = mo_dialogue_detect(with_tools ? with_tools : plain ? plain : "", m->tokenizer);
     return status;
@@ -485,6 +487,7 @@ static mo_status open_model(const char *path, const mo_model_options *options, m
 mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, out)
     return open_model(path, options, (mo_layer_range){0}, (mo_expert_range){0}, out, err);
 }
 

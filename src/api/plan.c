@@ -360,6 +360,7 @@ mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan
 {
     mo_plan_options o = defaults;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, out)
     mo_plan_report *report = calloc(1, sizeof *report); /* large: on the heap, since plans use the stack */
     if (!report) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");

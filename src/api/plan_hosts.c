@@ -190,6 +190,7 @@ mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_
 {
     mo_plan_options o = mo_plan_options_default();
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, hosts, out)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
     if (status == MO_OK && (o.batch < 0 || o.context < 0 || o.sessions < 0)) {
         status = mo_fail(err, MO_EINVAL, "`batch`, `context` and `sessions` must be 0 or above");

@@ -151,6 +151,7 @@ static json_t *plan_json(const mo_plan_report *r)
 
 mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)
 {
+    MO_REQUIRE(err, report, json)
     mo_plan_report r = {0};
     *json = NULL;
     if (!report || size == 0 || !report->mode) {

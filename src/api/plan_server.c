@@ -68,6 +68,7 @@ mo_status mo_plan_server(const char *path, const mo_model_options *loading, cons
                          mo_server_plan *out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, loading, asked, out)
     asked_file f = {.path = path, .loading = loading};
     *out = (mo_server_plan){0};
     const mo_status status = read_made_for(path, &out->made_for, err);

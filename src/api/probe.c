@@ -57,6 +57,7 @@ mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t
     char why[MO_DEVICE_WHY];
     mo_device *device;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_probe_options", err);
     if (status == MO_OK) {
         status = mo_device_choose(o.device, &device, why, sizeof why, err);
@@ -80,6 +81,7 @@ mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const
 {
     mo_probe_report own;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, report, saved)
     mo_report_write(&own, sizeof own, report, report_size);
     const mo_rates rates = mo_probe_rates(&own);
     if (path) {
@@ -92,6 +94,7 @@ mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const
 mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, gb_per_s)
     size_t own = 0;
     const uint8_t *memory = mo_checkpoint_region(model->checkpoint, &own);
     if (!memory) {

@@ -111,6 +111,7 @@ mo_status mo_probe_ranks(mo_cluster *c, const mo_probe_report *own, size_t own_s
 {
     rank_hello hello;
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "cluster, out", c, out)
     if (mo_link_ranks(c->link) > MO_PLAN_HOSTS) {
         return mo_fail(err, MO_EUNSUPPORTED, "at most %d ranks can be measured", MO_PLAN_HOSTS);
     }
@@ -170,6 +171,7 @@ mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report
                               char *saved, size_t size, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, report, saved)
     mo_probe_ranks_report *own = calloc(1, sizeof *own);
     mo_hosts *hosts = calloc(1, sizeof *hosts);
     if (!own || !hosts) {

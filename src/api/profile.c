@@ -44,6 +44,7 @@ static mo_hot_caches caches_of(const mo_gpu *gpu)
 mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model)
     mo_gpu *gpu = begin_use(model);
     const mo_hot_caches hot = caches_of(gpu);
     const mo_status status = mo_learning_request_done(model->learning, &hot, err);
@@ -53,6 +54,7 @@ mo_status mo_model_request_done(mo_model *model, mo_error *err)
 mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json)
     size_t length;
     *json = NULL;
     pthread_mutex_lock(&model->profile_lock); /* not the engine's lock: no waiting for a step */
@@ -64,6 +66,7 @@ mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
 mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model)
     mo_profile_mode mode;
     mo_status status = mo_learning_mode_find(perf_mode, &mode, err);
     mo_gpu *gpu = begin_use(model);
@@ -84,6 +87,7 @@ mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t lengt
                                  size_t size, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, out)
     mo_exchange_stats stats;
     mo_gpu *gpu = begin_use(model);
     const mo_hot_caches hot = caches_of(gpu);

@@ -56,16 +56,19 @@ static const char *own_text(const mo_model *m, const char *name)
                : NULL;
 }
 
-/* A file's template that cannot be read is worth a warning. */
-static void open_own(mo_model *m, const char *name, mo_chat_template **out)
+/* A file's template that cannot be read is worth a warning. Only one that lacks memory fails. */
+static mo_status open_own(mo_model *m, const char *name, mo_chat_template **out, mo_error *err)
 {
     const char *text = own_text(m, name);
-    mo_error err;
-    if (text && open_template(m, text, out, &err) != MO_OK) {
+    const mo_status status = text ? open_template(m, text, out, err) : MO_OK;
+    if (status != MO_OK) {
         *out = NULL;
-        mo_log(MO_LOG_WARN, "template",
-               "the model's chat template cannot be used: %s; its format is detected instead", err.detail);
     }
+    if (status != MO_OK && status != MO_ENOMEM) {
+        mo_log(MO_LOG_WARN, "template",
+               "the model's chat template cannot be used: %s; its format is detected instead", err->detail);
+    }
+    return status == MO_ENOMEM ? status : MO_OK;
 }
 
 /* A text that is given as a template may be the name of a format instead; *format is NULL where it is Jinja. A text of neither
@@ -97,6 +100,7 @@ static mo_status find_format(const char *given, const mo_chat_format **format, m
 mo_status mo_chat_template_check(const char *text, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, text)
     const mo_chat_format *format;
     mo_template *template = NULL;
     mo_status status = find_format(text, &format, err);
@@ -115,9 +119,12 @@ static mo_status open_format(const mo_chat_format *format, mo_template **out, mo
 mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
 {
     if (!given) {
-        open_own(m, NULL, &m->chat_template);
-        open_own(m, "tool_use", &m->tool_template);
-        return m->chat_template || !m->chat ? MO_OK : open_format(m->chat, &m->format, err);
+        mo_status status = open_own(m, NULL, &m->chat_template, err);
+        if (status == MO_OK) {
+            status = open_own(m, "tool_use", &m->tool_template, err);
+        }
+        return status != MO_OK || m->chat_template || !m->chat ? status
+                                                               : open_format(m->chat, &m->format, err);
     }
     const mo_chat_format *format;
     const mo_status status = find_format(given, &format, err);
@@ -342,6 +349,7 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
 {
     mo_chat_options o = defaults;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
     if (status != MO_OK) {
@@ -399,6 +407,7 @@ mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t len
     mo_chat_options o = defaults;
     mo_rendering r = {0};
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, json, text)
     *text = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
     if (status == MO_OK) {
@@ -416,6 +425,10 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
                         const mo_chat_options *options, char **text, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, text)
+    if (count > 0) {
+        MO_REQUIRE(err, messages)
+    }
     *text = NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {

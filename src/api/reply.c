@@ -22,6 +22,7 @@ mo_status mo_reply_open(const mo_model *model, const mo_reply_options *options, 
 {
     mo_reply_options o = reply_defaults;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_reply_options", err);
     if (status == MO_OK && !model->tokenizer) {
@@ -87,6 +88,7 @@ mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length,
 {
     mo_tools *read;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, tools, text)
     *text = NULL;
     mo_status status = mo_tools_open(tools, length, &read, err);
     if (status == MO_OK) {
@@ -116,6 +118,7 @@ mo_status mo_tools_grammar(const mo_model *model, const mo_tools_options *option
     mo_tools *tools = NULL;
     char *gbnf = NULL, *unenforced = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_tools_options", err);
     if (status == MO_OK) {
@@ -141,6 +144,7 @@ mo_status mo_answer_grammar(const mo_model *model, const char *gbnf, size_t leng
                             char **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, gbnf, out)
     *out = NULL;
     return mo_answer_grammar_write(&model->dialogue, model->tokenizer, gbnf, length, in_thought, out, err);
 }

@@ -52,6 +52,7 @@ mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo
 {
     mo_session_options o;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     *out = NULL;
     mo_status status = read_options(model, options, &o, err);
     if (status == MO_OK) {

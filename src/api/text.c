@@ -30,6 +30,10 @@ mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t leng
                             int32_t **ids, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, ids, count)
+    if (length > 0) {
+        MO_REQUIRE(err, text)
+    }
     const mo_status status = need_tokenizer(model, err);
     return status != MO_OK ? status
                            : mo_tokenizer_encode_marked(model->tokenizer, text, length,
@@ -39,6 +43,7 @@ mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t leng
 mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                       size_t *count, mo_error *err)
 {
+    MO_REQUIRE(err, model, ids, count)
     return mo_tokenize_first(model, text, length, flags, 0, ids, count, err);
 }
 
@@ -46,6 +51,10 @@ mo_status mo_tokenize_file(const char *path, const char *text, size_t length, in
                            size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, ids, count)
+    if (length > 0) {
+        MO_REQUIRE(err, text)
+    }
     mo_gguf *g = NULL;
     mo_tokenizer *t = NULL;
     mo_status status = mo_gguf_open(path, &g, err);
@@ -81,6 +90,7 @@ const int32_t *mo_model_suppressed(const mo_model *model, size_t *count)
 mo_status mo_stream_open(const mo_model *model, mo_stream **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     *out = NULL;
     const mo_status status = need_tokenizer(model, err);
     if (status != MO_OK) {

@@ -67,6 +67,7 @@ mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
     mo_model_info info;
     mo_gguf *g = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     *out = NULL;
     mo_model_describe(model, &info, sizeof info);
     if (info.experts == 0) {
@@ -163,6 +164,7 @@ mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_
     mo_replay_report report = {0};
     uint64_t *seeds = NULL;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, trace, out)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_replay_options", err);
     mo_replay_setup setup = {.budget_bytes = o.budget_bytes, .step = o.step};
     if (status == MO_OK) {

@@ -52,3 +52,17 @@ mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *n
     }
     return MO_OK;
 }
+
+bool mo_required(const void *const *pointers, size_t count, const char *function, const char *names,
+                 mo_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const size_t length = strcspn(names, ",");
+        if (!pointers[i]) {
+            mo_fail(err, MO_EINVAL, "`%.*s` of %s() is NULL; it must be given", (int)length, names, function);
+            return false;
+        }
+        names += length + strspn(names + length, ", ");
+    }
+    return true;
+}

@@ -26,4 +26,19 @@ mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *n
         (err) = &own_error;                                                                                  \
     }
 
+/* Public functions refuse NULL for what they need, with MO_EINVAL and the parameter's name: MO_REQUIRE(err, model, out). It stands
+ * behind MO_OWN_ERROR(), before anything is touched. _AS: the names of the header, where the parameters have others. */
+#define MO_REQUIRE(err, ...) MO_REQUIRE_AS(err, #__VA_ARGS__, __VA_ARGS__)
+#define MO_REQUIRE_AS(err, names, ...)                                                                       \
+    {                                                                                                        \
+        const void *const needed_here[] = {__VA_ARGS__};                                                     \
+        if (!mo_required(needed_here, sizeof needed_here / sizeof *needed_here, __func__, names, err)) {     \
+            return MO_EINVAL;                                                                                \
+        }                                                                                                    \
+    }
+
+/* False with MO_EINVAL where one is NULL; names: theirs, with ", " between them. */
+bool mo_required(const void *const *pointers, size_t count, const char *function, const char *names,
+                 mo_error *err);
+
 #endif

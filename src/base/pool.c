@@ -31,12 +31,12 @@
 #include "base/host.h"
 #include "base/machine.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -535,26 +535,16 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* Workers take no signals, which belong to the program's own threads; but for those that say that memory they read is gone
- * (base/mapped.h). */
 static int start_workers(mo_pool *pool)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = 0;
     for (int i = 1; i < pool->threads && !failed; i++) {
         worker *s = &pool->workers[i];
-        failed = pthread_create(&s->thread, NULL, run_worker, s);
-        if (!failed) {
-            char name[32]; /* the kernel keeps 15 bytes; MAX_THREADS fits */
-            snprintf(name, sizeof name, "moraine-%d", i);
-            pthread_setname_np(s->thread, name);
-            pool->started = i;
-        }
+        char name[32]; /* the kernel keeps 15 bytes; MAX_THREADS fits */
+        snprintf(name, sizeof name, "moraine-%d", i);
+        failed = mo_thread_start(&s->thread, name, run_worker, s);
+        pool->started = failed ? pool->started : i;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "base/wait.h"
 
 enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, LOOKS_PER_BEAT = 4, WHY_BYTES = 256 };
@@ -606,7 +607,7 @@ mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *
     l->still_since_ns = mo_clock_ns();
     pthread_mutex_init(&l->lock, NULL);
     mo_cond_init(&l->stopped);
-    l->watching = l->beats->ranks > 1 && pthread_create(&l->thread, NULL, watch, l) == 0;
+    l->watching = l->beats->ranks > 1 && mo_thread_start(&l->thread, "moraine-watch", watch, l) == 0;
     if (l->beats->ranks > 1 && !l->watching) {
         mo_link_close(l);
         return mo_fail(err, MO_ENOMEM, "cannot start the thread that watches the other ranks");

@@ -194,6 +194,7 @@ static mo_status hand_over(mo_reply *r, mo_status status, const mo_piece **piece
 mo_status mo_reply_put(mo_reply *r, int32_t token, const mo_piece **pieces, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "reply, pieces, count", r, pieces, count)
     mo_text text;
     mo_status status;
     r->letters = false;
@@ -213,6 +214,10 @@ mo_status mo_reply_put_text(mo_reply *r, const char *text, size_t length, const 
                             size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "reply, pieces, count", r, pieces, count)
+    if (length > 0) {
+        MO_REQUIRE(err, text)
+    }
     mo_text whole;
     r->letters = true;
     mo_piece_list_clear(&r->pieces);
@@ -244,12 +249,14 @@ static mo_status end(mo_reply *r, bool cut, const mo_piece **pieces, size_t *cou
 mo_status mo_reply_flush(mo_reply *r, const mo_piece **pieces, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "reply, pieces, count", r, pieces, count)
     return end(r, false, pieces, count, err);
 }
 
 mo_status mo_reply_cut(mo_reply *r, const mo_piece **pieces, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "reply, pieces, count", r, pieces, count)
     return end(r, true, pieces, count, err);
 }
 
@@ -266,6 +273,7 @@ int mo_reply_calls(const mo_reply *r)
 mo_status mo_reply_thought_end(mo_reply *r, const int32_t **tokens, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "reply, tokens, count", r, tokens, count)
     const mo_dialogue *d = &r->reading.dialogue;
     *tokens = NULL;
     *count = 0;

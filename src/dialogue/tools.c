@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "base/nesting.h"
 #include "base/status.h"
 
@@ -85,6 +86,7 @@ static mo_status read_tools(mo_tools *t, mo_error *err)
 mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_error *err)
 {
     json_error_t at;
+    bool no_memory;
     mo_status status;
     *out = NULL;
     if (length > MO_TOOLS_BYTES) {
@@ -97,8 +99,10 @@ mo_status mo_tools_open(const char *json, size_t length, mo_tools **out, mo_erro
     if (!t) {
         return mo_fail(err, MO_ENOMEM, "out of memory for tools");
     }
-    t->json = json_loadb(json, length, 0, &at);
-    if (!t->json) {
+    t->json = mo_json_load(json, length, 0, &at, &no_memory);
+    if (no_memory) {
+        status = mo_fail(err, MO_ENOMEM, "out of memory for tools");
+    } else if (!t->json) {
         status = mo_fail(err, MO_EINVAL, "tools, line %d, column %d: %s", at.line, at.column, at.text);
     } else {
         status = read_tools(t, err);

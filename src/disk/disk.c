@@ -2,13 +2,13 @@
 #include "disk/disk.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "disk/queue.h"
 #include "disk/uring.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,17 +105,11 @@ static void *serve(void *arg)
 
 static mo_status start_threads(mo_disk *disk, mo_error *err)
 {
-    sigset_t all, before; /* signals are for the threads of the program */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     while (disk->thread_count < disk->options.readers && code == 0) {
-        code = pthread_create(&disk->threads[disk->thread_count], NULL, serve, disk);
-        if (code == 0) {
-            pthread_setname_np(disk->threads[disk->thread_count++], "mo-read");
-        }
+        code = mo_thread_start(&disk->threads[disk->thread_count], "mo-read", serve, disk);
+        disk->thread_count += code == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? MO_OK
                      : mo_fail(err, MO_ENOMEM, "cannot start a reader thread: %s; raise the thread limit",
                                strerror(code));
@@ -285,7 +279,11 @@ void mo_disk_raise_priority(mo_disk *disk, mo_read *read)
 
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count)
 {
-    return mo_queue_withdraw(&disk->queue, reads, count);
+    const bool done = mo_queue_withdraw(&disk->queue, reads, count);
+    if (done) { /* they will not end otherwise */
+        mo_queue_wake(&disk->queue);
+    }
+    return done;
 }
 
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen)

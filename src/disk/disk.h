@@ -53,7 +53,7 @@ void mo_disk_raise_priority(mo_disk *disk, mo_read *read);
 /* Takes queued reads back, all or, where a piece of one is under way or done, none. Those taken back are idle again. */
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count);
 
-/* A number that grows with every read that ends, after its state is written: take it, look at
+/* A number that grows with every read that ends, and every time that some are taken back, after their state is written: take it, look at
  * states, and wait with it. Waits until it differs from `seen`; returns it. Spins for a moment, then sleeps;
  * without a read queued or under way it would sleep for ever. Any thread. */
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen);

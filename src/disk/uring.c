@@ -2,13 +2,13 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #ifdef MO_URING
 
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,15 +272,7 @@ static void release(mo_uring *u)
 
 static mo_status start_thread(mo_uring *u)
 {
-    sigset_t all, before; /* signals are for the threads of the program */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int code = pthread_create(&u->thread, NULL, drive, u);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0) {
-        pthread_setname_np(u->thread, "mo-uring");
-    }
-    return code ? MO_ENOMEM : MO_OK;
+    return mo_thread_start(&u->thread, "mo-uring", drive, u) ? MO_ENOMEM : MO_OK;
 }
 
 mo_status mo_uring_start(mo_queue *queue, const mo_disk_file *files, int count,

@@ -37,22 +37,49 @@ static int list_chosen(const uint32_t *count, int experts, int32_t *out)
     return n;
 }
 
-/* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
-static int64_t fetch(mo_tiers *tiers, const choices *c, const atomic_bool *cancel)
+static int count_resident(const mo_store *store, int layer, const int32_t *ids, int count)
 {
-    const mo_expert_table *b = mo_store_experts(tiers->store);
-    const uint64_t before = mo_store_count(tiers->store).guessed;
+    int resident = 0;
+    for (int i = 0; i < count; i++) {
+        resident += mo_store_resident(store, layer, ids[i]);
+    }
+    return resident;
+}
+
+/* Reads those experts of a layer and waits for them: the engine's lock protects the store, and nobody has it while the disk reads, so
+ * that steps of other sessions go on. They may withdraw what they prove wrong. Returns how many came. */
+static int fetch_layer(mo_engine *engine, int layer, const int32_t *ids, int count, int64_t max_bytes)
+{
+    mo_store *store = engine->tiers->store;
+    uint64_t seen;
+    pthread_mutex_lock(&engine->lock);
+    const int before = count_resident(store, layer, ids, count);
+    mo_store_guess(store, layer, ids, count, 0, max_bytes);
+    while (mo_store_guessing(store, layer, ids, count, &seen)) {
+        pthread_mutex_unlock(&engine->lock);
+        mo_store_wait(store, seen);
+        pthread_mutex_lock(&engine->lock);
+    }
+    const int after = count_resident(store, layer, ids, count);
+    pthread_mutex_unlock(&engine->lock);
+    return after > before ? after - before : 0;
+}
+
+/* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
+static int64_t fetch(mo_engine *engine, const choices *c, const atomic_bool *cancel)
+{
+    const mo_expert_table *b = mo_store_experts(engine->tiers->store);
     int32_t slots, filled, ids[MO_EXPERTS_MAX];
-    int64_t bytes;
-    mo_store_slots(tiers->store, &slots, &filled, &bytes);
+    int64_t bytes, read = 0;
+    pthread_mutex_lock(&engine->lock);
+    mo_store_slots(engine->tiers->store, &slots, &filled, &bytes);
+    pthread_mutex_unlock(&engine->lock);
     const int64_t share = bytes / 2 / (b->layers ? b->layers : 1);
     for (int i = 0; i < b->layers && !atomic_load(cancel); i++) {
         const int n = list_chosen(c->count + (int64_t)i * c->experts, c->experts, ids);
-        mo_store_settle(tiers->store);
-        mo_store_guess(tiers->store, i, ids, n, 0, share);
+        read += fetch_layer(engine, i, ids, n, share);
     }
-    mo_store_settle(tiers->store);
-    return (int64_t)(mo_store_count(tiers->store).guessed - before);
+    return read;
 }
 
 mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens, int64_t count,
@@ -86,9 +113,7 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
     mo_status status = mo_step(engine, &slice, 1, err);
     mo_state_reset(state);
     if (status == MO_OK) {
-        pthread_mutex_lock(&engine->lock);
-        *read = fetch(tiers, &c, cancel);
-        pthread_mutex_unlock(&engine->lock);
+        *read = fetch(engine, &c, cancel);
         status = atomic_load(cancel) ? mo_fail(err, MO_ECANCELLED, "cancelled") : MO_OK;
     }
     free(c.count);

@@ -67,6 +67,9 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
 {
     const mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
+    if (!f->tokens && f->count > 0) {
+        return mo_fail(err, MO_EINVAL, "the tokens of a feed are NULL; they must be given");
+    }
     if (f->count < 1 || f->count > s->state.context) {
         return mo_fail(err, MO_EINVAL,
                        "the text has %lld tokens, but this session holds "
@@ -434,6 +437,7 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
 mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, feeds)
     feeding all = {.count = count, .err = err};
     mo_status status = check_together(feeds, count, err);
     if (status == MO_OK) {
@@ -461,6 +465,7 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
 
 mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
 {
+    MO_REQUIRE(err, feed)
     return mo_session_feed_all(feed, 1, err);
 }
 
@@ -468,6 +473,10 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
                               mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, session, experts)
+    if (count > 0) {
+        MO_REQUIRE(err, tokens)
+    }
     mo_status status = mo_engine_check_process(session->engine, err);
     bool lost;
     if (status != MO_OK) {

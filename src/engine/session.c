@@ -127,6 +127,10 @@ static void release_adapters(const mo_session *s)
 mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int count, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, session)
+    if (count > 0) {
+        MO_REQUIRE(err, uses)
+    }
     mo_adapter_list list;
     const mo_status status = mo_adapter_list_make(session->engine, uses, count, &list, err);
     if (status != MO_OK) {

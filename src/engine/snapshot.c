@@ -63,6 +63,7 @@ static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
 mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, session, out)
     mo_engine *engine = session->engine;
     /* What the session holds stays as it is, but it has to know that it shares it now. */
     mo_state *state = (mo_state *)&session->state;
@@ -373,6 +374,7 @@ mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snaps
                                    mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, session, snapshot)
     mo_status status = mo_engine_check_process(session->engine, err);
     if (status == MO_OK) {
         status = check_restore(session, snapshot, length, err);
@@ -402,11 +404,13 @@ mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snaps
 
 mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
 {
+    MO_REQUIRE(err, session, snapshot)
     return mo_session_restore_first(session, snapshot, snapshot->mark.length, err);
 }
 
 mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error *err)
 {
+    MO_REQUIRE(err, session, from)
     mo_snapshot *snapshot;
     mo_status status = mo_snapshot_open(from, &snapshot, err);
     if (status == MO_OK && snapshot) {
@@ -421,6 +425,7 @@ mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error 
 mo_status mo_snapshot_spill(mo_snapshot *s, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "snapshot", s)
     mo_block_pool *pool = NULL;
     mo_blocks ram;
     if (!s->on_device) {

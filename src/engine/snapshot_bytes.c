@@ -65,6 +65,7 @@ static mo_status join(const mo_snapshot *s, const uint8_t *state, size_t state_b
 mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "snapshot, bytes, size", s, bytes, size)
     uint8_t *state;
     size_t state_bytes;
     mo_status status = mo_snapshot_state(s, &state, &state_bytes, err);
@@ -129,6 +130,10 @@ static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size,
 mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
+    if (size > 0) {
+        MO_REQUIRE(err, bytes)
+    }
     header h;
     *out = NULL;
     if (size < sizeof snapshot_magic || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {

@@ -250,6 +250,7 @@ static void forget_older(mo_snapshot *s)
 mo_status mo_snapshot_lean(mo_snapshot *s, const mo_snapshot *on, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "snapshot, on", s, on)
     mo_blocks delta;
     const int64_t common = may_be_delta(s, on) ? common_positions(s, on) : 0;
     if (!common || !sees_all(s, on, common) || !is_worthwhile(s, on, common)) {

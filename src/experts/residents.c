@@ -175,6 +175,26 @@ void mo_store_settle(mo_store *s)
     }
 }
 
+bool mo_store_guessing(mo_store *s, int layer, const int32_t *experts, int count, uint64_t *seen)
+{
+    *seen = mo_disk_ended(s->disk);
+    mo_store_settle_guesses(s);
+    for (int i = 0; i < count; i++) {
+        const int32_t expert_id = mo_expert_table_id(s->experts, layer, experts[i]);
+        for (int k = 0; k < s->guess_count; k++) {
+            if (s->guesses[k] == expert_id) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void mo_store_wait(mo_store *s, uint64_t seen)
+{
+    mo_disk_wait(s->disk, seen);
+}
+
 /* ---- Copies of what is resident ---- */
 
 int32_t mo_store_class_slots(const mo_store *s, int index)

@@ -103,6 +103,12 @@ mo_status mo_store_bring(mo_store *store, int layer, int expert, mo_error *err);
 /* Waits until nothing that was guessed or is read ahead is under way. */
 void mo_store_settle(mo_store *store);
 
+/* The same for guesses of some experts of a layer, in two parts, so that steps may run meanwhile: is one of them under way? Then
+ * mo_store_wait(), with *seen, waits for the end of a read, or for one that is withdrawn. It alone may be called while another thread
+ * uses the store. */
+bool mo_store_guessing(mo_store *store, int layer, const int32_t *experts, int count, uint64_t *seen);
+void mo_store_wait(mo_store *store, uint64_t seen);
+
 /* Slots of a size class, and the expert that is whole in one of them with its memory (a slot's bytes); -1: none.
  * For copying what is resident. */
 int32_t mo_store_class_slots(const mo_store *store, int size_class);

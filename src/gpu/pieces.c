@@ -1,9 +1,8 @@
 #include "gpu/pieces.h"
 
-#include <signal.h>
-
 #include "base/host.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 static mo_status make_piece(mo_gpu *gpu, int64_t batch, mo_error *err)
 {
@@ -87,15 +86,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals belong to the program's own threads, but for what reading a mapped file brings. */
 static mo_status start(mo_gpu *gpu, mo_error *err)
 {
-    sigset_t every, before;
-    sigfillset(&every);
-    sigdelset(&every, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    const int failed = pthread_create(&gpu->piece_thread, NULL, work, gpu);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int failed = mo_thread_start(&gpu->piece_thread, "moraine-piece", work, gpu);
     gpu->has_thread = !failed;
     return failed ? mo_fail(err, MO_ENOMEM, "cannot start a thread for a device") : MO_OK;
 }

@@ -171,6 +171,7 @@ static mo_status open_at(mo_grammar *g, uint32_t state, mo_constraint **out, mo_
 mo_status mo_constraint_open(mo_grammar *grammar, mo_constraint **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, grammar, out)
     *out = NULL;
     pthread_mutex_lock(&grammar->lock);
     const mo_status status = open_at(grammar, grammar->machine->start, out, err);
@@ -181,6 +182,7 @@ mo_status mo_constraint_open(mo_grammar *grammar, mo_constraint **out, mo_error 
 mo_status mo_constraint_copy(const mo_constraint *constraint, mo_constraint **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, constraint, out)
     *out = NULL;
     pthread_mutex_lock(&constraint->grammar->lock);
     const mo_status status = open_at(constraint->grammar, constraint->state, out, err);
@@ -214,6 +216,9 @@ void mo_constraint_close(mo_constraint *constraint)
 const uint32_t *mo_constraint_mask(mo_constraint *constraint, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    if (!mo_required((const void *[]){constraint}, 1, __func__, "constraint", err)) {
+        return NULL;
+    }
     mo_grammar *g = constraint->grammar;
     mo_status status = MO_OK;
     pthread_mutex_lock(&g->lock);
@@ -290,6 +295,7 @@ static mo_status accept(mo_constraint *c, int32_t token, mo_error *err)
 mo_status mo_constraint_accept(mo_constraint *constraint, int32_t token, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, constraint)
     pthread_mutex_lock(&constraint->grammar->lock);
     const mo_status status = accept(constraint, token, err);
     pthread_mutex_unlock(&constraint->grammar->lock);

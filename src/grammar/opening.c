@@ -24,7 +24,7 @@ static mo_status sort_out(const mo_tokenizer *t, const char *const *strings, siz
         return mo_fail(err, MO_EINVAL, "at most %d triggers are allowed", STRINGS);
     }
     for (size_t i = 0; i < count; i++) {
-        if (!strings[i] || !strings[i][0]) {
+        if (!strings || !strings[i] || !strings[i][0]) {
             return mo_fail(err, MO_EINVAL, "trigger %zu is empty", i + 1);
         }
         const int32_t token = mo_token_find(t, strings[i]);

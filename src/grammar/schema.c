@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "base/nesting.h"
 #include "base/status.h"
 #include "grammar/gbnf.h"
@@ -22,6 +23,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
 {
     const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
     json_error_t e;
+    bool no_memory;
     if (length > MO_SCHEMA_BYTES) {
         return mo_fail(err, MO_EINVAL, "the schema has %zu bytes; the limit is %d", length, MO_SCHEMA_BYTES);
     }
@@ -29,14 +31,15 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
     if (status != MO_OK) {
         return status;
     }
-    *out = json_loadb(json, length, flags, &e);
-    if (!*out && json_error_code(&e) == json_error_numeric_overflow) { /* 2^64 as a bound, say */
-        *out = json_loadb(json, length, flags | JSON_DECODE_INT_AS_REAL, &e);
+    *out = mo_json_load(json, length, flags, &e, &no_memory);
+    if (!*out && !no_memory &&
+        json_error_code(&e) == json_error_numeric_overflow) { /* 2^64 as a bound, say */
+        *out = mo_json_load(json, length, flags | JSON_DECODE_INT_AS_REAL, &e, &no_memory);
     }
     if (*out) {
         return MO_OK;
     }
-    if (json_error_code(&e) == json_error_out_of_memory) {
+    if (no_memory) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a schema");
     }
     return mo_fail(err, MO_EINVAL, "the schema is not JSON: line %d, column %d: %s", e.line, e.column,

@@ -196,6 +196,10 @@ mo_status mo_until_gbnf(const char *const *strings, size_t count, const char *pr
 {
     mo_bytes w = {0};
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, prefix, gbnf)
+    if (count > 0) {
+        MO_REQUIRE(err, strings)
+    }
     *gbnf = NULL;
     if (!mo_writer_is_name(prefix)) {
         return mo_fail(err, MO_EINVAL, "the prefix is not a valid rule name; use letters, digits, - and _");

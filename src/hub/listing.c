@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json_load.h"
 #include "base/status.h"
 #include "hub/label.h"
 
@@ -97,9 +98,13 @@ static mo_status add_entry(hub_listing *l, json_t *entry, mo_error *err)
 mo_status hub_listing_add(hub_listing *l, const char *json, size_t length, mo_error *err)
 {
     json_error_t wrong;
-    json_t *root = json_loadb(json, length, 0, &wrong), *entry;
+    bool no_memory;
+    json_t *root = mo_json_load(json, length, 0, &wrong, &no_memory), *entry;
     size_t i;
     mo_status s = MO_OK;
+    if (no_memory) {
+        return mo_fail(err, MO_ENOMEM, "out of memory while reading the list of files");
+    }
     if (!json_is_array(root)) {
         json_decref(root);
         return mo_fail(err, MO_EFORMAT, "the list of files is not in the format of a hub (%s); check the URL",

@@ -102,12 +102,18 @@ static void free_shares(shares *s)
     free(s->total);
 }
 
+/* As mo_block_share_bytes() counts, but without lists, since a size has to be known when memory is out, too. */
 int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size)
 {
-    shares s;
-    const int64_t bytes = share_of(spec, size, &s) ? mo_block_share_bytes(&s.share) : INT64_MAX;
-    free_shares(&s);
-    return bytes;
+    int64_t bytes = 0, unit = 64;
+    for (int i = 0; i < spec->layer_count; i++) {
+        const mo_state_layer l = describe(&spec->layers[i], size->kv, size->context, size->batch);
+        const int64_t block = mo_block_aligned(block_bytes(&l)), share = mo_state_layer_share(spec, size, i);
+        bytes = share > INT64_MAX - bytes ? INT64_MAX : bytes + share;
+        unit = block > unit ? block : unit;
+    }
+    const int64_t kept = size->kept_bytes / unit * unit;
+    return kept > INT64_MAX - bytes ? INT64_MAX : bytes + kept;
 }
 
 int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *size, int layer)

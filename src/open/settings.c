@@ -62,6 +62,10 @@ static mo_status check_sizes(const mo_model_options *o, mo_error *err)
                            (long long)o->vram_each[i]);
         }
     }
+    if (o->adapter_count > 0 && !o->adapters) {
+        return mo_fail(err, MO_EINVAL, "`adapters` is NULL, but there are %d of them; give their files",
+                       o->adapter_count);
+    }
     if (o->adapter_count < 0 || o->adapter_count > MO_ADAPTERS_MAX) {
         return mo_fail(err, MO_EINVAL, "a model can have 0 to %d `adapters`, not %d", MO_ADAPTERS_MAX,
                        o->adapter_count);

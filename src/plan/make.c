@@ -188,7 +188,7 @@ static void explain(const mo_plan_limits *l, mo_plan *p)
     }
     if (l->ram_held > 0) {
         const size_t used = strlen(p->why);
-        snprintf(p->why + used, sizeof p->why - used, ", other models use %s of it",
+        snprintf(p->why + used, sizeof p->why - used, ", other models use %s",
                  mo_plan_size_text(l->ram_held, held));
     }
 }
@@ -391,7 +391,10 @@ static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_ra
 static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *plan,
                         mo_error *err)
 {
-    mo_plan_advice a = {.ram = plan->used};
+    mo_plan_advice a = {.ram = plan->used,
+                        .ram_held = limits->ram_held,
+                        .vram_held = mo_plan_vram_held(limits),
+                        .ram_ceiling = limits->ram_bytes};
     if (err && limits->vram_bytes > 0 && limits->ram_keeps) {
         const int64_t ram = mo_plan_least_ram(model, limits);
         a.ram = ram > 0 ? ram : a.ram;
@@ -408,10 +411,13 @@ static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits
 static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits *limits,
                                const mo_plan_device *d, mo_error *err)
 {
-    mo_plan_advice a = {.vram = d->least, .vram_there = limits->vram_there};
+    mo_plan_advice a = {.vram = mo_plan_sum(d->least, mo_plan_vram_held(limits)),
+                        .vram_there = limits->vram_there,
+                        .vram_held = mo_plan_vram_held(limits),
+                        .vram_ceiling = limits->vram_bytes};
     if (err) {
         const int64_t vram = mo_plan_least_vram(model, limits), ram = mo_plan_least_ram(model, limits);
-        a.vram = mo_plan_sum(vram > 0 ? vram : a.vram, mo_plan_vram_held(limits));
+        a.vram = vram > 0 ? mo_plan_sum(vram, a.vram_held) : a.vram;
         a.ram = mo_plan_sum(ram, limits->ram_held);
         a.ram = ram > 0 && a.ram > limits->ram_bytes ? a.ram : 0; /* less than there is would be no advice */
     }
@@ -432,7 +438,12 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     const bool device = limits->vram_bytes > 0, rest = device && !limits->ram_keeps;
     mo_plan_device on_device = {0};
     if (rest && !mo_plan_device_place(model, limits, NULL, &on_device)) {
-        return mo_plan_refuse_device(&on_device, &(mo_plan_advice){.vram = on_device.least}, err);
+        const int64_t held = mo_plan_vram_held(limits);
+        return mo_plan_refuse_device(&on_device,
+                                     &(mo_plan_advice){.vram = mo_plan_sum(on_device.least, held),
+                                                       .vram_held = held,
+                                                       .vram_ceiling = limits->vram_bytes},
+                                     err);
     }
     const mo_wanted w =
         mo_plan_want(model, device, rest ? &on_device : NULL); /* the device first: RAM has what is left */

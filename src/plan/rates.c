@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "base/cachedir.h"
+#include "base/json_load.h"
 #include "base/log.h"
 #include "base/nesting.h"
 #include "base/output.h"
@@ -195,15 +196,17 @@ static mo_status read_file(const char *path, char *text, size_t *length, mo_erro
 static mo_status read_text_of(const char *path, const char *text, size_t length, mo_rates *out, mo_error *err)
 {
     json_error_t where;
+    bool no_memory;
     if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
         return mo_fail(err, MO_EFORMAT,
                        "%s: expected one JSON object that describes a machine; this has more than %d levels",
                        path, LEVELS_MAX);
     }
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = mo_json_load(text, length, JSON_REJECT_DUPLICATES, &where, &no_memory);
     const mo_status status =
-        root ? read_object(path, root, out, err)
-             : mo_fail(err, MO_EFORMAT, "%s: line %d is not JSON: %s", path, where.line, where.text);
+        root        ? read_object(path, root, out, err)
+        : no_memory ? mo_fail(err, MO_ENOMEM, "%s: out of memory for the rates of a machine", path)
+                    : mo_fail(err, MO_EFORMAT, "%s: line %d is not JSON: %s", path, where.line, where.text);
     json_decref(root);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "plan/share.h"
 
 const char *mo_plan_size_text(int64_t bytes, char *text)
 {
@@ -34,9 +35,8 @@ const char *mo_plan_mode_text(mo_plan_mode mode)
 
 /* What would help apart from more memory: the context and the batch, where they alone or together make up for
  * what is missing. */
-static const char *remedy(const mo_plan *p)
+static const char *remedy(const mo_plan *p, int64_t missing)
 {
-    const int64_t missing = p->used - p->ceiling;
     const bool context = p->kv > missing, batch = p->work > missing;
     if (context || batch) {
         return !batch ? "reduce `context`" : !context ? "reduce `batch`" : "reduce `context` or `batch`";
@@ -51,12 +51,19 @@ mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *er
     char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "",
                                                                                     vram[96] = "", more[32];
     const bool countless = p->used == INT64_MAX;
-    mo_plan_size_text(a->ram, need);
+    const char *const less =
+        remedy(p, countless ? INT64_MAX : mo_plan_sum(p->used, a->ram_held) - a->ram_ceiling);
+    char beside[48] = "", raised[80] = "that", all[32];
+    mo_plan_size_text(a->ram - a->ram_held, need);
+    if (a->ram_held > 0) { /* what all need is compared with the ceiling of all */
+        snprintf(beside, sizeof beside, " beside %s of other models", mo_plan_size_text(a->ram_held, all));
+        snprintf(raised, sizeof raised, "%s (%" PRId64 " bytes)", mo_plan_size_text(a->ram, all), a->ram);
+    }
     if (a->vram > 0) {
         snprintf(vram, sizeof vram, " and `vram_bytes` to %s (%" PRId64 " bytes)",
                  mo_plan_size_text(a->vram, more), a->vram);
     }
-    mo_plan_size_text(p->ceiling, ceiling);
+    mo_plan_size_text(a->ram_ceiling, ceiling);
     mo_plan_size_text(countless ? INT64_MAX : p->core + p->vectors + p->table, weights);
     mo_plan_size_text(p->kv, kv);
     mo_plan_size_text(p->work, work);
@@ -66,12 +73,13 @@ mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *er
         snprintf(experts, sizeof experts, "%s %s, ",
                  p->mode == MO_PLAN_RESIDENT ? "all experts" : "one layer's experts", slots);
     }
-    return mo_fail(err, MO_ENOMEM,
-                   "at least %s of memory (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; raise `ram_bytes` "
-                   "to that%s or %s (needed: core %s, KV cache %s, working "
-                   "memory %s, %sstaging and the program %s; ceiling: %s)",
-                   need, a->ram, ceiling, vram, remedy(p), weights, kv, work, experts, rest, p->why);
+    return mo_fail(
+        err, MO_ENOMEM,
+        "at least %s of memory (%" PRId64 " bytes) are needed%s, but the ceiling is %s; raise `ram_bytes` "
+        "to %s%s%s or %s (needed: core %s, KV cache %s, working "
+        "memory %s, %sstaging and the program %s; ceiling: %s)",
+        need, a->ram - a->ram_held, beside, ceiling, raised, vram,
+        a->ram_held > 0 ? ", close other models" : "", less, weights, kv, work, experts, rest, p->why);
 }
 
 /* A smaller context or step, where that makes up for what VRAM lacks; "": it does not. */
@@ -90,10 +98,15 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a
     char need[32], ceiling[32], core[32], kv[32], work[32], staging[32], buffers[32], there[96] = "",
                                                                                       ram[128] = "", more[32];
     const bool countless = d->used == INT64_MAX;
-    const bool possible = a->vram_there == 0 || a->vram <= a->vram_there;
-    const char *const less = device_remedy(d, a->vram - d->ceiling);
-    mo_plan_size_text(a->vram, need);
-    mo_plan_size_text(d->ceiling, ceiling);
+    const bool possible = a->vram_there == 0 || a->vram - a->vram_held <= a->vram_there;
+    const char *const less = device_remedy(d, a->vram - a->vram_ceiling);
+    char beside[48] = "", raised[80] = "that", all[32];
+    mo_plan_size_text(a->vram - a->vram_held, need);
+    mo_plan_size_text(a->vram_ceiling, ceiling);
+    if (a->vram_held > 0) {
+        snprintf(beside, sizeof beside, " beside %s of other models", mo_plan_size_text(a->vram_held, all));
+        snprintf(raised, sizeof raised, "%s (%" PRId64 " bytes)", mo_plan_size_text(a->vram, all), a->vram);
+    }
     mo_plan_size_text(countless ? INT64_MAX : d->core + d->vectors, core);
     mo_plan_size_text(d->kv, kv);
     mo_plan_size_text(d->work, work);
@@ -109,12 +122,13 @@ mo_status mo_plan_refuse_device(const mo_plan_device *d, const mo_plan_advice *a
     }
     return mo_fail(err, MO_EDEVICE,
                    "at least %s of VRAM (%" PRId64
-                   " bytes) are needed, but the ceiling is %s; %s%s%s%srun with "
+                   " bytes) are needed%s, but the ceiling is %s; %s%s%s%s%s%srun with "
                    "`device` none (needed: output matrix and vectors %s, KV cache "
                    "%s, working memory %s, staging %s, layer buffers %s%s%s)",
-                   need, a->vram, ceiling, there,
+                   need, a->vram - a->vram_held, beside, ceiling, there,
+                   possible ? "raise `vram_bytes` to " : "", possible ? raised : "",
                    !possible           ? ""
-                   : ram[0] || less[0] ? "raise `vram_bytes` to that, "
-                                       : "raise `vram_bytes` to that, or ",
+                   : ram[0] || less[0] ? ", "
+                                       : ", or ",
                    ram, less, core, kv, work, staging, buffers, d->why[0] ? "; ceiling: " : "", d->why);
 }

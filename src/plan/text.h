@@ -10,10 +10,13 @@ const char *mo_plan_size_text(int64_t bytes, char *text);
 /* "resident", "slots" or "streamed". A constant. */
 const char *mo_plan_mode_text(mo_plan_mode mode);
 
-/* Ceilings that would do. */
+/* Ceilings that would do. They are the process's, as those that were given: other models use a part of them. */
 typedef struct mo_plan_advice {
-    int64_t ram, vram;  /* of RAM; of a device's memory; 0: no such ceiling helps alone */
-    int64_t vram_there; /* what is free on the device; 0: not known */
+    int64_t ram, vram;           /* of RAM; of a device's memory; 0: no such ceiling helps alone */
+    int64_t vram_there;          /* what is free on the device; 0: not known */
+    int64_t ram_held, vram_held; /* by other models, in `ram` and `vram`; not in what the plan says */
+    /* The ceilings as they are: lower than what is held where another model has a higher one. */
+    int64_t ram_ceiling, vram_ceiling;
 } mo_plan_advice;
 
 /* Why a model does not fit: plan holds the parts of the smallest arrangement. Where the advice has VRAM too, that is needed as

@@ -98,6 +98,7 @@ static void draw_keys(mo_drawing *d, const kinds *k, double y)
 mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, bars, title, path)
     mo_drawing d;
     kinds k = {.count = 0};
     double common = 0.0;

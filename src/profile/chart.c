@@ -105,6 +105,7 @@ mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *
                           mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, points, title, path)
     const char *series[SERIES_LIMIT];
     double end = 0.0;
     mo_drawing d;
@@ -218,6 +219,7 @@ static void draw_heat_labels(mo_drawing *d, const heat *h, const char *title)
 mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, trace, title, path)
     const mo_trace_shape *s = &trace->shape;
     uint64_t *picks = calloc((size_t)s->layers * (size_t)s->experts, sizeof *picks);
     heat h = {.shape = s,

@@ -1,11 +1,11 @@
 /* Reading a profile's JSON. First every layer is looked over, which finds faults and how much memory is needed;
  * then the counts are read. */
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "base/nesting.h"
 #include "base/status.h"
 #include "profile/json.h"
@@ -414,19 +414,17 @@ enum { LEVELS_MAX = 32 };
 mo_status mo_profile_json_read(const char *text, size_t length, mo_profile **out, mo_error *err)
 {
     json_error_t fault;
+    bool no_memory;
     *out = NULL;
     if (mo_nesting_beyond(text, length, LEVELS_MAX)) {
         return mo_fail(err, MO_EFORMAT,
                        "it is not a profile: it has more than %d levels of lists and objects", LEVELS_MAX);
     }
-    errno = 0;
-    json_t *root = json_loadb(text, length, 0, &fault);
+    json_t *root = mo_json_load(text, length, 0, &fault, &no_memory);
     if (!root) {
-        /* jansson may call the place where memory ran out a fault of the text; malloc() says so. */
-        const bool memory = json_error_code(&fault) == json_error_out_of_memory || errno == ENOMEM;
-        return memory ? mo_fail(err, MO_ENOMEM,
-                                "out of memory while reading the profile; free some and try again")
-                      : mo_fail(err, MO_EFORMAT, "it is not JSON: %s (line %d)", fault.text, fault.line);
+        return no_memory ? mo_fail(err, MO_ENOMEM,
+                                   "out of memory while reading the profile; free some and try again")
+                         : mo_fail(err, MO_EFORMAT, "it is not JSON: %s (line %d)", fault.text, fault.line);
     }
     parser p = {.err = err};
     const mo_status status = parse(&p, root, out);

@@ -147,6 +147,7 @@ static void forget_unheard(mo_tracer *t)
 mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phase, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "tracer", t)
     if (tokens < 1 || tokens > PASS_LIMIT || text < 0 || text > UINT16_MAX) {
         return mo_fail(err, MO_EINVAL, "a pass of %d tokens of text %d cannot be recorded", tokens, text);
     }
@@ -214,6 +215,7 @@ static mo_status write_shape(mo_output *o, uint64_t *sum, const file_header *h, 
 mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "tracer, path", t, path)
     const mo_trace_shape *s = &t->shape;
     const int64_t steps = t->step_count - (t->unheard ? 1 : 0);
     const int64_t tokens = t->token_count - (t->unheard ? t->steps[steps].tokens : 0);
@@ -408,6 +410,7 @@ static mo_status read_trace(const mo_input *input, mo_trace **out, mo_error *err
 mo_status mo_trace_open(const char *path, mo_trace **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, path, out)
     mo_input *input = NULL;
     *out = NULL;
     mo_status status = mo_input_open(path, &input, err);

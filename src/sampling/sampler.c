@@ -67,8 +67,12 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
 {
     mo_sampler_options o = defaults;
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_sampler_options", err);
+    if (status == MO_OK && o.bias_count && !o.bias) {
+        status = mo_fail(err, MO_EINVAL, "the list of biases is NULL, but it has %zu; give it", o.bias_count);
+    }
     if (status == MO_OK && vocab < 1) {
         status = mo_fail(err, MO_EINVAL, "a vocabulary has at least one token, not %lld", (long long)vocab);
     }

@@ -45,6 +45,10 @@ static void parse(mo_work *w, void *user)
 mo_status mo_template_open(const char *text, size_t length, mo_template **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
+    if (length > 0) {
+        MO_REQUIRE(err, text)
+    }
     parsing p = {.text = text, .length = length};
     *out = NULL;
     if (length > TEMPLATE_MOST) {
@@ -213,6 +217,7 @@ mo_status mo_template_render(const mo_template *t, const char *context, size_t c
                              const mo_template_options *options, char **text, size_t *length, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, t, context, text, length)
     source s = {context, context_length};
     mo_rendering out;
     *text = NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "base/nesting.h"
 #include "base/status.h"
 
@@ -69,6 +70,7 @@ static bool says_nothing(const json_t *value)
 static mo_status parse(const char *json, size_t length, json_t **out, mo_error *err)
 {
     json_error_t e;
+    bool memory_out;
     if (length > MO_CONVERSATION_BYTES) {
         return mo_fail(err, MO_EINVAL, "the conversation has %zu bytes of JSON; the limit is %d", length,
                        MO_CONVERSATION_BYTES);
@@ -79,9 +81,10 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
                        "the conversation has more than %d levels of lists and objects at byte %zu",
                        MO_CONVERSATION_DEPTH, deep);
     }
-    *out = json_loadb(json, length, JSON_REJECT_DUPLICATES, &e); /* a NUL in a string is refused as well */
+    /* A NUL in a string is refused as well. */
+    *out = mo_json_load(json, length, JSON_REJECT_DUPLICATES, &e, &memory_out);
     if (!*out) {
-        if (json_error_code(&e) == json_error_out_of_memory) {
+        if (memory_out) {
             return no_memory(err);
         }
         return mo_fail(err, MO_EINVAL, "the conversation is not JSON: line %d, column %d (byte %d): %s",

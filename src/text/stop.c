@@ -92,6 +92,10 @@ static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
+    if (count > 0) {
+        MO_REQUIRE(err, strings)
+    }
     *out = NULL;
     if (count > COUNT_MAX) {
         return mo_fail(err, MO_EINVAL, "%zu stop strings were given; the limit is %d", count, COUNT_MAX);
@@ -172,6 +176,10 @@ static void drop_emitted(mo_stop *stop)
 mo_status mo_stop_put(mo_stop *stop, mo_text text, mo_text *out, int *met, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, stop, out, met)
+    if (text.length > 0) {
+        MO_REQUIRE_AS(err, "text", text.data)
+    }
     *out = (mo_text){"", 0};
     *met = stop->met;
     if (stop->met >= 0) {

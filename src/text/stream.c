@@ -71,6 +71,7 @@ mo_status mo_stream_put_bytes(mo_stream *s, const char *bytes, size_t length, mo
 mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "stream, out", s, out)
     *out = (mo_text){"", 0};
     if (id < 0 || id >= mo_tokenizer_size(s->tokenizer)) {
         return mo_fail(err, MO_EINVAL, "token %d is outside the vocabulary of %d", id,
@@ -90,6 +91,7 @@ mo_status mo_stream_put(mo_stream *s, int32_t id, mo_text *out, mo_error *err)
 mo_status mo_stream_flush(mo_stream *s, mo_text *out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "stream, out", s, out)
     *out = (mo_text){"", 0};
     mo_status status = reserve(s, 0, err);
     if (status == MO_OK) {

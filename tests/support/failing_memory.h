@@ -16,6 +16,8 @@ void *__wrap_realloc(void *old, size_t bytes);
 
 /* Allocations of this thread that still succeed; -1: all. */
 static _Thread_local long fail_after = -1;
+/* One fails, and those after it succeed. */
+static _Thread_local bool fail_once;
 /* Those that did not. */
 static _Thread_local long refusals;
 /* The most bytes that it asked for at once. */
@@ -27,6 +29,7 @@ static bool refuse(size_t bytes)
     if (fail_after == 0) {
         errno = ENOMEM;
         refusals++;
+        fail_after = fail_once ? -1 : 0;
         return true;
     }
     fail_after -= fail_after > 0;

@@ -32,6 +32,7 @@ static mo_status measure_model(mo_visit *v, mo_error *err)
 mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_error *err)
 {
     MO_OWN_ERROR(err)
+    MO_REQUIRE(err, out)
     mo_doctor_options o = {.size = sizeof o};
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_doctor_options", err);

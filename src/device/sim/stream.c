@@ -2,12 +2,12 @@
 #include "device/sim/stream.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 /* ---- The queue -------------------------------------------------------------------------------- */
 
@@ -73,19 +73,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals belong to the program's own threads, but for what reading a mapped file brings. */
 static int start(mo_sim_stream *stream)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int failed = pthread_create(&stream->thread, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!failed) {
-        pthread_setname_np(stream->thread, "moraine-sim");
-    }
-    return failed;
+    return mo_thread_start(&stream->thread, "moraine-sim", work, stream);
 }
 
 static void drop(mo_sim_stream *stream)

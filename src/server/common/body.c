@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_load.h"
 #include "server/common/writer.h"
 
 /* What its values take, about: an object is some hundred bytes of memory and three of a body. */
@@ -142,10 +143,10 @@ static void fix(mo_text in, srv_writer *out)
 
 /* ---- Reading ---- */
 
-static json_t *load(mo_text body, json_error_t *err)
+static json_t *load(mo_text body, json_error_t *err, bool *no_memory)
 {
-    json_t *value = json_loadb(body.data, body.length, JSON_ALLOW_NUL, err);
-    if (value) {
+    json_t *value = mo_json_load(body.data, body.length, JSON_ALLOW_NUL, err, no_memory);
+    if (value || *no_memory) {
         return value;
     }
     srv_writer fixed = {0};
@@ -153,7 +154,8 @@ static json_t *load(mo_text body, json_error_t *err)
     const bool same = !fixed.data || fixed.failed ||
                       (fixed.length == body.length && memcmp(fixed.data, body.data, body.length) == 0);
     json_error_t again;
-    value = same ? NULL : json_loadb(fixed.data, fixed.length, JSON_ALLOW_NUL, &again);
+    *no_memory = fixed.failed;
+    value = same ? NULL : mo_json_load(fixed.data, fixed.length, JSON_ALLOW_NUL, &again, no_memory);
     srv_writer_free(&fixed);
     return value;
 }
@@ -215,9 +217,14 @@ bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault)
         return false;
     }
     json_error_t err;
-    json_t *value = load(body, &err);
+    bool no_memory;
+    json_t *value = load(body, &err, &no_memory);
     if (!json_is_object(value)) {
         srv_body_release(cost);
+    }
+    if (no_memory) {
+        return srv_fault_set(fault, SRV_FAULT_SERVER, NULL,
+                             "out of memory while reading the request; try again later");
     }
     if (!value) {
         return body.length == 0 ? srv_fault_set(fault, SRV_FAULT_REQUEST, NULL,

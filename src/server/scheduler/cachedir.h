@@ -2,7 +2,7 @@
  * there is whole whatever happened while it was written; and it is held against its checksums and the key of the model
  * before it is used.
  *
- * Any thread; no two calls for one name at once. */
+ * Any thread; no two calls for one name at once, but for the removal of one that is being read. */
 #ifndef SRV_CACHEDIR_H
 #define SRV_CACHEDIR_H
 

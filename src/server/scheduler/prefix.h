@@ -75,7 +75,7 @@ bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_prefix_wante
 uint64_t srv_prefix_number(srv_prefix *prefix, const srv_prefix_key *key);
 
 /* What is kept, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
- * one that is being read from disk or moved from a device. */
+ * one that is being moved from a device, not for one that is being read from disk. */
 typedef struct srv_prefix_entry {
     uint64_t number;    /* its own as long as the cache is open */
     int64_t tokens;     /* from the beginning */

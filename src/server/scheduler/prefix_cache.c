@@ -147,8 +147,14 @@ const mo_snapshot *srv_prefix_find(srv_prefix *p, const srv_prefix_key *key, int
     pthread_mutex_lock(&p->tree);
     srv_prefix_let_go(p->lent);
     p->lent = NULL;
-    while ((n = find(p, &w, usable)) && !n->held && !srv_prefix_load(p, n)) {
-        srv_prefix_tidy(p, &p->root); /* that one was no good; another may be */
+    bool memory = true;
+    while ((n = find(p, &w, usable)) && !n->held && memory) {
+        memory = srv_prefix_load(p, n);
+        srv_prefix_tidy(p, &p->root); /* it may have been no good; another may be */
+    }
+    if (n && !n->held) {
+        n = NULL;
+        *usable = 0;
     }
     if (n) {
         srv_prefix_touch(p, n);

@@ -95,8 +95,9 @@ void srv_prefix_drop_shorter(srv_prefix *prefix, const srv_node *node);
 void srv_prefix_shrink(srv_prefix *prefix, const srv_node *spared);
 /* Frees nodes, of those below one and itself, that hold nothing and lead nowhere. */
 void srv_prefix_tidy(srv_prefix *prefix, srv_node *node);
-/* Brings a snapshot from disk; false: it is of no use, and forgotten. */
-bool srv_prefix_load(srv_prefix *prefix, srv_node *node);
+/* Brings a snapshot from disk, or forgets it if it is of no use. The tree's lock is released while the file is read: look at the tree
+ * again, where the node may have changed or be gone. False: no memory. */
+bool srv_prefix_load(srv_prefix *prefix, const srv_node *node);
 
 /* Gives the node's snapshot to the writer, where there is a directory and it is not there yet. */
 void srv_prefix_write(srv_prefix *prefix, srv_node *node, const int32_t *tokens, int64_t count);

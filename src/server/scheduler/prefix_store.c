@@ -121,30 +121,57 @@ static bool holds(const mo_snapshot *snapshot, const int32_t *tokens, int64_t co
            memcmp(mo_snapshot_tokens(snapshot), tokens, sizeof *tokens * (size_t)count) == 0;
 }
 
-/* Brings a snapshot from disk; one that is of no use is forgotten. */
-bool srv_prefix_load(srv_prefix *p, srv_node *n)
+/* Without the tree's lock; NULL: it is of no use. */
+static mo_snapshot *read_file(srv_prefix *p, const char *name, const int32_t *tokens, int64_t count,
+                              size_t *size)
 {
     uint8_t *bytes = NULL;
-    size_t size;
     mo_snapshot *snapshot = NULL;
-    int32_t *tokens = calloc((size_t)n->depth + 1, sizeof *tokens);
-    if (tokens) {
-        path_of(n, tokens);
-        if (srv_cachedir_read(p->dir, n->name, tokens, n->depth, &bytes, &size, NULL) == MO_OK) {
-            mo_snapshot_open_bytes(bytes, size, &snapshot, NULL);
-        }
+    if (srv_cachedir_read(p->dir, name, tokens, count, &bytes, size, NULL) == MO_OK) {
+        mo_snapshot_open_bytes(bytes, *size, &snapshot, NULL);
     }
-    if (snapshot && !holds(snapshot, tokens, n->depth)) {
+    free(bytes);
+    if (snapshot && !holds(snapshot, tokens, count)) {
         mo_snapshot_close(snapshot);
         snapshot = NULL;
     }
-    free(tokens);
-    free(bytes);
-    if (!snapshot) {
-        srv_prefix_drop_disk(p, n);
+    return snapshot;
+}
+
+static srv_node *node_of_file(const srv_prefix *p, const char *name)
+{
+    srv_node *n = p->oldest;
+    while (n && strcmp(n->name, name) != 0) {
+        n = n->newer;
+    }
+    return n;
+}
+
+bool srv_prefix_load(srv_prefix *p, const srv_node *node)
+{
+    char name[SRV_CACHEDIR_NAME];
+    const int64_t count = node->depth;
+    size_t size = 0;
+    int32_t *tokens = calloc((size_t)count + 1, sizeof *tokens);
+    if (!tokens) {
         return false;
     }
-    return srv_prefix_hold(p, n, snapshot, (int64_t)size);
+    path_of(node, tokens);
+    memcpy(name, node->name, sizeof name);
+    pthread_mutex_unlock(&p->tree);
+    mo_snapshot *snapshot = read_file(p, name, tokens, count, &size);
+    pthread_mutex_lock(&p->tree);
+    free(tokens);
+    srv_node *n = node_of_file(p, name); /* the node itself may be gone */
+    if (!n || n->held) {
+        mo_snapshot_close(snapshot);
+        return true;
+    }
+    if (snapshot) {
+        return srv_prefix_hold(p, n, snapshot, (int64_t)size);
+    }
+    srv_prefix_drop_disk(p, n);
+    return true;
 }
 
 /* ---- The writer ------------------------------------------------------------------------------- */
