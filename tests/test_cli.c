@@ -57,7 +57,7 @@ static void test_mistyped_words(void **state)
     expect_failure("isnpect x", 2, "did you mean inspect?");
     expect_failure("servr", 2, "did you mean serve?");
     expect_failure("inspect --jsno x", 2, "did you mean --json?");
-    expect_failure("run --temperature=1 x", 2, "did you mean --temp?");
+    expect_failure("run --tempp=1 x", 2, "did you mean --temp?");
     expect_failure("run --max_tokens 5 x", 2, "did you mean --max-tokens?");
     expect_failure("run --moe-hot-cahe x", 2, "did you mean --moe-hot-cache?");
     expect_failure("zzzzz", 2, "unknown command zzzzz; see");

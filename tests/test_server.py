@@ -186,6 +186,8 @@ def options_come_from_the_environment():
         s.get("/metrics", status=501)
     with Server("-np", "3", "-c", "3000", env={"LLAMA_ARG_N_PARALLEL": "2"}) as s:
         assert "parallel=3 ctx=1000 ctx_size=3000" in s.log(), s.log()
+    with Server("-ngl", "99", "-fa", "on", "-np", "2", "--no-mmap") as s:
+        assert "-ngl has no effect: layers and experts go to the GPU by themselves" in s.log() and "parallel=2 " in s.log(), s.log()
     with Server("--ctx", "4096", "--parallel", "1") as s:
         assert "4096 tokens, more than the training context of 2048" in s.log(), s.log()
     with Server("--ctx", "512", "-m", PEBBLE, "--no-webui", "--jinja") as s:

@@ -74,7 +74,10 @@ launch() { # stage, program name, command...: as soon as there is a core for it
     done
     log=$(mktemp)
     # The limit counts processor time, so that a busy machine fails nothing; the other ends what sleeps for ever.
-    { time (ulimit -t 900 && exec timeout -s KILL 2700 "$@") >"$log" 2>&1; } 2>"$log.cpu" &
+    {
+        ulimit -t 900
+        time timeout -s KILL 2700 "$@" >"$log" 2>&1
+    } 2>"$log.cpu" &
     running[$!]=$name stage_of[$!]=$stage log_of[$!]=$log began_at[$!]=$SECONDS
 }
 
@@ -170,6 +173,7 @@ all)
     launch native install.sh tests/install.sh build
     launch native test_build.sh tests/test_build.sh build
     launch native test_terminal.py tests/test_terminal.py build
+    launch native test_foreign.py tests/test_foreign.py build
     launch native test_templates.py tests/test_templates.py build
     launch native test_schema.py tests/test_schema.py build
     launch native test_bound.py tests/test_bound.py build

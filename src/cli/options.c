@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/foreign.h"
 #include "cli/nearest.h"
 #include "cli/print/terminal.h"
 
@@ -321,6 +322,10 @@ int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
     struct option names[CLI_OPTIONS_MAX + 2] = {{0}};
     char letters[2 * CLI_OPTIONS_MAX + 8] = ":h";
     size_t used = strlen(letters);
+    const int translated = u->foreign ? cli_foreign_translate(u, &argc, argv) : -1;
+    if (translated != -1) {
+        return translated;
+    }
     const int count = u->option_count < CLI_OPTIONS_MAX ? u->option_count : CLI_OPTIONS_MAX;
     names[0] = (struct option){"help", no_argument, NULL, HELP_VALUE};
     for (int i = 0; i < count; i++) {

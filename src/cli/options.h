@@ -64,6 +64,7 @@ typedef struct cli_usage {
     const cli_option *options;
     int option_count;
     int min_arguments, max_arguments;
+    bool foreign; /* words of llama.cpp are understood (cli/foreign.h) */
     const char *
         surplus; /* what an argument too many was probably meant as, such as "a prompt goes behind -p"; may be NULL */
 } cli_usage;

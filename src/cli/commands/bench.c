@@ -577,6 +577,7 @@ int cli_bench(int argc, char **argv)
                     "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
                     "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
         .options = options.item,
+        .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,

@@ -458,6 +458,7 @@ int cli_chat(int argc, char **argv)
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
                     "  moraine chat model.gguf --session ada.session\n",
         .options = options.item,
+        .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,

@@ -292,6 +292,7 @@ int cli_run(int argc, char **argv)
                     "  moraine run -p 'My name is Ada.' --session ada.session\n"
                     "  moraine run -p 'What is my name?' --session ada.session\n",
         .options = options.item,
+        .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 1,

@@ -525,6 +525,7 @@ int cli_serve(int argc, char **argv)
                     "  moraine serve model.gguf --port 8000 --api-key secret --parallel 8 --ctx 16384\n"
                     "  moraine serve --models-dir ~/models --sleep-idle-seconds 600 --port 11434\n"
                     "  moraine serve model.gguf --host /run/user/1000/moraine.sock\n",
+        .foreign = true,
         .options = options.item,
         .option_count = options.count,
         .min_arguments = 0,
@@ -549,7 +550,7 @@ int cli_serve(int argc, char **argv)
     if (m.spec.path) {
         models[model_count++] = (char *)m.spec.path;
     }
-    for (int i = first; i < words_count && model_count < MODELS_MAX; i++) {
+    for (int i = first; words[i] && model_count < MODELS_MAX; i++) {
         models[model_count++] = words[i];
     }
     if (cli_cluster() && model_count > 1) {

@@ -75,17 +75,7 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
 }
 
-/* Words that getopt would take for something else, or that have a newer name. */
-static char *usual_word(char *word)
-{
-    static char parallel[] = "--parallel", cache[] = "--cache-ram", no_ui[] = "--no-ui";
-    return strcmp(word, "-np") == 0          ? parallel
-           : strcmp(word, "-cram") == 0      ? cache
-           : strcmp(word, "--no-webui") == 0 ? no_ui
-                                             : word;
-}
-
-/* What the command is given: variables first, so that options win. -np and -cram are not what getopt takes them for. */
+/* What the command is given: variables first, so that options win. */
 int cli_serve_words(int argc, char **argv, const cli_option *options, int count, char **words)
 {
     extern char **environ;
@@ -98,7 +88,7 @@ int cli_serve_words(int argc, char **argv, const cli_option *options, int count,
         }
     }
     for (int i = 1; i < argc && n < CLI_SERVE_WORDS - 1; i++) {
-        words[n++] = usual_word(argv[i]);
+        words[n++] = argv[i];
     }
     words[n] = NULL;
     return n;
