@@ -223,6 +223,11 @@ static void test_plan_device(void **state)
     json_decref(root);
     assert_int_equal(run("plan " PEBBLE " --machine " MO_TEST_DATA "/machine-three-tiers.json"), 0);
     assert_non_null(strstr(output, "everything is in VRAM"));
+    /* Speeds below a tenth of a token per second are seconds. */
+    shell("echo '{\"ram_bytes\": 30e6, \"threads\": 1, \"ram_bytes_s\": 1e9, \"disk_bytes_s\": 5e4}' "
+          ">slow.json");
+    assert_int_equal(run("plan " PEBBLE " --machine slow.json --ctx 128 --batch 16"), 0);
+    assert_non_null(strstr(output, "  s a token\n"));
     setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", "none", 1);
     expect_failure("plan " PEBBLE, 2, "LLAMA_POSTFETCH_MAX_TRANSFERS=none");
     unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");

@@ -148,6 +148,19 @@ def test_run_with_a_model_that_is_not_there():
         assert words in said and "Ctrl-D" not in said, said
 
 
+def test_a_large_file_is_written_after_a_question():
+    """A synthetic model of tens of gigabytes is announced with its size, and a terminal is asked."""
+    before = sorted(os.listdir("."))
+    child = pexpect.spawn(PROGRAM, ["bench", "--synthetic", "gpt-oss-120b"], env=environment, encoding="utf-8", timeout=60)
+    child.expect_exact("writing gpt-oss-120b.gguf, 59")
+    child.expect_exact("--layers 4 makes a smaller one")
+    child.expect_exact("Write it now? [y/N]")
+    child.sendline("n")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 1 and sorted(os.listdir(".")) == before, child.exitstatus
+
+
 def test_empty_prompts():
     """No answer is invented, and no model loaded for it."""
     for arguments, text in ((["-p", ""], None), (["-p", " \n"], None), ([], ""), ([], "\r\n"), ([], b"\xef\xbb\xbf\n"),

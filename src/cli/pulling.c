@@ -87,22 +87,15 @@ static bool tell_plan(hub_pull *pull, mo_status *status, mo_error *err)
     mo_plan_report r;
     *status = hub_pull_plan(pull, &r, err);
     if (*status == MO_OK) {
-        fprintf(stderr, "this machine: %s; about %.*f tokens/s expected%s\n", cli_plan_words(&r),
-                r.tokens_per_second < 10 ? 1 : 0, r.tokens_per_second,
+        char speed[32];
+        const char *unit = cli_speed_text(r.tokens_per_second, speed);
+        fprintf(stderr, "this machine: %s; about %s %s expected%s\n", cli_plan_words(&r), speed, unit,
                 r.measured ? "" : " (estimate; moraine probe measures this machine)");
     } else if (*status == MO_ENOMEM || *status == MO_EDEVICE) {
         cli_name_options(err->detail, sizeof err->detail);
         fprintf(stderr, "this machine: cannot run it: %s\n", err->detail);
     }
     return *status == MO_OK || *status == MO_ENOMEM || *status == MO_EDEVICE;
-}
-
-static bool ask(void)
-{
-    char line[64];
-    fprintf(stderr, "Pull it now? [y/N] ");
-    fflush(stderr);
-    return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
 }
 
 /* ---- All of it ---- */
@@ -143,7 +136,7 @@ static int before(const char *command, hub_pull *pull, const cli_pulling *p, con
     if (p->dry) {
         return CLI_OK;
     }
-    return !p->asks || ask() ? -1 : CLI_FAILED;
+    return !p->asks || cli_ask("Pull it now?") ? -1 : CLI_FAILED;
 }
 
 static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory, show *s,

@@ -403,7 +403,8 @@ static bool on_synth(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Creates the named model in the working directory, unless it exists already. An exit code. */
+/* Creates the named model in the working directory, unless it exists already; at a terminal a large one after asking. An exit code. */
+#define LARGE_BYTES ((int64_t)1 << 30)
 static int make_model(const char *name, int64_t layers, char *path, size_t size)
 {
     mo_error err;
@@ -423,6 +424,14 @@ static int make_model(const char *name, int64_t layers, char *path, size_t size)
     if (access(path, R_OK) == 0) {
         fprintf(stderr, "moraine bench: using existing %s\n", path);
         return CLI_OK;
+    }
+    char bytes[32];
+    fprintf(stderr, "moraine bench: writing %s, %s of random weights, which is kept%s\n", path,
+            cli_bytes_text((uint64_t)info.file_bytes, bytes),
+            layers ? "" : "; --layers 4 makes a smaller one");
+    if (info.file_bytes > LARGE_BYTES && cli_terminal_is(stdin) && cli_terminal_is(stderr) &&
+        !cli_ask("Write it now?")) {
+        return CLI_FAILED;
     }
     cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
     const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);

@@ -144,6 +144,14 @@ static void print_disk(const mo_plan_report *r)
     print_place("embedding", r->disk_table_bytes, "one row read per token");
 }
 
+/* A line without its end. */
+static void print_rate(const char *label, double tokens_per_second)
+{
+    char number[32];
+    const char *unit = cli_speed_text(tokens_per_second, number);
+    printf("  %-18s%10s  %s", label, number, unit);
+}
+
 static void print_speed(const mo_plan_report *r)
 {
     const mo_plan_report_device *d = &r->device;
@@ -174,19 +182,22 @@ static void print_speed(const mo_plan_report *r)
     if (r->disk_seconds > 0) {
         printf("  %-18s%7.1f ms  overlapped with compute\n", "reads", 1e3 * r->disk_seconds);
     }
-    printf("  %-18s%10.2f  tokens/s\n", "expected", r->tokens_per_second);
+    print_rate("expected", r->tokens_per_second);
+    printf("\n");
     if (r->attention_seconds > 0) {
-        printf("  %-18s%10.2f  tokens/s\n", "  empty context", r->empty_tokens_per_second);
-        printf("  %-18s%10.2f  tokens/s: the KV cache of %lld tokens takes %.1f ms\n", "  full context",
-               r->full_tokens_per_second, (long long)r->context, 1e3 * r->attention_seconds);
+        print_rate("  empty context", r->empty_tokens_per_second);
+        printf("\n");
+        print_rate("  full context", r->full_tokens_per_second);
+        printf(": the KV cache of %lld tokens takes %.1f ms\n", (long long)r->context,
+               1e3 * r->attention_seconds);
     }
     if (r->prompt_tokens_per_second > 0) {
-        printf("  %-18s%10.0f  tokens/s, for a prompt of %lld in steps of %lld\n", "prompts",
-               r->prompt_tokens_per_second, (long long)r->prompt_tokens, (long long)r->batch);
+        print_rate("prompts", r->prompt_tokens_per_second);
+        printf(", for a prompt of %lld in steps of %lld\n", (long long)r->prompt_tokens, (long long)r->batch);
     }
     if (r->full_prompt_tokens_per_second > 0) {
-        printf("  %-18s%10.0f  tokens/s, for the last step\n", "  full context",
-               r->full_prompt_tokens_per_second);
+        print_rate("  full context", r->full_prompt_tokens_per_second);
+        printf(", for the last step\n");
     }
 }
 
@@ -214,7 +225,8 @@ static void print_hot_cache(const mo_plan_report *r)
         printf("  %-18s%10lld  not in the profile\n", "added", (long long)h->filled);
     }
     printf("  %-18s%8.1f %%  of the profile's picks\n", "hits", 100 * h->hit_rate);
-    printf("  %-18s%10.2f  tokens/s, for texts that match the profile\n", "expected", h->tokens_per_second);
+    print_rate("expected", h->tokens_per_second);
+    printf(", for texts that match the profile\n");
 }
 
 /* The share and use of each of several devices. */

@@ -42,6 +42,7 @@ bool cli_plan_chart(const char *path, const mo_plan_report *r, const char *svg)
     tier tiers[3];
     mo_bar bars[3] = {{.count = 0}};
     char title[320];
+    char speed[32];
     int count = 0;
     mo_error err;
     if (d->name[0]) {
@@ -73,8 +74,8 @@ bool cli_plan_chart(const char *path, const mo_plan_report *r, const char *svg)
     add(disk, b, "core", r->disk_core_bytes);
     add(disk, b, "embedding", r->disk_table_bytes);
     finish(disk, b, r->disk_expert_bytes + r->disk_core_bytes + r->disk_table_bytes, 0);
-    snprintf(title, sizeof title, "%.200s: %.1f tokens/s expected", slash ? slash + 1 : path,
-             r->tokens_per_second);
+    const char *unit = cli_speed_text(r->tokens_per_second, speed);
+    snprintf(title, sizeof title, "%.200s: %s %s expected", slash ? slash + 1 : path, speed, unit);
     if (mo_bar_chart(bars, count, title, svg, &err) != MO_OK) {
         cli_say_error("plan", &err);
         return false;

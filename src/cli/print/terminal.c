@@ -97,6 +97,24 @@ const char *cli_count_text(uint64_t count, char *text)
     return scaled((double)count, 1000, units, 5, text);
 }
 
+const char *cli_speed_text(double tokens_per_second, char *text)
+{
+    if (tokens_per_second > 0 && tokens_per_second < 0.1) {
+        snprintf(text, 32, "%.0f", 1 / tokens_per_second);
+        return "s a token";
+    }
+    snprintf(text, 32, tokens_per_second < 1000 ? "%.2f" : "%.0f", tokens_per_second);
+    return "tokens/s";
+}
+
+bool cli_ask(const char *question)
+{
+    char line[64];
+    fprintf(stderr, "%s [y/N] ", question);
+    fflush(stderr);
+    return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y');
+}
+
 int cli_text_columns(const char *text)
 {
     int columns = 0;

@@ -26,6 +26,13 @@ const char *cli_bytes_text(uint64_t bytes, char *text);
 /* "30.5 B", "494 M"; text holds at least 32 bytes and is returned. */
 const char *cli_count_text(uint64_t count, char *text);
 
+/* Writes the number of a speed, with two significant digits at least, and returns its unit: "35.10" and "tokens/s", or below 0.1
+ * "14" and "s a token"; text holds at least 32 bytes. */
+const char *cli_speed_text(double tokens_per_second, char *text);
+
+/* Asks "... [y/N]" on stderr and reads a line from stdin. */
+bool cli_ask(const char *question);
+
 /* How many columns a terminated UTF-8 text takes, roughly: one per code point. */
 int cli_text_columns(const char *text);
 
