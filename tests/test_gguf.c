@@ -573,6 +573,9 @@ static void test_beginnings(void **state)
         expect_refused((const uint8_t *)others[i].bytes, strlen(others[i].bytes), MO_EFORMAT,
                        others[i].words);
     }
+    expect_refused((const uint8_t *)"\x12\x34\0\0\0\0\0\0{\"a\"", 12, MO_EFORMAT,
+                   "safetensors file; pull the model in GGUF format");
+    expect_refused((const uint8_t *)"\x12\x34\0\0", 4, MO_EFORMAT, "starts with the bytes 12 34");
     expect_refused((const uint8_t *)"", 0, MO_EFORMAT, "empty");
     craft c = begin(1, 0, 0);
     expect_refused(c.bytes, c.size, MO_EUNSUPPORTED, "version 1");

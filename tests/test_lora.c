@@ -596,6 +596,15 @@ static void snapshots_belong_to_their_adapters(void **state)
     mo_model_close(model);
 }
 
+static void an_adapter_is_no_model(void **state)
+{
+    (void)state;
+    mo_model *model = NULL;
+    mo_error err = {.detail = ""};
+    assert_int_equal(mo_model_open(adapter_of(find_model("llama31"), FIRST), NULL, &model, &err), MO_EFORMAT);
+    check_says(&err, "is a LoRA adapter, not a model; name the model, and the adapter with `adapters`");
+}
+
 static void identity_knows_adapters_scales_and_order(void **state)
 {
     (void)state;
@@ -985,6 +994,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scale_0_is_no_adapter_and_changing_begins_anew),
         cmocka_unit_test(an_idle_adapter_costs_nothing),
         cmocka_unit_test(snapshots_belong_to_their_adapters),
+        cmocka_unit_test(an_adapter_is_no_model),
         cmocka_unit_test(identity_knows_adapters_scales_and_order),
         cmocka_unit_test(an_adapter_of_another_model_is_refused_with_a_reason),
         cmocka_unit_test(uses_that_make_no_sense_are_refused),

@@ -45,6 +45,12 @@ static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
             return mo_fail(c->err, MO_EFORMAT, "%s is %s", c->source->name, known[i].what);
         }
     }
+    uint8_t next[5]; /* a length of 8 bytes, then JSON */
+    if (mo_cursor_read(c, next, sizeof next) == MO_OK && memcmp(next, "\0\0\0\0{", sizeof next) == 0) {
+        return mo_fail(c->err, MO_EFORMAT,
+                       "%s is a safetensors file; pull the model in GGUF format, or convert it",
+                       c->source->name);
+    }
     return mo_fail(
         c->err, MO_EFORMAT,
         "%s is not a GGUF file: it starts with the bytes %02x %02x %02x %02x; give a model in GGUF format",

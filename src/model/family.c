@@ -60,7 +60,15 @@ const mo_family *mo_family_find(const char *architecture)
 
 static const mo_family *family_of(mo_binder *b)
 {
-    const char *architecture = "";
+    const char *architecture = "", *type = "";
+    if (b->status == MO_OK) {
+        b->status = mo_gguf_string_or(b->gguf, "general.type", "model", &type, b->err);
+    }
+    if (b->status == MO_OK && strcmp(type, "adapter") == 0) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s is a LoRA adapter, not a model; name the model, and the adapter with `adapters`",
+                     mo_gguf_part_path(b->gguf, 0));
+    }
     if (b->status == MO_OK) {
         b->status = mo_gguf_string(b->gguf, "general.architecture", &architecture, b->err);
     }
