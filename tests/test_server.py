@@ -171,6 +171,11 @@ def a_model_that_cannot_be_loaded_ends_it():
     assert ended.returncode != 0 and "broken.gguf" in ended.stderr, ended.stderr
 
 
+def notes_of_the_library_are_in_the_log():
+    with Server("--device", "none", "--ram", "32M", "--ctx", "256", "--batch", "32", "--parallel", "1") as s:
+        assert "info disk: " in s.log(), s.log()
+
+
 def options_come_from_the_environment():
     with Server(env={"LLAMA_ARG_N_PARALLEL": "2", "LLAMA_ARG_CTX_SIZE": "2048", "LLAMA_API_KEY": "k", "LLAMA_ARG_ALIAS": "stone,rock",
                      "LLAMA_ARG_NOTHING": "1"}) as s:

@@ -48,7 +48,8 @@ static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
     uint8_t next[5]; /* a length of 8 bytes, then JSON */
     if (mo_cursor_read(c, next, sizeof next) == MO_OK && memcmp(next, "\0\0\0\0{", sizeof next) == 0) {
         return mo_fail(c->err, MO_EFORMAT,
-                       "%s is a safetensors file; pull the model in GGUF format, or convert it",
+                       "%s is a safetensors file; pull the model in GGUF format, or convert it with "
+                       "llama.cpp's convert_hf_to_gguf.py",
                        c->source->name);
     }
     return mo_fail(

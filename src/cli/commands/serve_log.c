@@ -7,10 +7,11 @@
 #include "cli/messages.h"
 #include "server/common/log.h"
 
+static mo_log_level level = MO_LOG_INFO;
+
 bool cli_serve_log(const char *format, const char *level_name)
 {
     static const char *const levels[] = {"error", "warning", "info", "debug"};
-    mo_log_level level = MO_LOG_INFO;
     bool known = !level_name;
     for (int i = 0; i < 4 && level_name; i++) {
         if (strcmp(levels[i], level_name) == 0) {
@@ -31,16 +32,16 @@ bool cli_serve_log(const char *format, const char *level_name)
     return true;
 }
 
-static void on_log(void *user, mo_log_level level, const char *subsystem, const char *text)
+static void on_log(void *user, mo_log_level at, const char *subsystem, const char *text)
 {
     char said[2048];
     (void)user;
     snprintf(said, sizeof said, "%s", text);
     cli_name_options(said, sizeof said);
-    srv_log(level, subsystem, (srv_log_field[]){SRV_TEXT_FIELD("message", said), {0}});
+    srv_log(at, subsystem, (srv_log_field[]){SRV_TEXT_FIELD("message", said), {0}});
 }
 
 void cli_serve_log_library(void)
 {
-    mo_log_set(on_log, NULL, MO_LOG_WARN);
+    mo_log_set(on_log, NULL, level);
 }

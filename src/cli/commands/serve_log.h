@@ -6,7 +6,7 @@
 
 /* level: NULL: info. False after saying what is wrong. */
 bool cli_serve_log(const char *format, const char *level);
-/* Warnings of the library become lines of the log, with options in the place of settings. */
+/* Messages of the library up to that level become lines of the log, with options in the place of settings. */
 void cli_serve_log_library(void);
 
 #endif
