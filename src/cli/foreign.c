@@ -130,7 +130,7 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
     case SAME: return write_option(t, w->to, value) ? -1 : CLI_FAILED;
     case MODEL: t->argv[t->written++] = (char *)value; return -1;
     case KV:
-        if (!is_format(value)) {
+        if (!value || !is_format(value)) {
             return refuse(t, word, length, w->says);
         }
         return write_option(t, w->to, strcmp(value, "bf16") == 0 ? "f16" : value) ? -1 : CLI_FAILED;

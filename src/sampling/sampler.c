@@ -99,7 +99,7 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
         mo_sampler_close(s);
         return mo_fail(err, MO_ENOMEM, "out of memory for a sampler over %lld tokens", (long long)vocab);
     }
-    if (o.bias_count) {
+    if (o.bias && o.bias_count) {
         memcpy(s->bias, o.bias, sizeof *s->bias * o.bias_count);
     }
     *out = s;

@@ -317,7 +317,7 @@ mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *
     int32_t *own = NULL;
     int64_t own_count = 0;
     mo_status status = srv_cachedir_read_as(dir, name, &own, &own_count, state, size, err);
-    if (status == MO_OK && (own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
+    if (status == MO_OK && (!own || own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
         free(*state);
         *state = NULL;
         status = fail(err, MO_EFORMAT, "the cached session is a different one", name, 0);
