@@ -16,7 +16,7 @@ program:
 	@tools/setup.sh build
 	@MO_TARGETS=moraine-cli tools/build.sh $(BUILD) -DBUILD_TESTING=OFF $(FLAGS)
 
-everything: # tests and benchmarks too
+everything: ## build tests and benchmarks too (build/tests, build/bench)
 	@tools/setup.sh check
 	@tools/build.sh $(BUILD) -DBUILD_TESTING=ON $(FLAGS)
 

@@ -221,7 +221,7 @@ static void down_waits_for_its_own_expert_alone(void **state)
 
 enum { STRETCHES = 6, CHUNKS = 256 };
 
-static mo_pool_ahead named[MO_AHEAD_MAX];
+static mo_pool_ahead named[MO_POOL_AHEAD_MAX];
 static _Atomic int read_of[CHUNKS], strange;
 
 /* Notes the chunk that reads these rows, by what was named; the next stretch begins where another matrix does. */

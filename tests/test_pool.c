@@ -241,8 +241,9 @@ static void who_waits_asks(void **state)
     assert_true(stay_on(&all, 1));
     mo_pool *pool = create(2);
     assert_true(stay_on(&all, 0));
-    mo_pool_ahead ahead[MO_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8}, {data, BYTES, BYTES / 4, 4, 8}};
-    for (int i = 2; i <= MO_AHEAD_MAX; i++) {
+    mo_pool_ahead ahead[MO_POOL_AHEAD_MAX + 1] = {{data, BYTES, BYTES / 4, 0, 8},
+                                                  {data, BYTES, BYTES / 4, 4, 8}};
+    for (int i = 2; i <= MO_POOL_AHEAD_MAX; i++) {
         ahead[i] = (mo_pool_ahead){(const void *)(uintptr_t)(4096 * i), 64, 64, 0, 1}; /* nobody's */
     }
     ahead[2] = (mo_pool_ahead){.data = shared, .bytes = 64}; /* everybody's */
@@ -255,11 +256,11 @@ static void who_waits_asks(void **state)
                                 .count = 2,
                                 .grain = 1,
                                 .ahead = ahead,
-                                .ahead_count = MO_AHEAD_MAX + 1};
+                                .ahead_count = MO_POOL_AHEAD_MAX + 1};
         mo_pool_region(pool, &phase, 1);
         seen = mo_pool_ahead_bytes(pool) >= f.enough;
         /* Each has half of it, which is one of both, and nobody asks twice. */
-        assert_true(mo_pool_ahead_bytes(pool) - before <= 2 * (BYTES + (MO_AHEAD_MAX - 2) * 64));
+        assert_true(mo_pool_ahead_bytes(pool) - before <= 2 * (BYTES + (MO_POOL_AHEAD_MAX - 2) * 64));
     }
     mo_pool_destroy(pool);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);

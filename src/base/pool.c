@@ -112,7 +112,7 @@ struct mo_pool {
     /* Named by the last phase that named anything. */
     alignas(LINE_BYTES) _Atomic uint64_t named; /* how often something was */
     _Atomic int ahead_count;
-    ahead ahead[MO_AHEAD_MAX];
+    ahead ahead[MO_POOL_AHEAD_MAX];
     alignas(LINE_BYTES) _Atomic int sleepers; /* workers that are parked or about to be */
     _Atomic bool open;                        /* a region is running */
     _Atomic bool stop;
@@ -278,7 +278,7 @@ int64_t mo_pool_ask(const void *data, int64_t bytes)
 
 static void name_ahead(mo_pool *pool, const mo_phase *p)
 {
-    const int count = p->ahead_count < MO_AHEAD_MAX ? p->ahead_count : MO_AHEAD_MAX;
+    const int count = p->ahead_count < MO_POOL_AHEAD_MAX ? p->ahead_count : MO_POOL_AHEAD_MAX;
     for (int i = 0; i < count; i++) {
         ahead *a = &pool->ahead[i];
         atomic_store_explicit(&a->data, (uintptr_t)p->ahead[i].data, memory_order_relaxed);

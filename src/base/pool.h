@@ -24,7 +24,7 @@ typedef struct mo_pool_ahead {
 } mo_pool_ahead;
 
 /* The most of them that are looked at. */
-enum { MO_AHEAD_MAX = 24 };
+enum { MO_POOL_AHEAD_MAX = 24 };
 
 typedef struct mo_phase {
     mo_pool_fn fn;

@@ -60,7 +60,7 @@ static void run_apart(mo_forward *forward, const mo_phase *phases, int count)
  * last token, and products wait for it. */
 static int ahead_of_start(const mo_forward *forward, const mo_layer *l, mo_pool_ahead *list, int count)
 {
-    if (count + 2 <= MO_AHEAD_MAX) {
+    if (count + 2 <= MO_POOL_AHEAD_MAX) {
         const int64_t bytes = forward->spec->width * (int64_t)sizeof(float);
         list[count++] = (mo_pool_ahead){.data = l, .bytes = sizeof *l};
         list[count++] = (mo_pool_ahead){.data = l->mixer_norm,
@@ -128,7 +128,7 @@ static void look_ahead(const mo_forward *forward, mo_phase *phases, int count, m
 
 void mo_forward_run(mo_forward *forward, mo_phase *phases, int count)
 {
-    mo_pool_ahead list[MO_AHEAD_MAX];
+    mo_pool_ahead list[MO_POOL_AHEAD_MAX];
     if (forward->tokens < MO_JOBS_FEW) {
         look_ahead(forward, phases, count, list);
     }

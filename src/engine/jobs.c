@@ -261,7 +261,7 @@ static int ahead_of(const mo_jobs *j, const mo_job *job, const mo_linear *linear
                     int count)
 {
     const int64_t row_bytes = row_bytes_of(linear);
-    if (count < MO_AHEAD_MAX && row_bytes > 0) {
+    if (count < MO_POOL_AHEAD_MAX && row_bytes > 0) {
         list[count++] = (mo_pool_ahead){.data = linear->w.data + job->row * row_bytes,
                                         .bytes = job->rows * row_bytes,
                                         .chunk_bytes = job->grain * row_bytes,

@@ -89,7 +89,7 @@ void mo_ahead_abort(mo_ahead *a);
 mo_status mo_ahead_keep_hot(mo_ahead *a, const mo_store_request *requests, int32_t count, mo_error *err);
 /* Is the expert in the upper tier (VRAM, or without a device RAM), as one that may be exchanged? */
 bool mo_ahead_holds(const mo_ahead *a, int layer, int expert);
-/* Is it on its way by an exchange: to its slot, or out of it? */
+/* Is it on its way to a slot of the device; out of one by an exchange? */
 bool mo_ahead_comes(const mo_ahead *a, int layer, int expert);
 bool mo_ahead_goes(const mo_ahead *a, int layer, int expert);
 int mo_ahead_exchanging(const mo_ahead *a); /* how many are under way */

@@ -67,8 +67,8 @@ void mo_store_leave(mo_store *store);
 
 /* Experts that `layer` will probably need: read with the lowest priority, at most max_bytes. Those of
  * them that are resident are not evicted for the others, what a device has is not read, and what was guessed for the layer
- * before, is not among them and has not been begun is not read either. `reach`: by the stream so many layers before it, at
- * most MO_PREFETCH_DISTANCE_MAX, and counted as such; 0: not by a router's guess. Further ones evict nothing that reach 1 named last. */
+ * before, is not among them and has not been begun is not read either. `distance`: made from the stream this many layers before it, at
+ * most MO_PREFETCH_DISTANCE_MAX, and counted as such; 0: not by a router's guess. Further ones evict nothing that distance 1 named last. */
 enum { MO_PREFETCH_DISTANCE_MAX = 2 };
 void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int distance,
                     int64_t max_bytes);

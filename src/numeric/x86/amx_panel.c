@@ -61,7 +61,7 @@ MO_INLINE void fold_all(bool powers, int width, const mo_step *s, const mo_amx_u
                         const int32_t (*sums)[LANES], vf *acc)
 {
     const vf dw = s->scale[0], magic_dw = s->scale[1];
-    /* 1.5 * 2^23 times a power of two: to its bits an integer is added so many times, and the difference is exact. */
+    /* 1.5 * 2^23 times a power of two: an integer is added to its bits that many times, and the difference is exact. */
     const vi start = powers ? _mm512_castps_si512(negate(magic_dw)) : vi_set(MO_MAGIC_BITS);
     MO_UNROLL
     for (int t = 0; t < width; t++) {

@@ -23,7 +23,7 @@ typedef struct span_job {
     struct span_buffer *buffer;
 } span_job;
 
-/* Asks for what is read soon after a span of so many bytes. */
+/* Prefetches what is read soon after a span of this many bytes. */
 MO_INLINE void mo_span_ask(const uint8_t *span, int bytes)
 {
     enum { AHEAD_OF_SPAN = 2048 }; /* bytes */

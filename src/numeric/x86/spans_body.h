@@ -1,7 +1,7 @@
 /* Spans body: products along spans. Included by avx2_spans.h and avx512_spans.c, after
  *   span_x, span_lay_out(type, acts, token, x): the activations of a span, and all of a token's;
  *   span_buffer: sums and scales that wait for their fold;
- *   SPAN_ROWS, span_rows(type, job, first, end, y): rows first to end - 1, at most so many;
+ *   SPAN_ROWS, span_rows(type, job, first, end, y): rows first to end - 1, at most SPAN_ROWS;
  *   SPAN_EACH(X), SPAN_TOKENS(type): the formats, and up to how many tokens a matrix is multiplied faster so than by panels, which are
  *     decoded once for all tokens. */
 #ifndef MO_NUMERIC_X86_SPANS_BODY_H

@@ -39,7 +39,7 @@ MO_INLINE vf fold_sums(mo_fold fold, const mo_step *s, const mo_slot512 *slot, i
     return acc;
 }
 
-/* A panel of decoded blocks of LANES rows with `tokens` neighbouring slots, or up to so many as a set says: y[t * y_stride + row] is
+/* A panel of decoded blocks of LANES rows with `tokens` neighbouring slots, or as many as a set says: y[t * y_stride + row] is
  * continued, or begun when first. Slots are read up to the next width, see choose_width(). */
 #define TILE_PARAMETERS                                                                                      \
     const mo_step *panel, int blocks, const mo_slot512 *slots, int tokens, bool first, const mo_rows *rows,  \

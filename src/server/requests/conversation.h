@@ -25,7 +25,7 @@ bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out);
 bool srv_conversation_ollama(const srv_field *root, srv_conversation *out);
 /* A system text (may be empty) and a user's. */
 bool srv_conversation_plain(const srv_field *at, mo_text system, mo_text user, srv_conversation *out);
-/* A request's messages, which are a list of at least so many (0 or 1). False with a fault where they are not. */
+/* A request's messages, which are a list of at least this many (0 or 1). False with a fault where they are not. */
 bool srv_conversation_list(const srv_field *root, size_t least, srv_field *out);
 void srv_conversation_free(srv_conversation *c);
 
