@@ -1070,6 +1070,146 @@ MO_API bool mo_snapshot_on_device(const mo_snapshot *snapshot);
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);
 MO_API mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err);
 
+/* ---- Generation ------------------------------------------------------------------------------- */
+
+/* One answer at a time, generated in a session. It samples, follows a grammar, notices end tokens and stop strings, and takes the
+ * answer apart; tokens that the vocabulary forbids are never sampled. The text does not depend on who else is stepped with it. */
+typedef struct mo_generation mo_generation;
+
+typedef enum mo_end {
+    MO_END_NONE,      /* it has not ended */
+    MO_END_MODEL,     /* the model ended its answer, or its grammar did */
+    MO_END_STOP,      /* a stop string came, which is not part of the text */
+    MO_END_LENGTH,    /* max_tokens */
+    MO_END_CONTEXT,   /* the session is full */
+    MO_END_CANCELLED, /* mo_generation_cancel(), or `progress` returned false */
+    MO_END_FAILED,    /* `error` says why */
+} mo_end;
+
+typedef struct mo_generation_options {
+    size_t size;
+    /* Sampling: penalties and bias, grammar, top-k, top-p, min-p, temperature, in this order. A member that is left as
+     * mo_generation_options_init() sets it (NAN, MO_UNSET) has the value that the model's file recommends, or else: */
+    float temperature;                         /* 0.8; 0: always the likeliest token */
+    float top_p;                               /* 0.95; 1: all */
+    float min_p;                               /* 0.05, relative to the likeliest token; 0: all */
+    int64_t top_k;                             /* 40; 0: all */
+    float repeat_penalty;                      /* 1: none */
+    float presence_penalty, frequency_penalty; /* 0: none */
+    int64_t penalty_last;                      /* 64: recent tokens that count; 0: none, -1: all */
+    int64_t
+        seed; /* the same seed gives the same text on every machine; -1 (default): random, see mo_generation_info */
+    const mo_logit_bias *bias;
+    size_t bias_count;
+    /* Where it ends. */
+    int64_t
+        max_tokens; /* -1 (default): until the session is full; 0: the prompt is computed, and nothing else */
+    const char *const *stop; /* strings; the first that comes ends the answer before it */
+    size_t stop_count;
+    bool ignore_end; /* end tokens do not end it */
+    /* What it must look like: GBNF or a JSON schema (docs/grammar.md), for what follows a thought; NULL: anything. */
+    const char *grammar, *schema;
+    bool
+        strict; /* what of schemas cannot be enforced is MO_EUNSUPPORTED; else see mo_generation_unenforced() */
+    /* Functions that may be called: a JSON list of {"type": "function", "function": {"name", "parameters"}}; NULL: none.
+     * Arguments follow the schemas. tool_choice: "auto" (NULL), "required", "none", or the name of the one to be called. */
+    const char *tools, *tool_choice;
+    bool single_call; /* one call at most */
+    bool raw;         /* all text is MO_EVENT_TEXT: no thoughts, no calls */
+    int64_t
+        thought_tokens; /* most tokens of thought, after which its end is forced; -1 (default): any number */
+    int logprobs; /* log probabilities of sampled tokens, and of this many of the likeliest, 0 to 20; -1 (default): none */
+    /* While a prompt is computed; returning false cancels. NULL: none. */
+    bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
+    void *user;
+} mo_generation_options;
+
+#define MO_UNSET INT64_MIN
+
+MO_API void mo_generation_options_init(mo_generation_options *options, size_t size);
+static inline mo_generation_options mo_generation_options_default(void)
+{
+    mo_generation_options o;
+    mo_generation_options_init(&o, sizeof o);
+    return o;
+}
+
+/* Copies the options (NULL: the defaults) and checks them. Close it before the sessions it was used with, and the model. */
+MO_API mo_status mo_generation_open(mo_model *model, const mo_generation_options *options,
+                                    mo_generation **out, mo_error *err);
+MO_API void mo_generation_close(mo_generation *generation);
+
+/* An answer to this whole sequence begins; what the session holds of it is not computed again. Several answers may follow each
+ * other, in any session of the model; random numbers continue. A cancel before is forgotten. */
+MO_API mo_status mo_generation_prompt(mo_generation *generation, mo_session *session, const int32_t *tokens,
+                                      int64_t count, mo_error *err);
+
+/* Computes the next token of each, in shared steps, or more of their prompts: 1 to 256 generations of one model in different
+ * sessions. Returns how many have not ended; -1: the list is invalid, and err says why. A failure ends the generation that has it and
+ * no other. Generations that have ended are skipped. Decoding allocates nothing. */
+MO_API int mo_generation_step(mo_generation *const *list, int count, mo_error *err);
+
+/* Ends the answer, at once or after the step that runs with others. It stays in effect until the next prompt. Any thread, and signal
+ * handlers. */
+MO_API void mo_generation_cancel(mo_generation *generation);
+
+typedef enum mo_generation_event_kind {
+    MO_EVENT_TEXT,    /* of the answer */
+    MO_EVENT_THOUGHT, /* of the model's reasoning */
+    MO_EVENT_CALL,    /* a tool call begins: text is the function's name */
+    MO_EVENT_ARGUMENTS, /* of the call: JSON; all together are an object, unless the answer was cut short in it */
+    MO_EVENT_CALL_END, /* comes for every call */
+    MO_EVENT_END,      /* the last one */
+} mo_generation_event_kind;
+
+/* A sampled token. */
+typedef struct mo_generation_token {
+    int32_t id;
+    float logprob;         /* natural logarithm of its probability, where logprobs were asked for */
+    const mo_logprob *top; /* [top_count], best first */
+    int top_count;
+    int64_t time_ns; /* when it was sampled, by CLOCK_MONOTONIC */
+    uint64_t reserved[2];
+} mo_generation_token;
+
+typedef struct mo_generation_event {
+    mo_generation_event_kind kind;
+    mo_text text; /* whole characters; terminated. Without a vocabulary: empty, one event for each token */
+    int call;     /* which call of the answer, from 0 */
+    mo_text id;   /* of a CALL: unique and unguessable, unless the model's format prescribes it; terminated */
+    const mo_generation_token
+        *tokens; /* whose text this completes, or (END) that had none: each comes once */
+    size_t token_count;
+    int64_t generated; /* tokens of the answer so far */
+    mo_end end;        /* of END, */
+    int stop;          /* and the index of the stop string; -1: none */
+    const mo_error *error;
+} mo_generation_event;
+
+/* Takes the next event, which is valid until the next call; false: there is none until the next step. */
+MO_API bool mo_generation_next(mo_generation *generation, mo_generation_event *out, size_t size);
+
+typedef struct mo_generation_info {
+    uint64_t seed;         /* in effect */
+    float temperature;     /* in effect */
+    const int32_t *tokens; /* prompt and answer; valid until the next step or prompt */
+    int64_t count, prompt_tokens;
+    int64_t computed;  /* tokens of the prompt that the session did not hold */
+    int64_t generated; /* tokens of the answer */
+    mo_end end;
+} mo_generation_info;
+
+MO_API void mo_generation_describe(const mo_generation *generation, mo_generation_info *out, size_t size);
+/* The parts of schemas that are not enforced, one per line, as "/properties/x/not"; "": none. Known after the first prompt. */
+MO_API const char *mo_generation_unenforced(const mo_generation *generation);
+
+/* The generation with its session's state as bytes, which mo_free() frees, when mo_generation_next() has returned false; and from such
+ * bytes, into a session of the same model: in another process too, it continues with the same text. Checked by a checksum. */
+MO_API mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, size_t *size,
+                                    mo_error *err);
+MO_API mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t *bytes, size_t size,
+                                    mo_generation **out, mo_error *err);
+
 /* ---- Learning --------------------------------------------------------------------------------- */
 
 /* Call it after a request is answered: a hot cache with an update rate exchanges experts now, and perf_out is

@@ -18,6 +18,15 @@ void mo_grammar_options_init(mo_grammar_options *options, size_t size)
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
+mo_status mo_model_masks(mo_model *model, mo_mask_thread **out, mo_error *err)
+{
+    pthread_mutex_lock(&model->masks_lock);
+    const mo_status status = model->masks ? MO_OK : mo_mask_thread_open(&model->masks, err);
+    *out = model->masks;
+    pthread_mutex_unlock(&model->masks_lock);
+    return status;
+}
+
 static mo_status prepare(const mo_model *model, const mo_grammar_options *options, mo_grammar_options *own,
                          mo_error *err)
 {

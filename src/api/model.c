@@ -432,6 +432,7 @@ static mo_status open_once(const char *path, mo_model_options *o, const mo_kerne
     m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
     m->experts = experts;
     pthread_mutex_init(&m->profile_lock, NULL);
+    pthread_mutex_init(&m->masks_lock, NULL);
     sigset_t before;
     if (o->map) {
         mo_mapped_enter(&before);
@@ -507,6 +508,8 @@ void mo_model_close(mo_model *model)
             atomic_store(&model->cluster->used, false);
         }
         mo_model_close_templates(model);
+        mo_mask_thread_close(model->masks);
+        pthread_mutex_destroy(&model->masks_lock);
         mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
         mo_model_close_adapters(model);

@@ -8,6 +8,7 @@
 #include "gpu/expert_device.h"
 #include "gpu/gpu.h"
 #include "grammar/lexicon.h"
+#include "grammar/mask_thread.h"
 #include "open/learning.h"
 #include "template/chat_template.h"
 #include "text/formats.h"
@@ -46,9 +47,11 @@ struct mo_model {
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon
         *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
-    const mo_chat_format *chat;                      /* as it is recognized; NULL: it is not */
-    mo_template *format;                             /* that of `chat`, where there is no other */
-    char *given_template;                            /* in the place of those in its file; NULL: none */
+    pthread_mutex_t masks_lock;
+    mo_mask_thread *masks;      /* of constraints, opened for the first generation that has one */
+    const mo_chat_format *chat; /* as it is recognized; NULL: it is not */
+    mo_template *format;        /* that of `chat`, where there is no other */
+    char *given_template;       /* in the place of those in its file; NULL: none */
     mo_chat_template *chat_template, *tool_template; /* of its file; NULL: none, or one that cannot be read */
     mo_dialogue dialogue;                            /* how it writes thoughts and calls */
     mo_error no_tokenizer;                           /* why not */
@@ -59,6 +62,9 @@ static inline mo_gpu *mo_model_gpu(const mo_model *m)
 {
     return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
 }
+
+/* The thread that computes masks (grammar.c), started by the first call. */
+mo_status mo_model_masks(mo_model *model, mo_mask_thread **out, mo_error *err);
 
 /* Reads the templates of the model's file, or the given one, when its tokenizer is there (prompt.c). A given one that cannot be
  * read is an error; the file's are not. */

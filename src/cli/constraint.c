@@ -7,10 +7,9 @@
 #include "cli/infile.h"
 #include "cli/options.h"
 
-static int wrong(const char *command, const cli_constraint *c, const mo_error *err)
+void cli_constraint_say(const char *command, const cli_constraint *c, const char *text)
 {
-    fprintf(stderr, "moraine %s: %s: %s\n", command, c->schema ? c->schema : c->grammar, err->detail);
-    return CLI_FAILED;
+    fprintf(stderr, "moraine %s: %s: %s\n", command, c->schema ? c->schema : c->grammar, text);
 }
 
 int cli_constraint_read(const char *command, cli_constraint *c)
@@ -23,48 +22,28 @@ int cli_constraint_read(const char *command, cli_constraint *c)
         return CLI_OK;
     }
     c->text = cli_read_file(command, c->schema ? c->schema : c->grammar, &c->length);
-    if (!c->text || !c->schema) {
-        return c->text ? CLI_OK : CLI_FAILED;
+    if (!c->text) {
+        return CLI_FAILED;
+    }
+    if (!c->schema) {
+        if (strlen(c->text) == c->length) {
+            return CLI_OK;
+        }
+        cli_constraint_say(command, c, "it contains a NUL byte; a grammar is text");
+        return CLI_FAILED;
     }
     char *rules = NULL;
     mo_error err;
     const mo_status status = mo_schema_gbnf(c->text, c->length, "root", NULL, &rules, NULL, &err);
     mo_free(rules);
-    return status == MO_OK ? CLI_OK : wrong(command, c, &err);
-}
-
-int cli_constraint_open(const char *command, cli_constraint *c, const mo_model *model, bool chat,
-                        const int32_t *prompt, size_t count)
-{
-    mo_grammar_options options = mo_grammar_options_default();
-    mo_error err;
-    if (!c->text) {
-        return CLI_OK;
-    }
-    options.answer = chat;
-    options.in_thought = chat && mo_model_in_thought(model, prompt, count);
-    mo_status status = c->schema
-                           ? mo_grammar_open_schema(model, c->text, c->length, &options, &c->compiled, &err)
-                           : mo_grammar_open(model, c->text, c->length, &options, &c->compiled, &err);
-    if (status == MO_OK) {
-        status = mo_constraint_open(c->compiled, &c->open, &err);
-    }
     if (status != MO_OK) {
-        return wrong(command, c, &err);
+        cli_constraint_say(command, c, err.detail);
     }
-    const char *left = mo_grammar_unenforced(c->compiled);
-    for (const char *end; *left && (end = strchr(left, '\n')); left = end + 1) {
-        fprintf(stderr, "moraine %s: %s: %.*s\n", command, c->schema, (int)(end - left), left);
-    }
-    return CLI_OK;
+    return status == MO_OK ? CLI_OK : CLI_FAILED;
 }
 
 void cli_constraint_close(cli_constraint *c)
 {
-    mo_constraint_close(c->open);
-    mo_grammar_close(c->compiled);
     free(c->text);
-    c->open = NULL;
-    c->compiled = NULL;
     c->text = NULL;
 }

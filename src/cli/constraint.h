@@ -2,14 +2,12 @@
 #ifndef MO_CLI_CONSTRAINT_H
 #define MO_CLI_CONSTRAINT_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 typedef struct cli_constraint {
     const char *schema, *grammar; /* files; NULL: not given */
     char *text;                   /* of the one that was */
     size_t length;
-    mo_grammar *compiled;
-    mo_constraint *open;
 } cli_constraint;
 
 #define CLI_CONSTRAINT_OPTIONS(c)                                                                            \
@@ -23,9 +21,8 @@ typedef struct cli_constraint {
  * or another code after saying what is wrong. */
 int cli_constraint_read(const char *command, cli_constraint *c);
 
-/* Compiles it for the model, for the answer to a prompt. chat: in the model's chat format. The same codes. */
-int cli_constraint_open(const char *command, cli_constraint *c, const mo_model *model, bool chat,
-                        const int32_t *prompt, size_t count);
+/* Says something about the file. */
+void cli_constraint_say(const char *command, const cli_constraint *c, const char *text);
 void cli_constraint_close(cli_constraint *c);
 
 #endif

@@ -5,16 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "cli/feed.h"
 #include "cli/learning.h"
 #include "cli/messages.h"
 #include "cli/print/measured.h"
-#include "cli/print/terminal.h"
 #include "cli/signals.h"
+
+/* A prompt shorter than this is done before a bar could be read. */
+enum { BAR_TOKENS = 256 };
 
 void cli_sampling_options(cli_options *to, cli_sampling *s)
 {
@@ -89,116 +89,117 @@ static bool read_bias(const char *text, mo_logit_bias **out, size_t *count)
     return true;
 }
 
-/* Forbids the tokens that the vocabulary suppresses, except those of which the user has spoken. False when
- * memory is out. */
-static bool forbid_suppressed(const mo_model *model, mo_logit_bias **bias, size_t *count)
+/* A member of the options that was not given stays unset: the library takes what the file recommends, or what is usual. */
+static mo_generation_options options_of(const cli_sampling *s, const cli_answering *how)
 {
-    size_t forbidden;
-    const int32_t *ids = mo_model_suppressed(model, &forbidden);
-    const size_t said = *count;
-    if (forbidden == 0) {
-        return true;
+    mo_generation_options o = mo_generation_options_default();
+    o.temperature = (float)s->temperature;
+    o.top_p = (float)s->top_p;
+    o.min_p = (float)s->min_p;
+    o.repeat_penalty = (float)s->repeat;
+    o.presence_penalty = (float)s->presence;
+    o.frequency_penalty = (float)s->frequency;
+    o.top_k = s->top_k == CLI_SAMPLING_UNSAID ? MO_UNSET : s->top_k;
+    o.penalty_last = s->last == CLI_SAMPLING_UNSAID ? MO_UNSET : s->last;
+    o.seed = s->seed;
+    o.max_tokens = how->limit < 0 ? -1 : how->limit;
+    o.ignore_end = how->go_on;
+    o.raw = how->plain;
+    if (how->stops) {
+        o.stop = (const char *const *)how->stops->item;
+        o.stop_count = (size_t)how->stops->count;
     }
-    mo_logit_bias *all = realloc(*bias, sizeof **bias * (said + forbidden));
-    if (!all) {
-        return false;
+    if (how->constraint && how->constraint->schema) {
+        o.schema = how->constraint->text;
+    } else if (how->constraint) {
+        o.grammar = how->constraint->text;
     }
-    for (size_t k = 0; k < forbidden; k++) {
-        size_t i = 0;
-        while (i < said && all[i].token != ids[k]) {
-            i++;
-        }
-        if (i == said) {
-            all[(*count)++] = (mo_logit_bias){ids[k], -INFINITY};
-        }
-    }
-    *bias = all;
-    return true;
+    return o;
 }
 
-static float real_of(double given, float otherwise)
+static bool on_progress(void *user, int64_t done, int64_t total)
 {
-    return isnan(given) ? otherwise : (float)given;
+    cli_generation *g = user;
+    (void)total;
+    if (g->bar) {
+        cli_progress_update(&g->progress, (uint64_t)done);
+    }
+    return !cli_interrupted();
 }
 
-/* What people said over what the file recommends over what is usual. */
-static mo_sampler_options sampling_of(const mo_model *model, const cli_sampling *s)
+/* Is it the schema or the grammar that is wrong? */
+static bool is_constraint_wrong(mo_model *model, const mo_generation_options *o)
 {
-    mo_sampler_options set = mo_sampler_options_default();
-    set.temperature = 0.8f;
-    set.top_k = 40;
-    set.top_p = 0.95f;
-    set.min_p = 0.05f;
-    set.repeat_penalty = 1.0f;
-    set.penalty_last = 64;
-    mo_model_sampling(model, &set);
-    set.temperature = real_of(s->temperature, set.temperature);
-    set.top_p = real_of(s->top_p, set.top_p);
-    set.min_p = real_of(s->min_p, set.min_p);
-    set.repeat_penalty = real_of(s->repeat, set.repeat_penalty);
-    set.presence_penalty = (float)s->presence;
-    set.frequency_penalty = (float)s->frequency;
-    set.top_k = s->top_k == CLI_SAMPLING_UNSAID ? set.top_k : s->top_k;
-    set.penalty_last = s->last == CLI_SAMPLING_UNSAID ? set.penalty_last : s->last;
-    return set;
+    mo_generation_options without = *o;
+    mo_generation *g = NULL;
+    without.schema = without.grammar = NULL;
+    const bool wrong = (o->schema || o->grammar) && mo_generation_open(model, &without, &g, NULL) == MO_OK;
+    mo_generation_close(g);
+    return wrong;
 }
 
-bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
-                         const cli_sampling *s)
+static int open_generation(cli_generation *g, const cli_sampling *s)
+{
+    mo_error err = {.detail = "out of memory"};
+    mo_generation_info info;
+    mo_logit_bias *bias = NULL;
+    mo_generation_options o = options_of(s, &g->how);
+    mo_status status = read_bias(s->bias, &bias, &o.bias_count) ? MO_OK : MO_ENOMEM;
+    o.bias = bias;
+    o.progress = on_progress;
+    o.user = g;
+    if (status == MO_OK) {
+        status = mo_generation_open(g->model, &o, &g->generation, &err);
+    }
+    if (status != MO_OK && is_constraint_wrong(g->model, &o)) {
+        cli_constraint_say(g->command, g->how.constraint, err.detail);
+    } else if (status != MO_OK) {
+        cli_say_error(g->command, &err);
+    }
+    free(bias);
+    if (status != MO_OK) {
+        return CLI_FAILED;
+    }
+    mo_generation_describe(g->generation, &info, sizeof info);
+    g->seed = info.seed;
+    if (s->seed < 0 && info.temperature > 0.0f && !s->quiet) {
+        fprintf(stderr, "seed %" PRIu64 "\n", info.seed);
+    }
+    const char *left = mo_generation_unenforced(g->generation);
+    for (const char *end; *left && (end = strchr(left, '\n')); left = end + 1) {
+        char line[1024];
+        snprintf(line, sizeof line, "%.*s", (int)(end - left), left);
+        cli_constraint_say(g->command, g->how.constraint, line);
+    }
+    return CLI_OK;
+}
+
+int cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
+                        const cli_sampling *s, const cli_answering *how)
 {
     mo_error err;
-    mo_model_info info;
-    mo_logit_bias *bias;
-    size_t bias_count;
-    *g = (cli_generation){.command = command, .model = model, .kv = kv};
-    if (!read_bias(s->bias, &bias, &bias_count) || !forbid_suppressed(model, &bias, &bias_count)) {
-        fprintf(stderr, "moraine %s: out of memory\n", command);
-        free(bias);
-        return false;
-    }
-    mo_sampler_options set = sampling_of(model, s);
-    set.bias = bias;
-    set.bias_count = bias_count;
-    set.seed = (uint64_t)s->seed;
-    if (s->seed < 0) {
-        struct timespec t;
-        clock_gettime(CLOCK_REALTIME, &t);
-        set.seed = ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0xFFFFFFFFu;
-        if (set.temperature > 0.0f && !s->quiet) {
-            fprintf(stderr, "seed %" PRIu64 "\n", set.seed);
-        }
-    }
-    g->seed = set.seed;
-    mo_model_describe(model, &info, sizeof info);
-    bool ok = mo_sampler_open(&set, info.vocab, &g->sampler, &err) == MO_OK;
-    ok = ok && mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv},
-                               &g->session, &err) == MO_OK;
-    free(bias);
-    if (!ok) {
+    *g = (cli_generation){.command = command, .model = model, .kv = kv, .how = *how};
+    int code = open_generation(g, s);
+    if (code == CLI_OK &&
+        mo_session_open(model, &(mo_session_options){.size = sizeof(mo_session_options), .kv = kv},
+                        &g->session, &err) != MO_OK) {
         cli_say_error(command, &err);
+        code = CLI_FAILED;
+    }
+    if (code != CLI_OK) {
         cli_generation_close(g);
     }
-    return ok;
+    return code;
 }
 
 void cli_generation_close(cli_generation *g)
 {
-    mo_sampler_close(g->sampler);
+    mo_generation_close(g->generation);
     mo_session_close(g->session);
     free(g->tokens);
     mo_bytes_free(&g->answer);
     mo_bytes_free(&g->reasoning);
     *g = (cli_generation){0};
-}
-
-static bool append(cli_generation *g, int32_t id)
-{
-    if (!mo_array_reserve(&g->tokens, &g->capacity, g->count + 1, sizeof *g->tokens)) {
-        fprintf(stderr, "moraine %s: out of memory\n", g->command);
-        return false;
-    }
-    g->tokens[g->count++] = id;
-    return true;
 }
 
 bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count)
@@ -209,137 +210,157 @@ bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count)
 
 bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (!append(g, ids[i])) {
-            return false;
-        }
+    if (!mo_array_reserve(&g->tokens, &g->capacity, (size_t)g->count + count, sizeof *g->tokens)) {
+        fprintf(stderr, "moraine %s: out of memory\n", g->command);
+        return false;
     }
+    if (count) {
+        memcpy(g->tokens + g->count, ids, count * sizeof *ids);
+    }
+    g->count += (int64_t)count;
     return true;
 }
 
-static bool keep(mo_bytes *to, const mo_text *text)
-{
-    mo_bytes_add(to, text->data, text->length);
-    return !to->failed;
-}
-
-/* Where tokens go: a plain stream, a reply taken apart, or, without a vocabulary, neither. */
-typedef struct printer {
-    cli_generation *g;
-    mo_stream *stream;
-    mo_reply *reply;
-    mo_stop *stop;
-    int met;       /* index of the stop string that came; -1: none */
-    bool thinking; /* the last text was reasoning */
-} printer;
-
-static bool printer_open(printer *p, cli_generation *g, cli_manner manner)
-{
-    mo_model_info info;
-    mo_error err;
-    *p = (printer){.g = g, .met = -1};
-    mo_model_describe(g->model, &info, sizeof info);
-    if (!info.has_vocabulary) {
-        return true;
-    }
-    mo_reply_options options = mo_reply_options_default();
-    options.in_thought = mo_model_in_thought(g->model, g->tokens, (size_t)g->count);
-    mo_status status = mo_stop_open(g->stops ? (const char *const *)g->stops->item : NULL,
-                                    g->stops ? (size_t)g->stops->count : 0, &p->stop, &err);
-    if (status == MO_OK) {
-        status = manner == CLI_PLAIN ? mo_stream_open(g->model, &p->stream, &err)
-                                     : mo_reply_open(g->model, &options, &p->reply, &err);
-    }
-    if (status != MO_OK) {
-        cli_say_error(g->command, &err);
-        mo_stop_close(p->stop);
-    }
-    return status == MO_OK;
-}
+/* ---- An answer -------------------------------------------------------------------------------- */
 
 /* Shows and keeps a text. False when it cannot be written or memory is out. */
-static bool print_text(printer *p, const mo_text *text, bool thought)
+static bool print_text(cli_generation *g, const mo_text *text, bool thought)
 {
-    if (text->length == 0) {
-        return true;
-    }
-    if (!p->g->silent) {
-        if (p->thinking && !thought) {
+    mo_bytes *kept = thought ? &g->reasoning : &g->answer;
+    if (!g->how.silent) {
+        if (g->thinking && !thought) {
             fputs("\n\n", stderr);
         }
         fwrite(text->data, 1, text->length, thought ? stderr : stdout);
     }
-    p->thinking = thought;
-    return keep(thought ? &p->g->reasoning : &p->g->answer, text) && cli_stdout_flush();
+    g->thinking = thought;
+    mo_bytes_add(kept, text->data, text->length);
+    return !kept->failed && cli_stdout_flush();
 }
 
-/* The same for what may hold a stop string: only answers do. */
-static bool pass_text(printer *p, const mo_text *text, bool thought)
+/* Tokens of a model without a vocabulary. */
+static bool print_ids(const cli_generation *g, const mo_generation_event *e)
 {
-    mo_text shown = *text;
-    if (!thought && p->stop && mo_stop_put(p->stop, *text, &shown, &p->met, NULL) != MO_OK) {
-        return false;
+    for (size_t i = 0; i < e->token_count && !g->how.silent; i++) {
+        printf("%d ", e->tokens[i].id);
     }
-    return print_text(p, &shown, thought);
+    return cli_stdout_flush();
 }
 
-/* Texts and thoughts: without tools there are no calls. */
-static bool pass_pieces(printer *p, const mo_piece *pieces, size_t count)
+static cli_finish finish_of(const mo_generation_event *e)
 {
+    static const cli_finish finishes[] = {[MO_END_MODEL] = CLI_FINISH_END,
+                                          [MO_END_STOP] = CLI_FINISH_STOP,
+                                          [MO_END_LENGTH] = CLI_FINISH_LENGTH,
+                                          [MO_END_CONTEXT] = CLI_FINISH_CONTEXT,
+                                          [MO_END_CANCELLED] = CLI_FINISH_INTERRUPTED,
+                                          [MO_END_FAILED] = CLI_FINISH_FAILED};
+    return finishes[e->end];
+}
+
+/* Prints what there is. False when it cannot be written. */
+static bool print_events(cli_generation *g)
+{
+    mo_generation_event e;
     bool ok = true;
-    for (size_t i = 0; i < count && ok && p->met < 0; i++) {
-        ok = pass_text(p, &pieces[i].text, pieces[i].kind == MO_PIECE_THOUGHT);
+    while (mo_generation_next(g->generation, &e, sizeof e)) {
+        if (e.kind == MO_EVENT_END) {
+            g->finish = finish_of(&e);
+            g->stop = e.stop >= 0 ? g->how.stops->item[e.stop] : NULL;
+            if (e.error) {
+                cli_say_error(g->command, e.error);
+            }
+        } else if (e.text.length) {
+            ok = ok && print_text(g, &e.text, e.kind == MO_EVENT_THOUGHT);
+        } else {
+            ok = ok && print_ids(g, &e);
+        }
     }
     return ok;
 }
 
-static bool print_token(printer *p, int32_t token)
+/* Lets the first tokens of a text find its experts, when the session holds nothing yet. */
+static bool discover(const cli_generation *g)
 {
-    mo_text text = {0};
-    if (p->reply) {
-        const mo_piece *pieces;
-        size_t count;
-        return mo_reply_put(p->reply, token, &pieces, &count, NULL) == MO_OK && pass_pieces(p, pieces, count);
+    mo_error err;
+    const int64_t count = g->how.discover < g->count ? g->how.discover : g->count;
+    if (count < 1 || mo_session_length(g->session) > 0) {
+        return true;
     }
-    if (p->stream) {
-        mo_stream_put(p->stream, token, &text, NULL);
-    } else if (!p->g->silent) {
-        printf("%d ", token);
-        return cli_stdout_flush();
+    const mo_status status = cli_discover(g->session, g->tokens, count, &err);
+    if (status != MO_OK && status != MO_ECANCELLED) {
+        cli_say_error(g->command, &err);
     }
-    return pass_text(p, &text, false);
+    return status == MO_OK;
 }
 
-/* Shows what still waited and frees the printer. */
-static void printer_close(printer *p)
+/* Computes the prompt, and the first token. False when that failed or was interrupted. */
+static bool begin(cli_generation *g)
 {
-    mo_text rest = {0};
-    const mo_piece *pieces = NULL;
-    size_t count = 0;
-    if (p->reply) {
-        if (p->g->finish == CLI_FINISH_END) {
-            mo_reply_flush(p->reply, &pieces, &count, NULL);
-        } else {
-            mo_reply_cut(p->reply, &pieces, &count, NULL);
+    mo_error err;
+    const double start = mo_clock_s();
+    if (!discover(g)) {
+        return false;
+    }
+    if (mo_generation_prompt(g->generation, g->session, g->tokens, g->count, &err) != MO_OK) {
+        cli_say_error(g->command, &err);
+        return false;
+    }
+    g->bar = g->count - mo_session_length(g->session) >= BAR_TOKENS;
+    if (g->bar) {
+        cli_progress_begin(&g->progress, "prompt", (uint64_t)g->count);
+        g->progress.tokens = true;
+    }
+    const int running = cli_step(g->generation, &err);
+    if (g->bar) {
+        cli_progress_end(&g->progress);
+    }
+    g->prompt_seconds = mo_clock_s() - start;
+    if (running < 0) {
+        cli_say_error(g->command, &err);
+    }
+    return running >= 0;
+}
+
+/* Steps and prints until something ends the answer. False when it cannot be printed. */
+static bool go_through(cli_generation *g)
+{
+    mo_error err;
+    bool ok = print_events(g);
+    while (ok && cli_step(g->generation, &err) > 0) {
+        ok = print_events(g);
+    }
+    return ok && print_events(g);
+}
+
+int cli_generate(cli_generation *g)
+{
+    mo_generation_info info;
+    g->finish = CLI_FINISH_FAILED;
+    g->answer_tokens = g->prompt_tokens = 0;
+    g->stop = NULL;
+    g->thinking = false;
+    mo_bytes_free(&g->answer);
+    mo_bytes_free(&g->reasoning);
+    const bool begun = begin(g);
+    const double start = mo_clock_s();
+    if (!begun && cli_interrupted()) {
+        g->finish = CLI_FINISH_INTERRUPTED;
+    }
+    if (begun && !go_through(g)) {
+        g->finish = CLI_FINISH_FAILED;
+    }
+    g->answer_seconds = mo_clock_s() - start;
+    mo_generation_describe(g->generation, &info, sizeof info);
+    if (begun) {
+        g->prompt_tokens = info.computed;
+        g->answer_tokens = info.generated;
+        if (!cli_generation_set(g, info.tokens, (size_t)info.count)) {
+            g->finish = CLI_FINISH_FAILED;
         }
-    } else if (p->stream) {
-        mo_stream_flush(p->stream, &rest, NULL);
     }
-    if (p->met < 0) {
-        pass_pieces(p, pieces, count);
-        pass_text(p, &rest, false);
-        if (p->stop && p->met < 0) {
-            mo_stop_flush(p->stop, &rest);
-            print_text(p, &rest, false);
-        }
-    }
-    if (p->met >= 0 && p->g->finish <= CLI_FINISH_CONTEXT) {
-        p->g->finish = CLI_FINISH_STOP;
-        p->g->stop = p->g->stops->item[p->met];
-    }
-    mo_stop_close(p->stop);
-    mo_reply_close(p->reply);
-    mo_stream_close(p->stream);
+    cli_learning_done(g->command, g->model);
+    return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }
 
 const char *cli_finish_text(cli_finish finish)
@@ -351,99 +372,4 @@ const char *cli_finish_text(cli_finish finish)
                                         [CLI_FINISH_INTERRUPTED] = "interrupted",
                                         [CLI_FINISH_FAILED] = "failed"};
     return names[finish];
-}
-
-/* Feeds the tokens. The next one is picked there, unless a grammar's mask is to be made first, or none is wanted. */
-static bool feed(cli_generation *g, bool prompt, bool wanted)
-{
-    return cli_feed_tokens(g->command, g->session, g->tokens, g->count, prompt,
-                           wanted && !g->constraint ? g->sampler : NULL, &g->next);
-}
-
-/* Feeds the prompt. False when that failed or was interrupted. */
-static bool feed_prompt(cli_generation *g, bool wanted)
-{
-    const double start = mo_clock_s();
-    bool ok =
-        cli_feed_discover(g->command, g->session, g->tokens, g->discover < g->count ? g->discover : g->count);
-    ok = ok && feed(g, true, wanted);
-    g->prompt_tokens = mo_session_computed(g->session);
-    g->prompt_seconds = mo_clock_s() - start;
-    return ok;
-}
-
-int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count)
-{
-    const uint32_t *mask = NULL;
-    mo_error err = {0};
-    if (g->constraint && !(mask = mo_constraint_mask(g->constraint, &err))) {
-        cli_say_error(g->command, &err);
-        return -1;
-    }
-    const int32_t token =
-        mo_sampler_pick(g->sampler, mo_session_logits(g->session), mask, tokens, (size_t)count);
-    if (token < 0) {
-        fprintf(stderr, "moraine %s: %s\n", g->command,
-                mask ? "the grammar and the logit biases allow no token here"
-                     : "the logit biases exclude every token");
-    } else if (mask && mo_constraint_accept(g->constraint, token, &err) != MO_OK) {
-        cli_say_error(g->command, &err);
-        return -1;
-    }
-    return token;
-}
-
-/* Picks, shows and feeds tokens until something ends the answer. */
-static cli_finish answer(cli_generation *g, printer *out, int64_t limit, bool go_on)
-{
-    mo_model_info info;
-    mo_model_describe(g->model, &info, sizeof info);
-    for (bool fed = true; fed && !cli_interrupted();) {
-        if (g->answer_tokens == limit) {
-            return CLI_FINISH_LENGTH;
-        }
-        const int32_t token = g->next >= 0 ? g->next : cli_pick(g, g->tokens, g->count);
-        if (token < 0) {
-            return CLI_FINISH_FAILED;
-        }
-        g->answer_tokens++;
-        if (!append(g, token)) {
-            return CLI_FINISH_FAILED;
-        }
-        if (!go_on && mo_token_ends(g->model, token)) {
-            return CLI_FINISH_END;
-        }
-        if (!print_token(out, token)) {
-            return CLI_FINISH_FAILED;
-        }
-        if (out->met >= 0) {
-            return CLI_FINISH_STOP;
-        }
-        if (g->count > info.context) {
-            return CLI_FINISH_CONTEXT;
-        }
-        fed = g->answer_tokens == limit || feed(g, false, true);
-    }
-    return cli_interrupted() ? CLI_FINISH_INTERRUPTED : CLI_FINISH_FAILED;
-}
-
-int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner)
-{
-    printer out;
-    if (!printer_open(&out, g, manner)) {
-        return CLI_FAILED;
-    }
-    g->answer_tokens = 0;
-    g->stop = NULL;
-    mo_bytes_free(&g->answer);
-    mo_bytes_free(&g->reasoning);
-    const bool fed = feed_prompt(g, limit != 0);
-    const double begun = mo_clock_s();
-    g->finish = fed                 ? answer(g, &out, limit, go_on)
-                : cli_interrupted() ? CLI_FINISH_INTERRUPTED
-                                    : CLI_FINISH_FAILED;
-    printer_close(&out);
-    g->answer_seconds = mo_clock_s() - begun;
-    cli_learning_done(g->command, g->model);
-    return g->finish == CLI_FINISH_FAILED ? CLI_FAILED : CLI_OK;
 }

@@ -1,13 +1,15 @@
-/* Generate: the loop that run and chat share: feed, pick, print, until the answer ends. */
+/* Generate: what run and chat share: an answer is generated and printed until it ends. */
 #ifndef MO_CLI_GENERATE_H
 #define MO_CLI_GENERATE_H
 
 #include <math.h>
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include "base/bytes.h"
+#include "cli/constraint.h"
 #include "cli/options.h"
+#include "cli/print/terminal.h"
 
 /* Sampling options as people type them. What was not given is as the model's file recommends, else as the help says: NAN, or
  * CLI_SAMPLING_UNSAID. */
@@ -65,35 +67,45 @@ typedef enum cli_finish {
 /* "end", "stop", "length", "context", "interrupted" or "failed". */
 const char *cli_finish_text(cli_finish finish);
 
+/* How a command answers. */
+typedef struct cli_answering {
+    const cli_texts *stops;           /* strings that end an answer and are not part of it; NULL: none */
+    const cli_constraint *constraint; /* what it must look like; NULL: anything */
+    int64_t limit;                    /* most tokens; negative: until the context is full */
+    int64_t discover;                 /* tokens of a new text that look for its experts first; 0: none */
+    bool go_on;                       /* end tokens do not end it */
+    bool
+        plain; /* every token as it is; otherwise of a chat format: the answer on stdout, reasoning on stderr */
+    bool silent; /* print nothing of the answer */
+} cli_answering;
+
 /* A conversation's tokens with what is needed to go on. */
 typedef struct cli_generation {
     const char *command;
     mo_model *model;
     mo_session *session;
     mo_kv_type kv;
-    mo_sampler *sampler;
+    cli_answering how;
+    mo_generation *generation;
     uint64_t seed;
     int32_t *tokens;
     int64_t count;
     size_t capacity;
-    int32_t next;              /* the token that follows, if the last feed picked it; otherwise negative */
-    int64_t discover;          /* tokens of a new text that look for its experts first; 0: none */
-    const cli_texts *stops;    /* strings that end an answer and are not part of it; NULL: none */
-    bool silent;               /* print nothing of the answer */
-    mo_constraint *constraint; /* what the answer must look like; NULL: anything. The caller's */
+    bool bar; /* the prompt that is computed has a progress bar: */
+    cli_progress progress;
     /* For the last answer. */
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
     cli_finish finish;
     const char *stop;           /* the string that ended it; NULL: none did */
+    bool thinking;              /* the last text was reasoning */
     mo_bytes answer, reasoning; /* as text */
 } cli_generation;
 
-/* Opens a session and a sampler on the model. Tokens the vocabulary suppresses are never picked, unless the
- * user has given a bias for them. The seed is chosen when it is negative, and printed when the choice is random.
- * False after saying what is wrong. */
-bool cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
-                         const cli_sampling *s);
+/* Opens a session and a generation on the model; *how is copied, and what it points to stays. The seed is chosen when it is negative, and
+ * printed when the choice is random. CLI_OK, or another code after saying what is wrong. */
+int cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
+                        const cli_sampling *s, const cli_answering *how);
 void cli_generation_close(cli_generation *g);
 
 /* Replaces the tokens by ids (which are copied). False when memory is out. */
@@ -101,18 +113,8 @@ bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);
 
 bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count); /* after those that are there */
 
-/* The token that follows these, which the session holds. Negative after saying that none is allowed. */
-int32_t cli_pick(const cli_generation *g, const int32_t *tokens, int64_t count);
-
-/* How an answer is printed. */
-typedef enum cli_manner {
-    CLI_PLAIN, /* every token as it is */
-    CLI_CHAT,  /* of a chat format: the answer on stdout, reasoning on stderr */
-} cli_manner;
-
-/* Generates up to `limit` tokens (negative: until the context is full) after g->tokens, printing text to stdout
- * as it comes and keeping it in g. Without a vocabulary ids are printed. Ends at an end token unless `go_on`. Returns
- * CLI_OK, or CLI_FAILED after saying why; g->finish says what ended the answer. A signal is no failure. */
-int cli_generate(cli_generation *g, int64_t limit, bool go_on, cli_manner manner);
+/* Generates an answer to g->tokens, printing text to stdout as it comes and keeping it in g. Without a vocabulary ids are printed.
+ * Returns CLI_OK, or CLI_FAILED after saying why; g->finish says what ended the answer. A signal is no failure. */
+int cli_generate(cli_generation *g);
 
 #endif

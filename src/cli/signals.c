@@ -28,6 +28,7 @@ static volatile sig_atomic_t answering; /* by a command that stays */
 static volatile sig_atomic_t patient;
 /* Written by the main thread alone, where the handler runs too. */
 static mo_session *volatile feeding;
+static mo_generation *volatile stepping; /* the one that is stepped; NULL: none */
 
 static const char *volatile discarded;
 
@@ -87,6 +88,9 @@ static void on_signal(int number)
     }
     if (feeding) {
         mo_session_cancel(feeding);
+    }
+    if (stepping) {
+        mo_generation_cancel(stepping);
     }
     if (!(stays && number == SIGINT)) {
         set_deadline(DEADLINE_NS);
@@ -202,6 +206,29 @@ mo_status cli_feed(const mo_feed *feed, mo_error *err)
     const mo_status status = caught ? refuse(err) : mo_session_feed(feed, err);
     feeding = NULL;
     mo_session_clear_cancel(feed->session); /* a conversation goes on after Ctrl-C */
+    return status;
+}
+
+int cli_step(mo_generation *generation, mo_error *err)
+{
+    stepping = generation;
+    if (caught) {
+        mo_generation_cancel(generation);
+    }
+    const int running = mo_generation_step(&generation, 1, err);
+    stepping = NULL;
+    return running;
+}
+
+mo_status cli_step_part(mo_generation_part *part, mo_error *err)
+{
+    stepping = part->generation;
+    mo_status status = caught ? refuse(err) : mo_generation_step_parts(part, 1, err);
+    stepping = NULL;
+    if (status == MO_OK && part->error.status != MO_OK) {
+        *err = part->error;
+        status = err->status;
+    }
     return status;
 }
 

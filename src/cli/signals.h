@@ -6,7 +6,7 @@
 #ifndef MO_CLI_SIGNALS_H
 #define MO_CLI_SIGNALS_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* For main(): catches them from now on. `stays`: Ctrl-C ends what runs and not the command (chat). Signals that tell of
  * failed writes are ignored: the write says so itself. */
@@ -46,6 +46,9 @@ void cli_signals_discard_part(const char *path);
 
 /* mo_session_feed() and mo_session_discover(), which a signal cancels within a step. Main thread only. */
 mo_status cli_feed(const mo_feed *feed, mo_error *err);
+/* The same for mo_generation_step() of one; a generation that was cancelled before has ended. */
+int cli_step(mo_generation *generation, mo_error *err);
+mo_status cli_step_part(mo_generation_part *part, mo_error *err);
 mo_status cli_discover(mo_session *session, const int32_t *tokens, int64_t count, mo_error *err);
 
 #endif

@@ -57,7 +57,12 @@ static void end_well(feeding *all, mo_session *s)
 {
     mo_error err;
     if (s->feed.sampler && s->pick.token < 0) {
-        end_feed(all, s, mo_fail(&err, MO_EINVAL, "mask and bias allow no token"), &err);
+        const bool masked = s->feed.mask || s->feed.late_mask;
+        end_feed(all, s,
+                 mo_fail(&err, MO_EINVAL, "%s",
+                         masked ? "the grammar and the logit biases allow no token here"
+                                : "the logit biases exclude every token"),
+                 &err);
     } else {
         end_feed(all, s, MO_OK, NULL);
     }

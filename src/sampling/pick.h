@@ -30,6 +30,13 @@ bool mo_pick_plain(const mo_pick *pick);
 /* Does a sampler without a mask take the likeliest token as it is? */
 bool mo_sampler_plain(const mo_sampler *sampler);
 
+/* MO_EINVAL names the option that is invalid. */
+mo_status mo_sampler_options_check(const mo_sampler_options *options, int64_t vocab, mo_error *err);
+
+/* The state of its random numbers, to be saved and set. */
+uint64_t mo_sampler_state(const mo_sampler *sampler);
+void mo_sampler_set_state(mo_sampler *sampler, uint64_t state);
+
 /* The size of the vocabulary that a sampler was opened for. */
 int64_t mo_sampler_vocab(const mo_sampler *sampler);
 

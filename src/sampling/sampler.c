@@ -36,7 +36,7 @@ void mo_sampler_options_init(mo_sampler_options *options, size_t size)
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
-static mo_status check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
+mo_status mo_sampler_options_check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
 {
     if (!(s->temperature >= 0.0f) || !isfinite(s->temperature)) {
         return mo_fail(err, MO_EINVAL, "temperature must be 0 or more, not %g", (double)s->temperature);
@@ -77,7 +77,7 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
         status = mo_fail(err, MO_EINVAL, "a vocabulary has at least one token, not %lld", (long long)vocab);
     }
     if (status == MO_OK) {
-        status = check(&o, vocab, err);
+        status = mo_sampler_options_check(&o, vocab, err);
     }
     if (status != MO_OK) {
         return status;
@@ -272,6 +272,16 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
 int64_t mo_sampler_vocab(const mo_sampler *sampler)
 {
     return sampler->vocab;
+}
+
+uint64_t mo_sampler_state(const mo_sampler *sampler)
+{
+    return sampler->state;
+}
+
+void mo_sampler_set_state(mo_sampler *sampler, uint64_t state)
+{
+    sampler->state = state;
 }
 
 /* ---- Log probabilities ------------------------------------------------------------------------ */

@@ -23,7 +23,7 @@ typedef struct dialog {
     cli_generation *g;
     cli_conversation c;
     const char *session; /* where the conversation is kept at the end; NULL: nowhere */
-    int64_t limit, context;
+    int64_t context;
     mo_thinking thinking;
     bool leave, failed;
     char *pending; /* a message that the full context had no place for; NULL: none */
@@ -55,7 +55,7 @@ static void answer(dialog *chat)
 {
     cli_generation *g = chat->g;
     cli_interrupt_catch();
-    const bool answered = cli_generate(g, chat->limit, false, CLI_CHAT) == CLI_OK;
+    const bool answered = cli_generate(g) == CLI_OK;
     printf("\n");
     cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
     chat->leave = cli_interrupt_is_final();
@@ -350,13 +350,8 @@ static int talk(const request *r, cli_generation *g, const cli_session_file *sav
 {
     mo_model_info info;
     mo_model_describe(g->model, &info, sizeof info);
-    dialog chat = {.g = g,
-                   .session = r->session,
-                   .limit = r->limit,
-                   .thinking = cli_thinking_of(&r->thinking),
-                   .context = info.context};
-    g->discover = r->discover;
-    g->stops = &r->stops;
+    dialog chat = {
+        .g = g, .session = r->session, .thinking = cli_thinking_of(&r->thinking), .context = info.context};
     int code = CLI_FAILED;
     if ((!saved || go_on_with(&chat, saved, r->session)) &&
         (!r->system || cli_conversation_say(&chat.c, "system", r->system))) {
@@ -405,11 +400,15 @@ static int chat_with(const char *name, const request *r, cli_loading *l, const c
         cli_session_file_close(saved);
         return code;
     }
-    code = CLI_FAILED;
+    const cli_answering how = {.stops = &r->stops, .limit = r->limit, .discover = r->discover};
     if (strcmp(mo_model_chat_name(model), "none") == 0) {
         fprintf(stderr, "moraine chat: this model has no known chat "
                         "format; moraine run --raw continues a text\n");
-    } else if (cli_generation_open(&g, "chat", model, l->model.kv, s)) {
+        code = CLI_FAILED;
+    } else {
+        code = cli_generation_open(&g, "chat", model, l->model.kv, s, &how);
+    }
+    if (code == CLI_OK) {
         code = talk(r, &g, saved);
         cli_generation_close(&g);
     }

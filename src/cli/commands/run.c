@@ -149,17 +149,14 @@ static int print_end(const request *r, const cli_generation *g)
 /* ---- The command ---- */
 
 /* Answers and, with a session, keeps what was said. */
-static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
+static int answer(const request *r, cli_generation *g, const cli_session_file *saved, const char *text,
                   size_t length)
 {
     cli_conversation c = {0};
     const bool chat = is_chat(g->model, r);
     bool ok = !saved || cli_session_file_restore(saved, g, &c);
     ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, text, length));
-    int code = ok ? cli_constraint_open("run", &r->constraint, g->model, chat, g->tokens, (size_t)g->count)
-                  : CLI_FAILED;
-    g->constraint = r->constraint.open;
-    code = code == CLI_OK ? cli_generate(g, r->limit, r->go_on, chat ? CLI_CHAT : CLI_PLAIN) : code;
+    int code = ok ? cli_generate(g) : CLI_FAILED;
     if (code == CLI_OK) {
         code = print_end(r, g);
     }
@@ -193,13 +190,19 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     const double start = mo_clock_s();
     mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
     r->load_seconds = mo_clock_s() - start;
-    if (model && cli_generation_open(&g, "run", model, settings.model.kv, s)) {
-        g.discover = r->discover;
-        g.stops = &r->stops;
-        g.silent = r->json;
+    if (model) {
+        const cli_answering how = {.stops = &r->stops,
+                                   .constraint = &r->constraint,
+                                   .limit = r->limit,
+                                   .discover = r->discover,
+                                   .go_on = r->go_on,
+                                   .plain = !is_chat(model, r),
+                                   .silent = r->json};
+        code = cli_generation_open(&g, "run", model, settings.model.kv, s, &how);
+    }
+    if (model && code == CLI_OK) {
         code = answer(r, &g, saved, text, length);
         cli_generation_close(&g);
-        cli_constraint_close(&r->constraint);
     }
     free(text);
     cli_tiers_left_out("run", model);

@@ -105,32 +105,52 @@ static bool record_text(recording *c, mo_kv_type kv, const char *path)
     return ok;
 }
 
-/* The answer to the tokens of g, until it ends, the limit or the context. */
-static bool record_answer(recording *c)
+/* Drops what a trace does not need. False after saying what ended it, if that was a failure. */
+static bool drain(recording *c)
 {
-    cli_generation *g = c->g;
-    int32_t *tokens = malloc(sizeof *tokens * (size_t)c->info.context);
-    int64_t count = g->count;
-    bool ok = tokens != NULL && feed(c, g->tokens, g->count, MO_TRACE_PROMPT);
-    if (ok) {
-        memcpy(tokens, g->tokens, sizeof *tokens * (size_t)count);
-    } else if (!tokens) {
-        fprintf(stderr, "moraine trace: out of memory\n");
-    }
-    for (int64_t i = 0; ok && i != c->r->limit && count < c->info.context; i++) {
-        const int32_t token = cli_pick(g, tokens, count);
-        if (token < 0) {
-            ok = false;
-            break;
+    mo_generation_event e;
+    bool ok = true;
+    while (mo_generation_next(c->g->generation, &e, sizeof e)) {
+        if (e.kind == MO_EVENT_END && e.error) {
+            ok = say(e.error);
         }
-        if (mo_token_ends(c->model, token)) {
-            break;
-        }
-        tokens[count++] = token;
-        ok = feed(c, tokens, count, MO_TRACE_GENERATION);
     }
-    free(tokens);
     return ok;
+}
+
+/* The answer to the tokens, until it ends, the limit or the context; one pass at a time. */
+static bool record_answer(recording *c, const int32_t *tokens, int64_t count)
+{
+    mo_generation *g = c->g->generation;
+    mo_error err;
+    cli_progress progress;
+    if (mo_generation_prompt(g, c->g->session, tokens, count, &err) != MO_OK) {
+        return say(&err);
+    }
+    bool ok = true;
+    cli_progress_begin(&progress, "tracing", (uint64_t)count);
+    progress.tokens = true;
+    while (ok && mo_generation_ended(g) == MO_END_NONE && !cli_interrupted()) {
+        const int64_t left = count - mo_generation_held(g);
+        const mo_trace_phase phase = left > 0 ? MO_TRACE_PROMPT : MO_TRACE_GENERATION;
+        const int64_t pass = left < 1 ? 1 : left < c->info.batch ? left : c->info.batch;
+        mo_generation_part part = {
+            .generation = g, .piece = pass, .routes = mo_tracer_observe, .user = c->tracer};
+        if (mo_tracer_step(c->tracer, (int)pass, c->text, phase, &err) != MO_OK) {
+            ok = say(&err);
+        } else if (cli_step_part(&part, &err) != MO_OK) {
+            ok = cli_interrupted() || say(&err);
+            break;
+        } else {
+            *(phase == MO_TRACE_PROMPT ? &c->prompt_tokens : &c->answer_tokens) += pass;
+            ok = drain(c);
+        }
+        if (phase == MO_TRACE_PROMPT) {
+            cli_progress_update(&progress, (uint64_t)mo_generation_held(g));
+        }
+    }
+    cli_progress_end(&progress);
+    return ok && !cli_interrupted();
 }
 
 static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
@@ -152,7 +172,7 @@ static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
                 c->info.context);
         ok = false;
     }
-    ok = ok && begin_anew(c, kv) && cli_generation_set(c->g, ids, count) && record_answer(c);
+    ok = ok && begin_anew(c, kv) && record_answer(c, ids, (int64_t)count);
     free(rendered);
     free(ids);
     return ok;
@@ -232,7 +252,12 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
     } else if (mo_tracer_open(model, &c.tracer, &err) != MO_OK) {
         say(&err);
         code = CLI_FAILED;
-    } else if (cli_generation_open(&g, "trace", model, settings.model.kv, &sampling)) {
+    } else {
+        /* The last token is fed too: one more is sampled. */
+        const cli_answering how = {.limit = r->limit < 0 ? -1 : r->limit + 1, .plain = true, .silent = true};
+        code = cli_generation_open(&g, "trace", model, settings.model.kv, &sampling, &how);
+    }
+    if (code == CLI_OK) {
         cli_signals_patience(); /* steps end soon, and what they gave is to be written */
         code = record(&c, settings.model.kv) ? save(&c) : CLI_FAILED;
         cli_generation_close(&g);

@@ -1,0 +1,38 @@
+/* Settings: the options of a generation, checked, copied and complete: with what the model's file recommends, what is usual, the tokens
+ * that must not be sampled, and a seed. */
+#ifndef MO_GENERATION_SETTINGS_H
+#define MO_GENERATION_SETTINGS_H
+
+#include "moraine_server.h"
+
+typedef struct mo_generation_settings {
+    int64_t vocab;
+    bool has_vocabulary;
+    mo_sampler_options sampler; /* its bias is `bias` */
+    mo_logit_bias *bias;
+    size_t own_bias; /* of them, those of the caller: the first */
+    int64_t max_tokens, thought_tokens;
+    char **stop;
+    size_t stop_count;
+    char *grammar, *schema, *tools, *tool_choice; /* NULL: none */
+    mo_grammar *compiled;                         /* the caller's, instead of these; NULL: none */
+    mo_reply_options reply;                       /* its tools are `reply_tools` */
+    char *reply_tools;
+    bool reply_given; /* by the caller: in_thought holds too */
+    bool strict, single_call, raw, ignore_end;
+    int logprobs; /* -1: none */
+    bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
+    void *user;
+} mo_generation_settings;
+
+/* extra: NULL, or what our own programs add. On failure nothing is left. */
+mo_status mo_generation_settings_make(const mo_model *model, const mo_generation_options *options,
+                                      const mo_generation_extra *extra, mo_generation_settings *out,
+                                      mo_error *err);
+void mo_generation_settings_free(mo_generation_settings *set);
+
+/* Compiles the grammar of an answer; *out is NULL where it may be anything. */
+mo_status mo_generation_settings_compile(const mo_generation_settings *set, const mo_model *model,
+                                         bool in_thought, mo_grammar **out, mo_error *err);
+
+#endif

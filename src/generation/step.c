@@ -1,0 +1,325 @@
+/* Step: the next tokens of generations that share the model's steps. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/model.h"
+#include "base/clock.h"
+#include "base/growing.h"
+#include "base/status.h"
+#include "engine/session.h"
+#include "generation/generation.h"
+
+enum {
+    LIST_MAX = 256,
+    WAIT_NS = 20000000, /* how often a wait for a mask looks whether it was cancelled */
+};
+
+/* ---- One step --------------------------------------------------------------------------------- */
+
+static bool in_prompt(const mo_generation *g)
+{
+    return g->held < g->prompt;
+}
+
+/* A model that may not think at all, and whose prompt may have begun a thought, does not sample at the prompt's end: see
+ * mo_generation_end_thought(). */
+static bool samples_later(const mo_generation *g)
+{
+    return in_prompt(g) && g->set.thought_tokens == 0;
+}
+
+static const uint32_t *late_mask(void *user)
+{
+    mo_generation *g = user;
+    return mo_mask_get(g->masks, &g->mask, g->patience);
+}
+
+static bool on_progress(void *user, int64_t done, int64_t total)
+{
+    const mo_generation *g = user;
+    (void)total;
+    return g->set.progress(g->set.user, done, g->prompt);
+}
+
+static void on_routes(void *user, int layer, int64_t position, const int32_t *ids, const float *weights,
+                      int used)
+{
+    const mo_generation *g = user;
+    g->part->routes(g->part->user, layer, position, ids, weights, used);
+}
+
+/* What the part feeds. */
+static mo_feed feed_of(mo_generation *g, mo_generation_part *part, mo_mask_patience *patience)
+{
+    const int64_t rest = g->count - g->held;
+    const int64_t count = part->piece > 0 && part->piece < rest ? g->held + part->piece : g->count;
+    const bool samples = count == g->count && g->set.max_tokens != 0 && !samples_later(g);
+    g->part = part;
+    g->patience = patience;
+    part->sampled = samples; /* so far */
+    part->piece = count - g->held;
+    return (mo_feed){.size = sizeof(mo_feed),
+                     .session = atomic_load(&g->session),
+                     .tokens = g->tokens,
+                     .count = count,
+                     .progress = g->set.progress && in_prompt(g) ? on_progress : NULL,
+                     .routes = part->routes ? on_routes : NULL,
+                     .user = g,
+                     .report = &g->report,
+                     .report_size = sizeof g->report,
+                     .sampler = samples ? g->sampler : NULL,
+                     .late_mask = samples && g->constraint ? late_mask : NULL,
+                     .logprobs = samples && g->set.logprobs >= 0,
+                     .top = samples && g->set.logprobs > 0 ? g->set.logprobs : 0,
+                     .unfinished = count < g->count && !part->logits};
+}
+
+static bool has_enough(const mo_generation *g)
+{
+    return g->set.max_tokens >= 0 && g->generated >= g->set.max_tokens;
+}
+
+/* The token that the step has sampled. */
+static void take_token(mo_generation *g, int64_t now)
+{
+    const mo_feed_report *r = &g->report;
+    mo_error err;
+    mo_sampled token = {.id = r->token,
+                        .ends = mo_token_ends(g->model, r->token) && !g->set.ignore_end,
+                        .logprob = r->logprob,
+                        .top_count = r->top_count,
+                        .time_ns = now};
+    memcpy(token.top, r->top, sizeof *token.top * (size_t)r->top_count);
+    if (!mo_generation_append(g, &token)) {
+        mo_fail(&err, MO_ENOMEM, "out of memory for the tokens of a generation");
+        mo_generation_finish(g, MO_END_FAILED, &err);
+    } else if (g->constraint && !token.ends && mo_constraint_accept(g->constraint, r->token, &err) != MO_OK) {
+        mo_generation_finish(g, MO_END_FAILED, &err);
+    } else if (token.ends || (g->constraint && mo_constraint_ended(g->constraint))) {
+        mo_generation_finish(g, MO_END_MODEL, NULL);
+    } else if (has_enough(g)) {
+        mo_generation_finish(g, MO_END_LENGTH, NULL);
+    } else if (g->count > g->context) {
+        mo_generation_finish(g, MO_END_CONTEXT, NULL);
+    } else {
+        g->wants_mask = g->constraint != NULL;
+    }
+}
+
+/* What the step has brought. */
+static void take_result(mo_generation_part *part, int64_t now)
+{
+    mo_generation *g = part->generation;
+    const bool sampling = part->sampled;
+    const mo_error *unmasked = NULL;
+    part->sampled = false;
+    part->late = g->late = sampling && g->constraint && mo_mask_missed(g->masks, &g->mask);
+    part->computed = g->report.computed;
+    part->error.status = MO_OK;
+    if (g->report.error.status != MO_OK && !g->late) {
+        unmasked = sampling && g->constraint ? mo_mask_failure(g->masks, &g->mask) : NULL;
+        part->error = unmasked ? *unmasked : g->report.error;
+        return;
+    }
+    g->computed += in_prompt(g) ? part->computed : 0;
+    g->held += part->piece;
+    if (g->set.max_tokens == 0 && g->held == g->count) {
+        mo_generation_finish(g, MO_END_LENGTH, NULL);
+    } else if (sampling && !g->late) {
+        part->sampled = true;
+        take_token(g, now);
+    }
+}
+
+/* Space for the feeds of so many. */
+static mo_status want_feeds(mo_generation *g, int count, mo_error *err)
+{
+    if (count > g->part_limit) {
+        mo_generation_part *parts = realloc(g->parts, sizeof *parts * (size_t)count);
+        g->parts = parts ? parts : g->parts;
+        mo_feed *feeds = realloc(g->feeds, sizeof *feeds * (size_t)count);
+        g->feeds = feeds ? feeds : g->feeds;
+        if (!parts || !feeds) {
+            return mo_fail(err, MO_ENOMEM, "out of memory while stepping %d generations at once", count);
+        }
+        g->part_limit = count;
+    }
+    return MO_OK;
+}
+
+mo_status mo_generation_step_parts(mo_generation_part *parts, int count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, parts)
+    mo_mask_patience patience = {0};
+    mo_generation *first = parts->generation;
+    mo_status status = want_feeds(first, count, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    for (int i = 0; i < count; i++) { /* all before any is sampled with */
+        mo_generation *g = parts[i].generation;
+        if (g->wants_mask) {
+            mo_mask_want(g->masks, &g->mask, g->constraint);
+            g->wants_mask = false;
+        }
+        g->report = (mo_feed_report){.token = -1};
+        first->feeds[i] = feed_of(g, &parts[i], &patience);
+    }
+    status = mo_session_feed_all(first->feeds, count, err);
+    const int64_t now = mo_clock_ns();
+    bool fed = status == MO_OK;
+    for (int i = 0; i < count; i++) {
+        fed |= parts[i].generation->report.error.status != MO_OK || parts[i].generation->report.computed > 0;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!fed) { /* the list was refused: nothing has happened */
+            parts[i].generation->report.error = *err;
+        }
+        take_result(&parts[i], now);
+    }
+    return fed ? MO_OK : status;
+}
+
+/* ---- Between steps ---------------------------------------------------------------------------- */
+
+bool mo_generation_is_ready(mo_generation *g)
+{
+    g->late = g->late && mo_mask_is_late(g->masks, &g->mask);
+    return !g->late;
+}
+
+void mo_generation_fail(mo_generation *g, mo_end end, const mo_error *err)
+{
+    mo_generation_finish(g, end, err);
+}
+
+void mo_generation_end_thought(mo_generation *g)
+{
+    const int32_t *tokens;
+    if (g->set.thought_tokens < 0 || g->end != MO_END_NONE || in_prompt(g) ||
+        g->generated < g->set.thought_tokens) {
+        return;
+    }
+    const size_t count = mo_events_thought_end(g->events, &tokens);
+    if (count && g->constraint) {
+        mo_mask_drop(g->masks, &g->mask);
+        g->wants_mask = true;
+        g->late = false;
+    }
+    for (size_t i = 0; i < count && g->count < g->context - 1 && !has_enough(g); i++) {
+        const mo_sampled token = {.id = tokens[i], .time_ns = mo_clock_ns()};
+        if (g->constraint && mo_constraint_accept(g->constraint, token.id, NULL) != MO_OK) {
+            break; /* what the answer must look like does not let the thought end here */
+        }
+        if (!mo_generation_append(g, &token)) {
+            break;
+        }
+    }
+    if (has_enough(g)) { /* these tokens count like any others */
+        mo_generation_finish(g, MO_END_LENGTH, NULL);
+    }
+}
+
+/* Whatever of its text decides what comes next: stop strings, and the end of thoughts. */
+static void settle(mo_generation *g)
+{
+    if (g->end == MO_END_NONE && (g->set.stop_count || g->set.thought_tokens >= 0)) {
+        while (mo_generation_parse(g)) {
+        }
+        if (g->failure.status != MO_OK) {
+            mo_generation_finish(g, MO_END_FAILED, &g->failure);
+        } else if (mo_generation_stopped(g)) {
+            mo_generation_finish(g, MO_END_STOP, NULL);
+        }
+        mo_generation_end_thought(g);
+    }
+    if (g->end == MO_END_NONE && atomic_load(&g->cancelled)) {
+        mo_generation_finish(g, MO_END_CANCELLED, NULL);
+    }
+}
+
+static mo_status check_list(mo_generation *const *list, int count, mo_error *err)
+{
+    if (count < 1 || count > LIST_MAX) {
+        return mo_fail(err, MO_EINVAL, "1 to %d generations can be stepped at once, not %d", LIST_MAX, count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (!list[i]) {
+            return mo_fail(err, MO_EINVAL, "generation %d of the list is NULL", i);
+        }
+        if (!atomic_load(&list[i]->session)) {
+            return mo_fail(err, MO_EINVAL, "generation %d has no prompt; call mo_generation_prompt() first",
+                           i);
+        }
+        for (int j = 0; j < i; j++) {
+            if (list[i]->model != list[j]->model ||
+                atomic_load(&list[i]->session) == atomic_load(&list[j]->session)) {
+                return mo_fail(err, MO_EINVAL,
+                               "generations stepped together must be of one model, in different sessions");
+            }
+        }
+    }
+    return mo_engine_check_process(list[0]->model->engine, err);
+}
+
+/* Those that can be stepped now, in list[0]->parts; where all wait for their masks, until the first is ready. */
+static int choose(mo_generation *const *list, int count, int running)
+{
+    mo_generation_part *parts = list[0]->parts;
+    int used = 0;
+    const int64_t piece = running > 1 ? list[0]->model->engine->batch : 0;
+    for (int i = 0; i < count; i++) {
+        if (list[i]->end == MO_END_NONE && mo_generation_is_ready(list[i])) {
+            parts[used++] =
+                (mo_generation_part){.generation = list[i], .piece = in_prompt(list[i]) ? piece : 0};
+        }
+    }
+    for (int i = 0; i < count && !used; i++) {
+        if (list[i]->end == MO_END_NONE) {
+            mo_mask_wait(list[i]->masks, &list[i]->mask, mo_clock_ns() + WAIT_NS);
+            break;
+        }
+    }
+    return used;
+}
+
+static int settle_all(mo_generation *const *list, int count)
+{
+    int running = 0;
+    for (int i = 0; i < count; i++) {
+        settle(list[i]);
+        running += list[i]->end == MO_END_NONE;
+    }
+    return running;
+}
+
+int mo_generation_step(mo_generation *const *list, int count, mo_error *err)
+{
+    mo_error own;
+    err = err ? err : &own;
+    if (!list) {
+        mo_fail(err, MO_EINVAL, "mo_generation_step: list must not be NULL");
+        return -1;
+    }
+    if (check_list(list, count, err) != MO_OK || want_feeds(list[0], count, err) != MO_OK) {
+        return -1;
+    }
+    int used = 0, running = settle_all(list, count);
+    while (running && !(used = choose(list, count, running))) {
+        running = settle_all(list, count);
+    }
+    mo_generation_part *parts = list[0]->parts;
+    if (used) {
+        const mo_status status = mo_generation_step_parts(parts, used, err);
+        for (int i = 0; i < used; i++) {
+            const mo_error *why = status != MO_OK ? err : &parts[i].error;
+            if (why->status != MO_OK) {
+                const bool cancelled = why->status == MO_ECANCELLED;
+                mo_generation_finish(parts[i].generation, cancelled ? MO_END_CANCELLED : MO_END_FAILED,
+                                     cancelled ? NULL : why);
+            }
+        }
+    }
+    return settle_all(list, count);
+}
