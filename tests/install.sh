@@ -17,9 +17,9 @@ check "every exported name is in a header" bash -c "nm -D --defined-only '$libra
 check "the example builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine)"
 check "the example prints the whole text and goes on" bash -c "[[ \$('$scratch/complete' tests/data/oracle/llama31.gguf 'Hello there' 8) == 'Hello there'?* ]]"
 check "a program finds a library under a prefix of its own" bash -c "unset LD_LIBRARY_PATH; cc examples/complete.c -o '$scratch/complete' \$(pkg-config --cflags --libs moraine) -Wl,-rpath,\$(pkg-config --variable=libdir moraine) && '$scratch/complete' tests/data/oracle/llama31.gguf 'Hello' 1"
-check "the example of eight conversations builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/together.c -o '$scratch/together' \$(pkg-config --cflags --libs moraine)"
-check "eight conversations are decoded together, one cancelled" bash -c "test \"\$('$scratch/together' tests/data/oracle/llama31.gguf | grep -ac '\[cancelled\]')\" = 1"
-check "the example of eight conversations is under 100 lines" test "$(wc -l <examples/together.c)" -lt 100
+check "the example of eight texts builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/together.c -o '$scratch/together' \$(pkg-config --cflags --libs moraine)"
+check "eight texts are continued together, one cancelled" bash -c "test \"\$('$scratch/together' tests/data/oracle/llama31.gguf | grep -ac '\[cancelled\]')\" = 1"
+check "the example of eight texts is under 60 lines" test "$(wc -l <examples/together.c)" -lt 60
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 for header in moraine.h moraine_tools.h; do
     check "$header compiles alone, as C11 and as C++" bash -c "echo '#include <$header>' >'$scratch/one.c' && cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c' && c++ -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c'"

@@ -103,7 +103,8 @@ static size_t add_bytes(mo_events *a, mo_text text)
 static mo_status tell(mo_events *a, const mo_generation_event *event, mo_error *err)
 {
     if (!mo_array_reserve(&a->queue, &a->space, a->count + 1, sizeof *a->queue) ||
-        !mo_array_reserve(&a->told, &a->told_space, a->told_count + a->waiting_count, sizeof *a->told)) {
+        !mo_array_reserve(&a->told, &a->told_space, a->told_count + a->waiting_count, sizeof *a->told) ||
+        !mo_array_reserve(&a->out, &a->out_space, a->waiting_count, sizeof *a->out)) {
         return no_memory(err);
     }
     queued q = {.event = *event, .tokens = a->told_count};
@@ -135,11 +136,7 @@ bool mo_events_take(mo_events *a, mo_generation_event *out)
         mo_events_forget(a);
         return false;
     }
-    const queued *q = &a->queue[a->first];
-    if (!mo_array_reserve(&a->out, &a->out_space, q->event.token_count, sizeof *a->out)) {
-        return false; /* it waits until there is memory again */
-    }
-    a->first++;
+    const queued *q = &a->queue[a->first++];
     *out = q->event;
     out->text.data = a->bytes.data + q->text;
     out->id.data = a->bytes.data + q->id;
