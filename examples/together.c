@@ -46,14 +46,14 @@ int main(int argc, char **argv)
         }
     }
     for (int i = 0; i < TEXTS; i++) {
-        printf("%s%s", i ? "\n" : "", ok ? begins[i] : err.detail);
+        printf("%s%s", i && ok ? "\n" : "", ok ? begins[i] : "");
         while (ok && mo_generation_next(list[i], &event, sizeof event)) {
             printf("%s%s", event.text.data, event.end == MO_END_CANCELLED ? " [cancelled]" : "");
         }
         mo_generation_close(list[i]);
         mo_session_close(sessions[i]);
     }
-    printf("\n");
+    printf("%s\n", ok ? "" : err.detail);
     mo_model_close(model);
     return !ok;
 }

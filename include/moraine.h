@@ -124,8 +124,9 @@ typedef struct mo_hot_cache_options {
 
 /* Expert usage statistics and where they are stored. No result depends on them. */
 typedef struct mo_learning_options {
-    /* The counts of all runs, which warm the cache at the next start: "off" reads and writes none; NULL: a file in
-     * the user's cache directory ($XDG_CACHE_HOME/moraine or ~/.cache/moraine); otherwise the path of one. */
+    /* The counts of all runs, which warm the cache at the next start: NULL or "off" reads and writes none; "auto": a file in
+     * the user's cache directory ($XDG_CACHE_HOME/moraine or ~/.cache/moraine), where the speed of the disk is noted too;
+     * otherwise the path of a file. */
     const char *profile;
     /* "full" (NULL): picks and times; "update": picks, and wall times of lanes; "off": nothing is counted. */
     const char *perf_mode;
@@ -139,7 +140,7 @@ typedef struct mo_learning_options {
 /* Post-Fetch: how an expert in RAM gets to a device. The down matrix is copied while the CPU computes gate and up,
  * or the whole expert is copied, or nothing. */
 typedef enum mo_postfetch_mode {
-    MO_POSTFETCH_DEFAULT, /* set by LLAMA_POSTFETCH_ENABLE; automatic if unset */
+    MO_POSTFETCH_DEFAULT, /* automatic, or with `environment` as LLAMA_POSTFETCH_ENABLE says */
     MO_POSTFETCH_OFF,
     MO_POSTFETCH_AUTO, /* whichever is faster by measured rates */
     MO_POSTFETCH_DOWN,
@@ -225,6 +226,9 @@ typedef struct mo_model_options {
     int64_t
         vram_each[MO_DEVICES_MAX]; /* ceilings of several devices, in their order; 0: vram_bytes for each */
     mo_divide divide;              /* with a `cluster`; 0: the faster by what was measured, else layers */
+    /* Settings are also taken from the environment: LLAMA_POSTFETCH_*, LLAMA_MOE_HOT_CACHE_* and LLAMA_FP4_PREFILL_M, as
+     * docs/usage.md lists them. false: they are not read. */
+    bool environment;
 } mo_model_options;
 
 MO_API void mo_model_options_init(mo_model_options *options, size_t size);

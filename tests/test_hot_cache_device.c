@@ -68,6 +68,7 @@ static const char *in_folder(const char *name)
 static mo_model_options options_for(const char *device)
 {
     mo_model_options o = mo_model_options_default();
+    o.environment = true;
     o.threads = 2;
     o.context = CONTEXT;
     o.batch = 32;

@@ -73,6 +73,7 @@ static mo_model_options some_options(double share)
     o.batch = BATCH;
     o.io = MO_IO_CACHED;
     o.device = "none"; /* what is looked at here is RAM */
+    o.learning.profile = "auto";
     o.ram_bytes = share < 1.0 ? ceiling_of(model_path, share) : 0;
     return o;
 }
@@ -189,7 +190,7 @@ static bool missing_model(void)
 static void learn(const char *profile, double share)
 {
     mo_model_options o = some_options(share);
-    o.learning.profile = profile;
+    o.learning.profile = profile ? profile : "auto";
     mo_model *model = open_model(&o);
     for (int i = 0; i < STORIES; i++) {
         answer(model, stories[i], SANITIZED_THREADS ? 32 : 96);
@@ -617,6 +618,43 @@ static void refusals(void **state)
     }
 }
 
+/* A library keeps to itself, unless it is asked to. */
+static void nothing_is_written_unless_asked(void **state)
+{
+    char place[512], path[600];
+    mo_error err;
+    mo_model *model;
+    (void)state;
+    if (missing_model()) {
+        skip();
+    }
+    const char *before = getenv("XDG_CACHE_HOME");
+    char *kept = before ? strdup(before) : NULL;
+    snprintf(place, sizeof place, "%s", in_folder("untouched"));
+    setenv("XDG_CACHE_HOME", place, 1);
+    setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", "none", 1); /* an error where it is read */
+    mo_model_options o = some_options(0.5);
+    o.learning.profile = NULL;
+    model = open_model(&o);
+    answer(model, stories[0], 8);
+    mo_model_close(model);
+    assert_int_not_equal(access(place, F_OK), 0);
+    o.environment = true;
+    assert_int_equal(mo_model_open(model_path, &o, &model, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "LLAMA_POSTFETCH_MAX_TRANSFERS=none"));
+    unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
+    o.learning.profile = "auto";
+    model = open_model(&o);
+    answer(model, stories[0], 8);
+    mo_model_close(model);
+    snprintf(path, sizeof path, "%s/moraine", place);
+    assert_int_equal(access(path, F_OK), 0);
+    if (kept) {
+        setenv("XDG_CACHE_HOME", kept, 1);
+    }
+    free(kept);
+}
+
 /* ---- Files that cannot be used ------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text)
@@ -903,7 +941,7 @@ static void plans_know_what_a_run_found(void **state)
         tokens[i] = (i * 7919 + i * i * 31 + 11) % 4096;
     }
     for (int learns = 0; learns < 2; learns++) {
-        o.learning.profile = learns ? NULL : "off";
+        o.learning.profile = learns ? "auto" : "off";
         if (mo_model_open(model_path, &o, &model, &err) == MO_EUNSUPPORTED) {
             skip(); /* no direct reads here */
         }
@@ -948,6 +986,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(modes_and_resets, forget_warnings),
         cmocka_unit_test_setup(times_are_measured_wherever_experts_are, forget_warnings),
         cmocka_unit_test_setup(refusals, forget_warnings),
+        cmocka_unit_test_setup(nothing_is_written_unless_asked, forget_warnings),
         cmocka_unit_test_setup(unusable_profiles, forget_warnings),
         cmocka_unit_test_setup(warm_files, forget_warnings),
         cmocka_unit_test_setup(full_disk_keeps_the_old_file, forget_warnings),

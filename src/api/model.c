@@ -429,7 +429,8 @@ static mo_status open_once(const char *path, mo_model_options *o, const mo_kerne
     m->range = range;
     m->without = *without;
     const char *profile = o->learning.profile;
-    m->disk_path = profile && strcmp(profile, "off") == 0 ? NULL : strdup(path); /* NULL: it is not learned */
+    m->disk_path =
+        profile && strcmp(profile, "auto") == 0 ? strdup(path) : NULL; /* NULL: it is not learned */
     m->experts = experts;
     pthread_mutex_init(&m->profile_lock, NULL);
     pthread_mutex_init(&m->masks_lock, NULL);

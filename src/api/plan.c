@@ -236,6 +236,7 @@ static mo_model_options options_of(const mo_plan_options *ask)
     o.adapter_bytes = ask->adapter_bytes;
     o.cluster = ask->cluster;
     o.divide = ask->divide;
+    o.environment = true;
     o.device = divided(&o) ? mo_ranks_device(ask->device) : ask->device;
     return o;
 }

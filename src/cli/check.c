@@ -63,7 +63,7 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
 
 static bool check_learning(const char *command, const mo_learning_options *o)
 {
-    const bool kept = o->profile && strcmp(o->profile, "off") != 0;
+    const bool kept = o->profile && strcmp(o->profile, "off") != 0 && strcmp(o->profile, "auto") != 0;
     return (!kept || cli_check_writable(command, "--profile", o->profile)) &&
            cli_check_writable(command, "--warm-file", o->warm_file) &&
            cli_check_writable(command, "--moe-layer-perf-out", o->perf_out) &&

@@ -18,6 +18,8 @@ cli_loading cli_loading_default(void)
 {
     cli_loading l = {.model = mo_model_options_default()};
     l.model.device = "auto";
+    l.model.learning.profile = "auto";
+    l.model.environment = true;
     return l;
 }
 

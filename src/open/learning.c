@@ -117,11 +117,11 @@ static void read_own(mo_learning *l, mo_profile **out)
 static mo_profile *read_profile(mo_learning *l, const char *option)
 {
     mo_profile *p = NULL;
-    if (option && strcmp(option, "off") == 0) {
+    if (!option || strcmp(option, "off") == 0) {
         return NULL;
     }
     l->writes = true;
-    if (option) {
+    if (strcmp(option, "auto") != 0) {
         snprintf(l->profile, sizeof l->profile, "%s", option);
         read_named(l, &p);
     } else {
@@ -135,7 +135,7 @@ static mo_profile *read_profile(mo_learning *l, const char *option)
 static mo_status check_options(const mo_opened *opened, const mo_learning_options *o, mo_error *err)
 {
     if (o->profile && (!o->profile[0] || strlen(o->profile) >= PATH_MAX)) {
-        return mo_fail(err, MO_EINVAL, "a profile must be \"off\" or the path of a file");
+        return mo_fail(err, MO_EINVAL, "a profile must be \"off\", \"auto\" or the path of a file");
     }
     if (o->warm_file && opened->hot.requests) {
         return mo_fail(err, MO_EINVAL,

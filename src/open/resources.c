@@ -13,21 +13,31 @@
 
 /* ---- Settings ---- */
 
+/* An environment in which nothing is set. */
+static const char *nothing(void *user, const char *name)
+{
+    (void)user;
+    (void)name;
+    return NULL;
+}
+
 static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_postfetch_notes *notes,
                                mo_error *err)
 {
     mo_hot_toggles toggles;
     mo_status status = mo_hot_request_make(&ask->options->learning.hot_cache, &m->hot, err);
     if (status == MO_OK) {
-        status = mo_postfetch_settings(ask->options->postfetch, NULL, NULL, &m->postfetch, notes, err);
+        status = mo_postfetch_settings(ask->options->postfetch, ask->options->environment ? NULL : nothing,
+                                       NULL, &m->postfetch, notes, err);
     }
     if (status == MO_OK) {
-        status = mo_precision_find(ask->options->prompt_precision, NULL, &m->precision, err);
+        status = mo_precision_find(ask->options->prompt_precision, ask->options->environment ? NULL : "",
+                                   &m->precision, err);
     }
     if (status != MO_OK) {
         return status;
     }
-    mo_hot_toggles_read(environ, &toggles);
+    mo_hot_toggles_read(ask->options->environment ? environ : NULL, &toggles);
     for (int i = 0; i < toggles.lines && (m->hot.file || ask->to_open); i++) {
         mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
     }
@@ -354,7 +364,7 @@ mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_e
         status = ask->machine ? describe_device(ask, &m, err) : find_device(ask, &m, err);
     }
     if (status == MO_OK && m.device && ask->to_open) {
-        mo_postfetch_unknown(environ, &notes);
+        mo_postfetch_unknown(ask->options->environment ? environ : NULL, &notes);
         for (int i = 0; i < notes.count; i++) {
             mo_log(MO_LOG_WARN, "device", "%s", notes.line[i]);
         }

@@ -66,6 +66,7 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
 {
     mo_model_options options = mo_model_options_default();
     options.threads = s->threads < 0 ? 0 : 2;
+    options.environment = true; /* settings of Post-Fetch */
     options.context = 600;
     options.batch = s->batch ? s->batch : 64;
     options.kv = s->kv;

@@ -327,7 +327,7 @@ static mo_model *open_model(const char *path, const char *text, int64_t tokens, 
     if (!cli_check_readable("bench", "--text", text)) {
         return NULL;
     }
-    if (!text && !l->model.learning.profile) {
+    if (!text && strcmp(l->model.learning.profile, "auto") == 0) {
         l->model.learning.profile = "off"; /* random tokens teach nothing */
     }
     return cli_loading_open("bench", path, l, code);
