@@ -739,6 +739,16 @@ typedef struct mo_sampler_options {
     float min_p;       /* 0: all; relative to the likeliest token */
     float temperature; /* 0: the likeliest token, always */
     uint64_t seed;     /* the same seed gives the same text on every machine */
+    /* Those that follow, and `order`, are as in mo_generation_options; any of them that is not off makes this the order: bias and
+     * mask, and then what `order` names. */
+    float top_n_sigma, typical_p, xtc_probability, xtc_threshold, dynatemp_range, dynatemp_exponent;
+    int64_t mirostat; /* 0: off; 2 */
+    float mirostat_tau, mirostat_eta;
+    float dry_multiplier, dry_base;
+    int64_t dry_allowed_length, dry_penalty_last;
+    const uint32_t
+        *dry_breakers; /* bit t % 32 of word t / 32: no repetition goes across token t; NULL: across all */
+    const char *order; /* NULL: as usual */
 } mo_sampler_options;
 
 MO_API void mo_sampler_options_init(mo_sampler_options *options, size_t size);
@@ -1092,7 +1102,7 @@ typedef enum mo_end {
 
 typedef struct mo_generation_options {
     size_t size;
-    /* Sampling: penalties and bias, grammar, top-k, top-p, min-p, temperature, in this order. A member that is left as
+    /* Sampling: bias, grammar, and the samplers in the order of `samplers`. A member that is left as
      * mo_generation_options_init() sets it (NAN, MO_UNSET) has the value that the model's file recommends, or else: */
     float temperature;                         /* 0.8; 0: always the likeliest token */
     float top_p;                               /* 0.95; 1: all */
@@ -1101,6 +1111,21 @@ typedef struct mo_generation_options {
     float repeat_penalty;                      /* 1: none */
     float presence_penalty, frequency_penalty; /* 0: none */
     int64_t penalty_last;                      /* 64: recent tokens that count; 0: none, -1: all */
+    float top_n_sigma; /* 0: off; logits this many standard deviations below the best are left out */
+    float typical_p;   /* 1: off; tokens as surprising as expected, up to this share */
+    float xtc_probability,
+        xtc_threshold; /* 0: off; 0.1: with that chance only the least likely of those above it stays */
+    float dynatemp_range, dynatemp_exponent; /* 0: off; 1: the temperature varies by it with the entropy */
+    float mirostat_tau, mirostat_eta;        /* 5 and 0.1, where */
+    int64_t mirostat;               /* 0: off; 2: keeps the surprise at tau, instead of leaving tokens out */
+    float dry_multiplier, dry_base; /* 0: off; 1.75: penalty for each token that prolongs a repetition, */
+    int64_t dry_allowed_length;     /* 2: of more tokens than this, */
+    int64_t dry_penalty_last;       /* -1: of all tokens, or of so many recent ones, */
+    const char *const
+        *dry_breakers; /* not across these strings; NULL: newline, colon, quotation mark and star */
+    size_t dry_breaker_count;
+    const char *
+        samplers; /* order and choice, as "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" (NULL) */
     int64_t
         seed; /* the same seed gives the same text on every machine; -1 (default): random, see mo_generation_info */
     const mo_logit_bias *bias;

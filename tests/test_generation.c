@@ -491,6 +491,16 @@ static void saved_ones_continue(void **state)
     o.schema = NULL;
     o.grammar = "root ::= [a-z ]+ \".\"";
     expect_continued(&o, questions[4]);
+    o.grammar = NULL;
+    o.mirostat = 2; /* whose state changes with every token */
+    o.dry_multiplier = 0.8f;
+    expect_continued(&o, questions[6]);
+    o.mirostat = 0;
+    o.xtc_probability = 0.5f;
+    o.samplers = "penalties;dry;top_k;xtc;temperature";
+    o.dry_breakers = stop;
+    o.dry_breaker_count = 2;
+    expect_continued(&o, questions[6]);
 }
 
 static void damaged_bytes_are_refused(void **state)

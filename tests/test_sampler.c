@@ -13,6 +13,7 @@
 #include "moraine.h"
 #include "numeric/math.h"
 #include "random.h"
+#include "sampling/sequences.h"
 #include "sanitized.h"
 
 enum { VOCAB = 1000, PICKS = SANITIZED ? 5000 : 20000 };
@@ -418,6 +419,236 @@ static void files_recommend(void **state)
     }
 }
 
+/* ---- More samplers ---- */
+
+static int by_logit(const void *a, const void *b)
+{
+    const int x = *(const int *)a, y = *(const int *)b;
+    return logits[x] != logits[y] ? (logits[x] > logits[y] ? -1 : 1) : x - y;
+}
+
+/* Tokens by likelihood, with their probabilities. */
+static void rank_all(int *order, double *p)
+{
+    double total = 0.0;
+    for (int i = 0; i < VOCAB; i++) {
+        order[i] = i;
+        total += exp((double)logits[i]);
+    }
+    qsort(order, VOCAB, sizeof *order, by_logit);
+    for (int i = 0; i < VOCAB; i++) {
+        p[i] = exp((double)logits[order[i]]) / total;
+    }
+}
+
+/* Only these are picked, as often as they should be: to within five deviations. */
+static void expect_shares(const mo_sampler_options *o, const double *share, const char *what)
+{
+    int hits[VOCAB];
+    double total = 0.0;
+    tally(o, NULL, 0, hits);
+    for (int i = 0; i < VOCAB; i++) {
+        total += share[i];
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        const double p = share[i] / total, want = p * PICKS;
+        if ((p == 0.0 && hits[i]) || fabs(hits[i] - want) > 5.0 * sqrt(want * (1.0 - p)) + 1.0) {
+            fail_msg("%s: token %d was picked %d times, not %.1f", what, i, hits[i], want);
+        }
+    }
+}
+
+static void samplers_keep_what_they_should(void **state)
+{
+    int order[VOCAB];
+    double p[VOCAB], share[VOCAB];
+    (void)state;
+    rank_all(order, p);
+    double mean = 0.0, squares = 0.0, surprise = 0.0;
+    for (int i = 0; i < VOCAB; i++) {
+        mean += (double)logits[i] / VOCAB;
+        surprise -= p[i] * log(p[i]);
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        squares += ((double)logits[i] - mean) * ((double)logits[i] - mean) / VOCAB;
+    }
+    mo_sampler_options o = plain();
+    o.top_n_sigma = 2.0f;
+    memset(share, 0, sizeof share);
+    for (int i = 0; i < VOCAB; i++) {
+        share[order[i]] = (double)logits[order[i]] >= 5.0 - 2.0 * sqrt(squares) ? p[i] : 0.0;
+    }
+    expect_shares(&o, share, "top-n-sigma");
+
+    o = plain();
+    o.xtc_probability = 0.25f;
+    o.xtc_threshold = 0.015f;
+    int likely = 0;
+    while (p[likely] >= 0.015) {
+        likely++;
+    }
+    assert_true(likely > 2);
+    double rest = 0.0;
+    for (int i = likely - 1; i < VOCAB; i++) {
+        rest += p[i];
+    }
+    for (int i = 0; i < VOCAB; i++) {
+        share[order[i]] = 0.75 * p[i] + (i >= likely - 1 ? 0.25 * p[i] / rest : 0.0);
+    }
+    expect_shares(&o, share, "XTC");
+
+    o = plain();
+    o.temperature = 0.9f;
+    o.dynatemp_range = 0.5f;
+    o.dynatemp_exponent = 2.0f;
+    const double part = surprise / log(VOCAB), t = 0.4 + (1.4 - 0.4) * part * part;
+    for (int i = 0; i < VOCAB; i++) {
+        share[i] = exp((double)logits[i] / t);
+    }
+    expect_shares(&o, share, "dynamic temperature");
+}
+
+/* Typical: those nearest to the entropy, until they have the share. */
+static void typical_tokens(void **state)
+{
+    int order[VOCAB];
+    double p[VOCAB], share[VOCAB], surprise = 0.0, sum = 0.0;
+    bool taken[VOCAB] = {false};
+    (void)state;
+    rank_all(order, p);
+    for (int i = 0; i < VOCAB; i++) {
+        surprise -= p[i] * log(p[i]);
+    }
+    memset(share, 0, sizeof share);
+    while (sum <= 0.3) {
+        int best = -1;
+        for (int i = 0; i < VOCAB; i++) {
+            if (!taken[i] && (best < 0 || fabs(-log(p[i]) - surprise) < fabs(-log(p[best]) - surprise))) {
+                best = i;
+            }
+        }
+        taken[best] = true;
+        sum += p[best];
+        share[order[best]] = p[best];
+    }
+    mo_sampler_options o = plain();
+    o.typical_p = 0.3f;
+    expect_shares(&o, share, "typical");
+}
+
+static void mirostat_holds_the_surprise(void **state)
+{
+    int hits[VOCAB];
+    (void)state;
+    for (int tau = 3; tau < 8; tau++) {
+        mo_sampler_options o = plain();
+        double bits = 0.0;
+        o.mirostat = 2;
+        o.mirostat_tau = (float)tau;
+        o.mirostat_eta = 0.1f;
+        tally(&o, NULL, 0, hits);
+        for (int i = 0; i < VOCAB; i++) {
+            bits -= hits[i] ? (double)hits[i] / PICKS * log2((double)hits[i] / PICKS) : 0.0;
+        }
+        assert_true(bits > tau - 0.5 && bits < tau + 0.5); /* of the text that comes out */
+    }
+}
+
+/* The longest suffix before position n that stood before another position, by comparing all. */
+static int brute_length(const int32_t *text, int count, const bool *breaks, int32_t next)
+{
+    int best = 0;
+    for (int at = 1; at < count && !breaks[next]; at++) {
+        int length = 0;
+        while (text[at] == next && length < at && text[at - 1 - length] == text[count - 1 - length] &&
+               !breaks[text[count - 1 - length]]) {
+            length++;
+        }
+        best = length > best ? length : best;
+    }
+    return best;
+}
+
+static void repetitions_are_found(void **state)
+{
+    enum { WORDS = 6, LENGTH = 60 };
+    uint64_t seed = 11;
+    mo_sequences s = {0};
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        int32_t text[LENGTH], lengths[WORDS] = {0};
+        bool breaks[WORDS] = {false};
+        const int count = 1 + (int)random_below(&seed, LENGTH);
+        const int words = 1 + (int)random_below(&seed, WORDS);
+        for (int i = 0; i < count; i++) {
+            text[i] = (int32_t)random_below(&seed, words);
+        }
+        breaks[random_below(&seed, WORDS)] = round % 2;
+        uint32_t bits = 0;
+        for (int i = 0; i < WORDS; i++) {
+            bits |= (uint32_t)breaks[i] << i;
+        }
+        assert_true(mo_sequences_find(&s, text, (size_t)count, &bits, WORDS, lengths));
+        for (int32_t next = 0; next < WORDS; next++) {
+            assert_int_equal(lengths[next], brute_length(text, count, breaks, next));
+        }
+    }
+    mo_sequences_free(&s);
+    const int32_t said[] = {1, 2, 3, 4, 1, 2, 3};
+    mo_sampler_options o = plain();
+    o.dry_multiplier = 1000.0f;
+    o.dry_base = 2.0f;
+    o.dry_allowed_length = 2;
+    o.dry_penalty_last = -1;
+    int hits[VOCAB];
+    tally(&o, said, 7, hits);
+    assert_int_equal(hits[4], 0); /* it would repeat 1 2 3 4 */
+    const uint32_t breakers[VOCAB / 32 + 1] = {1u << 3};
+    o.dry_breakers = breakers;
+    const float before = logits[4];
+    logits[4] = 5.0f;
+    tally(&o, said, 7, hits);
+    logits[4] = before;
+    assert_true(hits[4] > 0); /* 3 breaks it */
+}
+
+static void orders(void **state)
+{
+    const struct {
+        const char *order, *says;
+    } wrong[] = {{"top_k;top_q", "top_q"}, {"top_k;temp;top_k", "twice"}, {";", "not a sampler"}};
+    mo_sampler *s;
+    mo_error err;
+    int hits[VOCAB];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mo_sampler_options o = plain();
+        o.order = wrong[i].order;
+        assert_int_equal(mo_sampler_open(&o, VOCAB, &s, &err), MO_EINVAL);
+        assert_non_null(strstr(err.detail, wrong[i].says));
+    }
+    /* What is not named does nothing: top-k is not among them. */
+    mo_sampler_options o = plain();
+    o.top_k = 1;
+    o.order = "temperature;min_p";
+    o.min_p = 0.1f;
+    tally(&o, NULL, 0, hits);
+    assert_true(hits[7] && hits[500] && hits[400]);
+    o.order = "top_k;temperature";
+    tally(&o, NULL, 0, hits);
+    assert_int_equal(hits[7], PICKS);
+    /* The temperature before min-p makes others likely enough, or not. */
+    o.top_k = 0;
+    o.temperature = 0.2f;
+    o.min_p = 0.3f;
+    o.order = "min_p;temperature";
+    tally(&o, NULL, 0, hits);
+    assert_true(hits[400] > 0);
+    o.order = "temperature;min_p";
+    tally(&o, NULL, 0, hits);
+    assert_int_equal(hits[400], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +663,11 @@ int main(void)
         cmocka_unit_test(no_numbers),
         cmocka_unit_test(what_is_left_is_what_sorting_all_leaves),
         cmocka_unit_test(same_seed_same_tokens),
+        cmocka_unit_test(samplers_keep_what_they_should),
+        cmocka_unit_test(typical_tokens),
+        cmocka_unit_test(mirostat_holds_the_surprise),
+        cmocka_unit_test(repetitions_are_found),
+        cmocka_unit_test(orders),
     };
     return cmocka_run_group_tests_name("sampler", tests, fill_logits, NULL);
 }

@@ -37,6 +37,42 @@ void cli_sampling_options(cli_options *to, cli_sampling *s)
          &s->frequency, 0, 0},
         {"repeat-last-n", 0, CLI_INTEGER, "N", "number of recent tokens to penalize; -1: all (default: 64)",
          &s->last, -1, INT64_MAX},
+        {"top-nsigma", 0, CLI_REAL, "X",
+         "drop tokens whose logit is X standard deviations below the best; 0: off (default: 0)", &s->sigma, 0,
+         INT64_MAX},
+        {"typical", 0, CLI_ABOVE, "X",
+         "sample from tokens about as surprising as expected, with a total probability of X; 1: off "
+         "(default: 1)",
+         &s->typical, 0, 1},
+        {"xtc-probability", 0, CLI_REAL, "X",
+         "chance to exclude all top tokens but the least likely; 0: off (default: 0)", &s->xtc, 0, 1},
+        {"xtc-threshold", 0, CLI_REAL, "X", "probability that makes a token a top token (default: 0.1)",
+         &s->xtc_threshold, 0, 1},
+        {"dynatemp-range", 0, CLI_REAL, "X",
+         "vary the temperature by X with the entropy; 0: off (default: 0)", &s->dynatemp, 0, INT64_MAX},
+        {"dynatemp-exp", 0, CLI_REAL, "X", "exponent of the dynamic temperature (default: 1)",
+         &s->dynatemp_exponent, 0, INT64_MAX},
+        {"mirostat", 0, CLI_INTEGER, "0|2",
+         "2: hold the surprise of the text instead of using top-k, top-p and the like (default: 0)",
+         &s->mirostat, 0, 2},
+        {"mirostat-ent", 0, CLI_REAL, "X", "surprise that mirostat holds, in bits (default: 5)", &s->tau, 0,
+         INT64_MAX},
+        {"mirostat-lr", 0, CLI_REAL, "X", "learning rate of mirostat (default: 0.1)", &s->eta, 0, INT64_MAX},
+        {"dry-multiplier", 0, CLI_REAL, "X",
+         "penalty for tokens that continue a repetition; 0: off (default: 0)", &s->dry, 0, INT64_MAX},
+        {"dry-base", 0, CLI_REAL, "X", "factor per token of the repetition (default: 1.75)", &s->dry_base, 1,
+         INT64_MAX},
+        {"dry-allowed-length", 0, CLI_INTEGER, "N", "repetitions up to N tokens cost nothing (default: 2)",
+         &s->dry_length, 1, INT32_MAX},
+        {"dry-penalty-last-n", 0, CLI_INTEGER, "N",
+         "recent tokens in which repetitions are found; -1: all (default: -1)", &s->dry_last, -1, INT64_MAX},
+        {"dry-sequence-breaker", 0, CLI_TEXTS, "TEXT",
+         "no repetition continues across TEXT; may be repeated; none: no breakers (default: newline : \" *)",
+         &s->breakers, 0, 0},
+        {"samplers", 0, CLI_TEXT, "A;B;...",
+         "samplers and their order (default: "
+         "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature)",
+         &s->samplers, 0, 0},
         {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &s->bias, 0, 0},
         {"seed", 0, CLI_INTEGER, "N",
          "sampling seed; the same seed gives the same text on every machine (default: random, printed)",
@@ -102,6 +138,25 @@ static mo_generation_options options_of(const cli_sampling *s, const cli_answeri
     o.top_k = s->top_k == CLI_SAMPLING_UNSAID ? MO_UNSET : s->top_k;
     o.penalty_last = s->last == CLI_SAMPLING_UNSAID ? MO_UNSET : s->last;
     o.seed = s->seed;
+    o.top_n_sigma = (float)s->sigma;
+    o.typical_p = (float)s->typical;
+    o.xtc_probability = (float)s->xtc;
+    o.xtc_threshold = (float)s->xtc_threshold;
+    o.dynatemp_range = (float)s->dynatemp;
+    o.dynatemp_exponent = (float)s->dynatemp_exponent;
+    o.mirostat = s->mirostat;
+    o.mirostat_tau = (float)s->tau;
+    o.mirostat_eta = (float)s->eta;
+    o.dry_multiplier = (float)s->dry;
+    o.dry_base = (float)s->dry_base;
+    o.dry_allowed_length = s->dry_length;
+    o.dry_penalty_last = s->dry_last;
+    o.samplers = s->samplers;
+    if (s->breakers.count) {
+        const bool none = s->breakers.count == 1 && strcmp(s->breakers.item[0], "none") == 0;
+        o.dry_breakers = (const char *const *)s->breakers.item;
+        o.dry_breaker_count = none ? 0 : (size_t)s->breakers.count;
+    }
     o.max_tokens = how->limit < 0 ? -1 : how->limit;
     o.ignore_end = how->go_on;
     o.raw = how->plain;

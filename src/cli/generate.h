@@ -16,8 +16,12 @@
 typedef struct cli_sampling {
     double temperature, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, last, seed;
-    const char *bias; /* "ID:VALUE,ID:VALUE" */
-    bool quiet;       /* a chosen seed is not printed */
+    double sigma, typical, xtc, xtc_threshold, dynatemp, dynatemp_exponent, tau, eta, dry, dry_base;
+    int64_t mirostat, dry_length, dry_last;
+    cli_texts breakers;   /* of DRY */
+    const char *samplers; /* their order; NULL: as usual */
+    const char *bias;     /* "ID:VALUE,ID:VALUE" */
+    bool quiet;           /* a chosen seed is not printed */
 } cli_sampling;
 
 enum { CLI_SAMPLING_UNSAID = -1000 };
@@ -25,7 +29,8 @@ enum { CLI_SAMPLING_UNSAID = -1000 };
 #define CLI_SAMPLING_DEFAULT                                                                                 \
     {                                                                                                        \
         .temperature = NAN, .top_p = NAN, .min_p = NAN, .repeat = NAN, .top_k = CLI_SAMPLING_UNSAID,         \
-        .last = CLI_SAMPLING_UNSAID, .seed = -1                                                              \
+        .last = CLI_SAMPLING_UNSAID, .seed = -1, .typical = 1, .xtc_threshold = 0.1, .dynatemp_exponent = 1, \
+        .tau = 5, .eta = 0.1, .dry_base = 1.75, .dry_length = 2, .dry_last = -1                              \
     }
 
 /* Adds them to a command's table; s outlives it. */

@@ -43,9 +43,35 @@ static json_t *text_or_null(const char *text)
     return text ? json_string(text) : json_null();
 }
 
+static json_t *texts_json(char *const *list, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < count; i++) {
+        if (json_array_append_new(array, json_string(list[i])) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
+
+/* A number of the sampling options, as an integer. */
+static json_int_t field_of(const mo_sampler_options *s, const mo_sampling_field *f)
+{
+    float real;
+    int64_t whole;
+    if (f->whole) {
+        memcpy(&whole, (const char *)s + f->sampler, sizeof whole);
+        return whole;
+    }
+    memcpy(&real, (const char *)s + f->sampler, sizeof real);
+    return bits_of(real);
+}
+
 static json_t *sampling_json(const mo_generation *g)
 {
     const mo_sampler_options *s = &g->set.sampler;
+    const mo_sampler_state state = mo_sampler_save(g->sampler);
     json_t *bias = json_array();
     for (size_t i = 0; bias && i < g->set.own_bias; i++) {
         if (json_array_append_new(
@@ -54,15 +80,19 @@ static json_t *sampling_json(const mo_generation *g)
             bias = NULL;
         }
     }
-    return bias ? json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "temperature",
-                            (json_int_t)bits_of(s->temperature), "top_p", (json_int_t)bits_of(s->top_p),
-                            "min_p", (json_int_t)bits_of(s->min_p), "top_k", (json_int_t)s->top_k,
-                            "repeat_penalty", (json_int_t)bits_of(s->repeat_penalty), "presence_penalty",
-                            (json_int_t)bits_of(s->presence_penalty), "frequency_penalty",
-                            (json_int_t)bits_of(s->frequency_penalty), "penalty_last",
-                            (json_int_t)s->penalty_last, "seed", (json_int_t)s->seed, "state",
-                            (json_int_t)mo_sampler_state(g->sampler), "bias", bias)
-                : NULL;
+    json_t *root = bias ? json_pack("{s:I,s:I,s:I,s:o,s:o,s:o}", "seed", (json_int_t)s->seed, "state",
+                                    (json_int_t)state.random, "mu", (json_int_t)bits_of(state.mu), "bias",
+                                    bias, "samplers", text_or_null(g->set.samplers), "dry_breakers",
+                                    texts_json(g->set.dry_breakers, g->set.dry_breaker_count))
+                        : NULL;
+    for (int i = 0; root && i < MO_SAMPLING_FIELDS; i++) {
+        const mo_sampling_field *f = &mo_sampling_fields[i];
+        if (json_object_set_new(root, f->name, json_integer(field_of(s, f))) != 0) {
+            json_decref(root);
+            root = NULL;
+        }
+    }
+    return root;
 }
 
 /* A token that no event has carried: what is known of it. */
@@ -95,18 +125,6 @@ static json_t *waiting_json(mo_events *events)
     return array;
 }
 
-static json_t *stops_json(const mo_generation_settings *set)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; array && i < set->stop_count; i++) {
-        if (json_array_append_new(array, json_string(set->stop[i])) != 0) {
-            json_decref(array);
-            array = NULL;
-        }
-    }
-    return array;
-}
-
 static json_t *tokens_json(const mo_generation *g)
 {
     json_t *array = json_array();
@@ -125,13 +143,14 @@ static json_t *generation_json(const mo_generation *g)
     return json_pack(
         "{s:I,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:i,s:b,s:b,s:b,s:b,s:o,s:I,s:I,s:I,s:I,s:i,s:o}",
         "fingerprint", (json_int_t)fingerprint_of(g->model), "numerics", mo_numerics_version(), "sampling",
-        sampling_json(g), "stop", stops_json(set), "grammar", text_or_null(set->grammar), "schema",
-        text_or_null(set->schema), "tools", text_or_null(set->tools), "tool_choice",
-        text_or_null(set->tool_choice), "max_tokens", (json_int_t)set->max_tokens, "thought_tokens",
-        (json_int_t)set->thought_tokens, "logprobs", set->logprobs, "strict", set->strict, "single_call",
-        set->single_call, "raw", set->raw, "ignore_end", set->ignore_end, "tokens", tokens_json(g), "prompt",
-        (json_int_t)g->prompt, "held", (json_int_t)g->held, "computed", (json_int_t)g->computed, "parsed",
-        (json_int_t)mo_events_tokens(g->events), "end", (int)g->end, "waiting", waiting_json(g->events));
+        sampling_json(g), "stop", texts_json(set->stop, set->stop_count), "grammar",
+        text_or_null(set->grammar), "schema", text_or_null(set->schema), "tools", text_or_null(set->tools),
+        "tool_choice", text_or_null(set->tool_choice), "max_tokens", (json_int_t)set->max_tokens,
+        "thought_tokens", (json_int_t)set->thought_tokens, "logprobs", set->logprobs, "strict", set->strict,
+        "single_call", set->single_call, "raw", set->raw, "ignore_end", set->ignore_end, "tokens",
+        tokens_json(g), "prompt", (json_int_t)g->prompt, "held", (json_int_t)g->held, "computed",
+        (json_int_t)g->computed, "parsed", (json_int_t)mo_events_tokens(g->events), "end", (int)g->end,
+        "waiting", waiting_json(g->events));
 }
 
 /* Has every event been taken? */
@@ -255,20 +274,47 @@ static mo_status split(const uint8_t *bytes, size_t size, json_t **root, const u
     return MO_OK;
 }
 
-/* The options as they were given; lists are the caller's to free. */
-static bool options_of(const json_t *root, mo_generation_options *o, mo_logit_bias **bias, const char ***stop)
+/* The lists of the options that were saved. */
+typedef struct lists {
+    mo_logit_bias *bias;
+    const char **stop, **breakers;
+} lists;
+
+static void lists_free(lists *l)
 {
-    const json_t *s = json_object_get(root, "sampling"), *biases = json_object_get(s, "bias"),
-                 *stops = json_object_get(root, "stop");
-    o->temperature = real_of(s, "temperature");
-    o->top_p = real_of(s, "top_p");
-    o->min_p = real_of(s, "min_p");
-    o->top_k = whole_of(s, "top_k");
-    o->repeat_penalty = real_of(s, "repeat_penalty");
-    o->presence_penalty = real_of(s, "presence_penalty");
-    o->frequency_penalty = real_of(s, "frequency_penalty");
-    o->penalty_last = whole_of(s, "penalty_last");
+    free(l->bias);
+    free(l->stop);
+    free(l->breakers);
+}
+
+static bool texts_of(const json_t *array, const char ***out, size_t *count)
+{
+    *count = json_array_size(array);
+    *out = calloc(*count + 1, sizeof **out);
+    for (size_t i = 0; *out && i < *count; i++) {
+        (*out)[i] = json_string_value(json_array_get(array, i));
+    }
+    return *out != NULL;
+}
+
+static void sampling_of(const json_t *s, mo_generation_options *o)
+{
+    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
+        const mo_sampling_field *f = &mo_sampling_fields[i];
+        const int64_t whole = whole_of(s, f->name);
+        const float real = real_of(s, f->name);
+        memcpy((char *)o + f->option, f->whole ? (const void *)&whole : (const void *)&real,
+               f->whole ? sizeof whole : sizeof real);
+    }
     o->seed = whole_of(s, "seed") & INT64_MAX;
+    o->samplers = json_string_value(json_object_get(s, "samplers"));
+}
+
+/* The options as they were given; lists_free() their lists. */
+static bool options_of(const json_t *root, mo_generation_options *o, lists *l)
+{
+    const json_t *s = json_object_get(root, "sampling"), *biases = json_object_get(s, "bias");
+    sampling_of(s, o);
     o->max_tokens = whole_of(root, "max_tokens");
     o->thought_tokens = whole_of(root, "thought_tokens");
     o->logprobs = (int)whole_of(root, "logprobs");
@@ -281,18 +327,16 @@ static bool options_of(const json_t *root, mo_generation_options *o, mo_logit_bi
     o->tools = json_string_value(json_object_get(root, "tools"));
     o->tool_choice = json_string_value(json_object_get(root, "tool_choice"));
     o->bias_count = json_array_size(biases);
-    o->stop_count = json_array_size(stops);
-    o->bias = *bias = calloc(o->bias_count + 1, sizeof **bias);
-    *stop = calloc(o->stop_count + 1, sizeof **stop);
-    o->stop = *stop;
-    for (size_t i = 0; *bias && i < o->bias_count; i++) {
+    o->bias = l->bias = calloc(o->bias_count + 1, sizeof *l->bias);
+    for (size_t i = 0; l->bias && i < o->bias_count; i++) {
         const json_t *pair = json_array_get(biases, i);
-        (*bias)[i] = (mo_logit_bias){(int32_t)json_integer_value(json_array_get(pair, 0)), pair_real(pair)};
+        l->bias[i] = (mo_logit_bias){(int32_t)json_integer_value(json_array_get(pair, 0)), pair_real(pair)};
     }
-    for (size_t i = 0; *stop && i < o->stop_count; i++) {
-        (*stop)[i] = json_string_value(json_array_get(stops, i));
-    }
-    return *bias && *stop;
+    const bool ok = texts_of(json_object_get(root, "stop"), &l->stop, &o->stop_count) &&
+                    texts_of(json_object_get(s, "dry_breakers"), &l->breakers, &o->dry_breaker_count);
+    o->stop = l->stop;
+    o->dry_breakers = l->breakers;
+    return l->bias && ok;
 }
 
 static mo_status check_model(const mo_model *model, const json_t *root, mo_error *err)
@@ -413,7 +457,8 @@ static mo_status load(mo_model *model, mo_session *session, const json_t *root, 
     if (status == MO_OK) {
         g->held = whole_of(root, "held");
         g->computed = whole_of(root, "computed");
-        mo_sampler_set_state(g->sampler, (uint64_t)whole_of(json_object_get(root, "sampling"), "state"));
+        const json_t *s = json_object_get(root, "sampling");
+        mo_sampler_restore(g->sampler, (mo_sampler_state){(uint64_t)whole_of(s, "state"), real_of(s, "mu")});
         status = replay(g, tokens, count, root, err);
     }
     free(tokens);
@@ -427,8 +472,7 @@ mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t
     json_t *root = NULL;
     const uint8_t *snapshot = NULL;
     size_t snapshot_bytes = 0;
-    mo_logit_bias *bias = NULL;
-    const char **stop = NULL;
+    lists l = {0};
     mo_generation *g = NULL;
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model, session, bytes, out)
@@ -437,7 +481,7 @@ mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t
     if (status == MO_OK) {
         status = check_model(model, root, err);
     }
-    if (status == MO_OK && !options_of(root, &o, &bias, &stop)) {
+    if (status == MO_OK && !options_of(root, &o, &l)) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a saved generation");
     }
     if (status == MO_OK) {
@@ -450,8 +494,7 @@ mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t
         status = load(model, session, root, g, err);
     }
     json_decref(root);
-    free(bias);
-    free(stop);
+    lists_free(&l);
     if (status != MO_OK) {
         mo_generation_close(g);
         return status;

@@ -1,6 +1,7 @@
 #include "generation/settings.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -10,34 +11,66 @@
 #include "base/status.h"
 #include "sampling/pick.h"
 
+#define FIELD(name, is_whole)                                                                                \
+    {                                                                                                        \
+#name, offsetof(mo_generation_options, name), offsetof(mo_sampler_options, name), is_whole           \
+    }
+
+const mo_sampling_field mo_sampling_fields[MO_SAMPLING_FIELDS] = {
+    FIELD(temperature, false),
+    FIELD(top_p, false),
+    FIELD(min_p, false),
+    FIELD(top_k, true),
+    FIELD(repeat_penalty, false),
+    FIELD(presence_penalty, false),
+    FIELD(frequency_penalty, false),
+    FIELD(penalty_last, true),
+    FIELD(top_n_sigma, false),
+    FIELD(typical_p, false),
+    FIELD(xtc_probability, false),
+    FIELD(xtc_threshold, false),
+    FIELD(dynatemp_range, false),
+    FIELD(dynatemp_exponent, false),
+    FIELD(mirostat_tau, false),
+    FIELD(mirostat_eta, false),
+    FIELD(mirostat, true),
+    FIELD(dry_multiplier, false),
+    FIELD(dry_base, false),
+    FIELD(dry_allowed_length, true),
+    FIELD(dry_penalty_last, true),
+};
+
 void mo_generation_options_init(mo_generation_options *options, size_t size)
 {
-    const mo_generation_options defaults = {.size = sizeof defaults,
-                                            .temperature = NAN,
-                                            .top_p = NAN,
-                                            .min_p = NAN,
-                                            .top_k = MO_UNSET,
-                                            .repeat_penalty = NAN,
-                                            .presence_penalty = NAN,
-                                            .frequency_penalty = NAN,
-                                            .penalty_last = MO_UNSET,
-                                            .seed = -1,
-                                            .max_tokens = -1,
-                                            .thought_tokens = -1,
-                                            .logprobs = -1};
+    mo_generation_options defaults = {
+        .size = sizeof defaults, .seed = -1, .max_tokens = -1, .thought_tokens = -1, .logprobs = -1};
+    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
+        const mo_sampling_field *f = &mo_sampling_fields[i];
+        const float unset = NAN;
+        const int64_t whole_unset = MO_UNSET;
+        memcpy((char *)&defaults + f->option, f->whole ? (const void *)&whole_unset : (const void *)&unset,
+               f->whole ? sizeof whole_unset : sizeof unset);
+    }
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 
-static void take_real(float given, float *value)
+/* Takes what the caller has set. */
+static void take_field(const mo_sampling_field *f, const mo_generation_options *o, mo_sampler_options *s)
 {
-    *value = isnan(given) ? *value : given;
-}
-
-static void take_whole(int64_t given, int64_t *value)
-{
-    *value = given == MO_UNSET ? *value : given;
+    float real;
+    int64_t whole;
+    memcpy(&real, (const char *)o + f->option, sizeof real);
+    if (!f->whole && !isnan(real)) {
+        memcpy((char *)s + f->sampler, &real, sizeof real);
+    }
+    if (f->whole) {
+        memcpy(&whole, (const char *)o + f->option, sizeof whole);
+        if (whole != MO_UNSET) {
+            memcpy((char *)s + f->sampler, &whole, sizeof whole);
+        }
+    }
 }
 
 /* Short, so that people can type it. */
@@ -55,14 +88,9 @@ static mo_sampler_options sampling_of(const mo_model *model, const mo_generation
 {
     mo_sampler_options s = mo_sampler_options_default();
     mo_model_sampling(model, &s);
-    take_real(o->temperature, &s.temperature);
-    take_real(o->top_p, &s.top_p);
-    take_real(o->min_p, &s.min_p);
-    take_whole(o->top_k, &s.top_k);
-    take_real(o->repeat_penalty, &s.repeat_penalty);
-    take_real(o->presence_penalty, &s.presence_penalty);
-    take_real(o->frequency_penalty, &s.frequency_penalty);
-    take_whole(o->penalty_last, &s.penalty_last);
+    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
+        take_field(&mo_sampling_fields[i], o, &s);
+    }
     s.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
     return s;
 }
@@ -102,16 +130,37 @@ static bool copy_text(const char *text, char **out)
     return !text || *out;
 }
 
+/* Copies a list of texts; *copied counts those that are there. */
+static bool copy_list(const char *const *list, size_t count, char ***out, size_t *copied)
+{
+    *out = calloc(count + 1, sizeof **out);
+    bool ok = *out != NULL;
+    for (size_t i = 0; ok && i < count; i++) {
+        ok = copy_text(list[i], &(*out)[i]);
+        *copied += ok;
+    }
+    return ok;
+}
+
+static void free_list(char **list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(list[i]);
+    }
+    free(list);
+}
+
 static bool copy_texts(const mo_generation_options *o, mo_generation_settings *set)
 {
+    static const char *const breakers[] = {"\n", ":", "\"", "*"};
+    const char *const *given = o->dry_breakers ? o->dry_breakers : breakers;
+    const size_t given_count = o->dry_breakers ? o->dry_breaker_count : sizeof breakers / sizeof *breakers;
     bool ok = copy_text(o->grammar, &set->grammar) && copy_text(o->schema, &set->schema) &&
-              copy_text(o->tools, &set->tools) && copy_text(o->tool_choice, &set->tool_choice);
-    set->stop = calloc(o->stop_count + 1, sizeof *set->stop);
-    ok = ok && set->stop;
-    for (size_t i = 0; ok && i < o->stop_count; i++) {
-        ok = copy_text(o->stop[i], &set->stop[i]);
-        set->stop_count += ok;
-    }
+              copy_text(o->tools, &set->tools) && copy_text(o->tool_choice, &set->tool_choice) &&
+              copy_text(o->samplers, &set->samplers) &&
+              copy_list(o->stop, o->stop_count, &set->stop, &set->stop_count) &&
+              copy_list(given, given_count, &set->dry_breakers, &set->dry_breaker_count);
+    set->sampler.order = set->samplers;
     if (ok && set->reply.tools) {
         set->reply_tools = strndup(set->reply.tools, set->reply.tools_length);
         set->reply.tools = set->reply_tools;
@@ -122,10 +171,10 @@ static bool copy_texts(const mo_generation_options *o, mo_generation_settings *s
 
 void mo_generation_settings_free(mo_generation_settings *set)
 {
-    for (size_t i = 0; i < set->stop_count; i++) {
-        free(set->stop[i]);
-    }
-    free(set->stop);
+    free_list(set->stop, set->stop_count);
+    free_list(set->dry_breakers, set->dry_breaker_count);
+    free(set->breakers);
+    free(set->samplers);
     free(set->bias);
     free(set->grammar);
     free(set->schema);
@@ -151,6 +200,11 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
             return mo_fail(err, MO_EINVAL, "stop string %zu is NULL", i);
         }
     }
+    for (size_t i = 0; o->dry_breakers && i < o->dry_breaker_count; i++) {
+        if (!o->dry_breakers[i] || !*o->dry_breakers[i]) {
+            return mo_fail(err, MO_EINVAL, "sequence breaker %zu of DRY is empty", i);
+        }
+    }
     if (o->grammar && o->schema) {
         return mo_fail(err, MO_EINVAL, "give `grammar` or `schema`, not both");
     }
@@ -168,6 +222,42 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
     }
     if (o->max_tokens < -1 || o->thought_tokens < -1) {
         return mo_fail(err, MO_EINVAL, "`max_tokens` and `thought_tokens` must be -1 (no limit) or more");
+    }
+    return MO_OK;
+}
+
+/* Marks the tokens that no repetition goes across: those with a breaker in them; of a breaker that no token has, the last token of
+ * its text. */
+static mo_status find_breakers(const mo_model *model, mo_generation_settings *set, mo_error *err)
+{
+    if (!(set->sampler.dry_multiplier > 0.0f)) {
+        return MO_OK;
+    }
+    set->breakers = calloc((size_t)set->vocab / 32 + 1, sizeof *set->breakers);
+    if (!set->breakers) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for the options of a generation");
+    }
+    set->sampler.dry_breakers = set->breakers;
+    for (size_t i = 0; i < set->dry_breaker_count && set->has_vocabulary; i++) {
+        const char *breaker = set->dry_breakers[i];
+        const size_t length = strlen(breaker);
+        bool found = false;
+        for (int64_t t = 0; t < set->vocab; t++) {
+            const mo_text text = mo_token_bytes(model, (int32_t)t);
+            if (text.length >= length && memmem(text.data, text.length, breaker, length)) {
+                set->breakers[t / 32] |= 1u << (t % 32);
+                found = true;
+            }
+        }
+        int32_t *ids = NULL;
+        size_t count = 0;
+        if (!found && mo_tokenize(model, breaker, length, 0, &ids, &count, err) != MO_OK) {
+            return err->status;
+        }
+        if (count) {
+            set->breakers[ids[count - 1] / 32] |= 1u << (ids[count - 1] % 32);
+        }
+        mo_free(ids);
     }
     return MO_OK;
 }
@@ -229,6 +319,9 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
     }
     if (status == MO_OK) {
         status = mo_sampler_options_check(&set.sampler, set.vocab, err);
+    }
+    if (status == MO_OK) {
+        status = find_breakers(model, &set, err);
     }
     if (status == MO_OK) {
         status = try_texts(&set, err);

@@ -8,7 +8,11 @@
 typedef struct mo_generation_settings {
     int64_t vocab;
     bool has_vocabulary;
-    mo_sampler_options sampler; /* its bias is `bias` */
+    mo_sampler_options sampler; /* its bias is `bias`, its breakers are `breakers`, its order is `samplers` */
+    uint32_t *breakers;         /* tokens that no repetition goes across; NULL: not needed */
+    char **dry_breakers;        /* the strings in them */
+    size_t dry_breaker_count;
+    char *samplers;
     mo_logit_bias *bias;
     size_t own_bias; /* of them, those of the caller: the first */
     int64_t max_tokens, thought_tokens;
@@ -24,6 +28,16 @@ typedef struct mo_generation_settings {
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     void *user;
 } mo_generation_settings;
+
+/* A number among the sampling options: where it is in both structs. */
+typedef struct mo_sampling_field {
+    const char *name;
+    size_t option, sampler; /* offsets of a float, or of an int64_t: */
+    bool whole;
+} mo_sampling_field;
+
+enum { MO_SAMPLING_FIELDS = 21 };
+extern const mo_sampling_field mo_sampling_fields[MO_SAMPLING_FIELDS];
 
 /* extra: NULL, or what our own programs add. On failure nothing is left. */
 mo_status mo_generation_settings_make(const mo_model *model, const mo_generation_options *options,

@@ -33,9 +33,13 @@ bool mo_sampler_plain(const mo_sampler *sampler);
 /* MO_EINVAL names the option that is invalid. */
 mo_status mo_sampler_options_check(const mo_sampler_options *options, int64_t vocab, mo_error *err);
 
-/* The state of its random numbers, to be saved and set. */
-uint64_t mo_sampler_state(const mo_sampler *sampler);
-void mo_sampler_set_state(mo_sampler *sampler, uint64_t state);
+/* What a sampler has become by its picks. */
+typedef struct mo_sampler_state {
+    uint64_t random;
+    float mu; /* of mirostat */
+} mo_sampler_state;
+mo_sampler_state mo_sampler_save(const mo_sampler *sampler);
+void mo_sampler_restore(mo_sampler *sampler, mo_sampler_state state);
 
 /* The size of the vocabulary that a sampler was opened for. */
 int64_t mo_sampler_vocab(const mo_sampler *sampler);

@@ -8,6 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "numeric/math.h"
+#include "sampling/chain.h"
 #include "sampling/pick.h"
 #include "sampling/selection.h"
 
@@ -21,6 +22,13 @@ struct mo_sampler {
     float *kept;       /* [vocab] probabilities of the candidates, likeliest first */
     int32_t *tokens;   /* [vocab] the candidates */
     mo_ranked *ranked; /* [2 * vocab] */
+    /* Where the options ask for more than the usual samplers in the usual order: */
+    bool chained;
+    mo_sampler_kind order[MO_SAMPLER_KINDS];
+    int order_count;
+    uint32_t *breakers;
+    mo_sequences sequences;
+    float mu;
 };
 
 static const mo_sampler_options defaults = {.size = sizeof(mo_sampler_options),
@@ -29,11 +37,56 @@ static const mo_sampler_options defaults = {.size = sizeof(mo_sampler_options),
                                             .top_k = 40,
                                             .top_p = 0.95f,
                                             .min_p = 0.05f,
-                                            .temperature = 0.8f};
+                                            .temperature = 0.8f,
+                                            .typical_p = 1.0f,
+                                            .xtc_threshold = 0.1f,
+                                            .dynatemp_exponent = 1.0f,
+                                            .mirostat_tau = 5.0f,
+                                            .mirostat_eta = 0.1f,
+                                            .dry_base = 1.75f,
+                                            .dry_allowed_length = 2,
+                                            .dry_penalty_last = -1};
 
 void mo_sampler_options_init(mo_sampler_options *options, size_t size)
 {
     mo_options_write(options, size, &defaults, sizeof defaults);
+}
+
+static bool between(float value, float low, float high)
+{
+    return value >= low && value <= high;
+}
+
+/* The samplers that are not usual. */
+static mo_status check_more(const mo_sampler_options *s, mo_error *err)
+{
+    mo_sampler_kind order[MO_SAMPLER_KINDS];
+    int count;
+    const bool dry = s->dry_multiplier > 0.0f;
+    const struct {
+        const char *name, *must;
+        bool good;
+    } rules[] = {
+        {"top-n-sigma", "0 (off) or more", between(s->top_n_sigma, 0.0f, FLT_MAX)},
+        {"typical-p", "between 0 and 1 (both: off)", between(s->typical_p, 0.0f, 1.0f)},
+        {"the probability of XTC", "between 0 and 1", between(s->xtc_probability, 0.0f, 1.0f)},
+        {"the threshold of XTC", "between 0 and 1", between(s->xtc_threshold, 0.0f, 1.0f)},
+        {"the range of the temperature", "0 (off) or more", between(s->dynatemp_range, 0.0f, FLT_MAX)},
+        {"the exponent of the temperature", "0 or more", between(s->dynatemp_exponent, 0.0f, FLT_MAX)},
+        {"mirostat", "0 (off) or 2", s->mirostat == 0 || s->mirostat == 2},
+        {"tau of mirostat", "0 or more", between(s->mirostat_tau, 0.0f, FLT_MAX)},
+        {"eta of mirostat", "0 or more", between(s->mirostat_eta, 0.0f, FLT_MAX)},
+        {"the multiplier of DRY", "0 (off) or more", between(s->dry_multiplier, 0.0f, FLT_MAX)},
+        {"the base of DRY", "1 or more", !dry || between(s->dry_base, 1.0f, FLT_MAX)},
+        {"the allowed length of DRY", "1 or more", !dry || s->dry_allowed_length >= 1},
+        {"the window of DRY", "-1 (all) or more", s->dry_penalty_last >= -1},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (!rules[i].good) {
+            return mo_fail(err, MO_EINVAL, "%s must be %s", rules[i].name, rules[i].must);
+        }
+    }
+    return mo_chain_order(s->order, order, &count, err);
 }
 
 mo_status mo_sampler_options_check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
@@ -60,7 +113,14 @@ mo_status mo_sampler_options_check(const mo_sampler_options *s, int64_t vocab, m
                            s->bias[i].token, (long long)vocab);
         }
     }
-    return MO_OK;
+    return check_more(s, err);
+}
+
+/* Does it ask for more than the usual samplers in the usual order? */
+static bool is_chained(const mo_sampler_options *s)
+{
+    return s->order || s->mirostat || s->top_n_sigma > 0.0f || (s->typical_p > 0.0f && s->typical_p < 1.0f) ||
+           s->xtc_probability > 0.0f || s->dynatemp_range > 0.0f || s->dry_multiplier > 0.0f;
 }
 
 mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_sampler **out, mo_error *err)
@@ -94,14 +154,23 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
         s->tokens = malloc(n * sizeof *s->tokens);
         s->ranked = malloc(2 * n * sizeof *s->ranked);
         s->bias = malloc(sizeof *s->bias * (o.bias_count + 1));
+        s->breakers = calloc(n / 32 + 1, sizeof *s->breakers);
+        s->chained = is_chained(&o);
+        s->mu = 2.0f * o.mirostat_tau;
     }
-    if (!s || !s->logits || !s->counts || !s->kept || !s->tokens || !s->ranked || !s->bias) {
+    if (!s || !s->logits || !s->counts || !s->kept || !s->tokens || !s->ranked || !s->bias || !s->breakers) {
         mo_sampler_close(s);
         return mo_fail(err, MO_ENOMEM, "out of memory for a sampler over %lld tokens", (long long)vocab);
     }
     if (o.bias && o.bias_count) {
         memcpy(s->bias, o.bias, sizeof *s->bias * o.bias_count);
     }
+    if (o.dry_breakers) {
+        memcpy(s->breakers, o.dry_breakers, ((size_t)vocab / 32 + (vocab % 32 > 0)) * sizeof *s->breakers);
+    }
+    s->set.dry_breakers = s->breakers;
+    s->set.order = NULL;                                     /* the caller's; what it says is in s->order */
+    mo_chain_order(o.order, s->order, &s->order_count, err); /* which was checked */
     *out = s;
     return MO_OK;
 }
@@ -115,6 +184,8 @@ void mo_sampler_close(mo_sampler *sampler)
         free(sampler->tokens);
         free(sampler->ranked);
         free(sampler->bias);
+        free(sampler->breakers);
+        mo_sequences_free(&sampler->sequences);
         free(sampler);
     }
 }
@@ -184,15 +255,6 @@ static int64_t collect(mo_sampler *s, float best)
     return count;
 }
 
-/* A number in [0, 1) from 53 random bits (splitmix64). */
-static double draw(mo_sampler *s)
-{
-    uint64_t z = (s->state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
-
 /* What the mask leaves out cannot be picked, whatever its penalties and bias. */
 static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
 {
@@ -211,14 +273,14 @@ static bool penalizes(const mo_sampler_options *set)
 
 bool mo_sampler_plain(const mo_sampler *s)
 {
-    return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set);
+    return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set) && !s->chained;
 }
 
 /* The likeliest token where that needs no copy of the logits: those that are out of the question do not count, and most often the likeliest is
  * none of them. -1: the copy has to tell. */
 static int32_t pick_plainly(const mo_sampler *s, const float *logits)
 {
-    if (s->set.temperature != 0.0f || penalizes(&s->set)) {
+    if (s->set.temperature != 0.0f || penalizes(&s->set) || s->chained) {
         return -1;
     }
     const int32_t first = mo_likeliest(logits, s->vocab);
@@ -230,6 +292,52 @@ static int32_t pick_plainly(const mo_sampler *s, const float *logits)
     return first;
 }
 
+static void add_bias(mo_sampler *s)
+{
+    for (size_t i = 0; i < s->set.bias_count; i++) {
+        s->logits[s->bias[i].token] += s->bias[i].bias;
+    }
+}
+
+/* What penalties of a chain need. */
+typedef struct recently {
+    mo_sampler *sampler;
+    const int32_t *tokens;
+    size_t count;
+} recently;
+
+static void penalize_recent(void *user)
+{
+    const recently *r = user;
+    penalize(r->sampler, r->tokens, r->count);
+}
+
+static int32_t pick_by_chain(mo_sampler *s, const uint32_t *mask, const int32_t *recent, size_t count)
+{
+    recently r = {s, recent, count};
+    add_bias(s);
+    if (mask) {
+        apply_mask(s->logits, mask, s->vocab);
+    }
+    mo_chain chain = {.set = &s->set,
+                      .order = s->order,
+                      .order_count = s->order_count,
+                      .vocab = s->vocab,
+                      .logits = s->logits,
+                      .tokens = s->tokens,
+                      .shares = s->kept,
+                      .counts = s->counts,
+                      .ranked = s->ranked,
+                      .sequences = &s->sequences,
+                      .recent = recent,
+                      .recent_count = count,
+                      .state = &s->state,
+                      .mu = &s->mu,
+                      .penalize = penalize_recent,
+                      .user = &r};
+    return mo_chain_run(&chain);
+}
+
 int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask, const int32_t *recent,
                         size_t count)
 {
@@ -239,10 +347,11 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
         return plain;
     }
     memcpy(s->logits, logits, sizeof(float) * (size_t)s->vocab);
-    penalize(s, recent, count);
-    for (size_t i = 0; i < s->set.bias_count; i++) {
-        s->logits[s->bias[i].token] += s->bias[i].bias;
+    if (s->chained) {
+        return pick_by_chain(s, mask, recent, count);
     }
+    penalize(s, recent, count);
+    add_bias(s);
     if (mask) {
         apply_mask(s->logits, mask, s->vocab);
     }
@@ -258,7 +367,7 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
         s->kept[i] = mo_exp((s->logits[s->tokens[i]] - best) / s->set.temperature);
         total += (double)s->kept[i];
     }
-    const double aim = draw(s) * total;
+    const double aim = mo_sampler_draw(&s->state) * total;
     double sum = 0.0;
     for (int64_t i = 0; i < candidates; i++) {
         sum += (double)s->kept[i];
@@ -274,14 +383,15 @@ int64_t mo_sampler_vocab(const mo_sampler *sampler)
     return sampler->vocab;
 }
 
-uint64_t mo_sampler_state(const mo_sampler *sampler)
+mo_sampler_state mo_sampler_save(const mo_sampler *sampler)
 {
-    return sampler->state;
+    return (mo_sampler_state){sampler->state, sampler->mu};
 }
 
-void mo_sampler_set_state(mo_sampler *sampler, uint64_t state)
+void mo_sampler_restore(mo_sampler *sampler, mo_sampler_state state)
 {
-    sampler->state = state;
+    sampler->state = state.random;
+    sampler->mu = state.mu;
 }
 
 /* ---- Log probabilities ------------------------------------------------------------------------ */

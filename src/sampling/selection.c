@@ -63,9 +63,9 @@ static uint32_t rank_of(float logit)
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-/* By rank; equals stay in their order, which is that of tokens. By digits of eight bits, the lowest first: an even number of
+/* By digits of eight bits, the lowest first: an even number of
  * passes, after which all are back where they were. */
-static void sort(mo_ranked *list, mo_ranked *other, int64_t count)
+void mo_rank_sort(mo_ranked *list, mo_ranked *other, int64_t count)
 {
     for (int shift = 0; shift < 32; shift += 8) {
         int32_t at[256] = {0}, next = 0;
@@ -94,11 +94,26 @@ static int64_t take_above(const float *logits, int64_t vocab, float least, int32
         ranked[count] = (mo_ranked){rank_of(logits[i]), (int32_t)i};
         count += !(logits[i] < least);
     }
-    sort(ranked, ranked + vocab, count);
+    mo_rank_sort(ranked, ranked + vocab, count);
     for (int64_t i = 0; i < count; i++) {
         tokens[i] = ranked[i].token;
     }
     return count;
+}
+
+void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ranked *ranked)
+{
+    for (int64_t i = 0; i < count; i++) {
+        ranked[i] = (mo_ranked){(uint32_t)tokens[i], tokens[i]};
+    }
+    mo_rank_sort(ranked, ranked + count, count); /* equals are to be in the order of tokens */
+    for (int64_t i = 0; i < count; i++) {
+        ranked[i].rank = rank_of(logits[ranked[i].token]);
+    }
+    mo_rank_sort(ranked, ranked + count, count);
+    for (int64_t i = 0; i < count; i++) {
+        tokens[i] = ranked[i].token;
+    }
 }
 
 /* ---- A number of them ------------------------------------------------------------------------- */

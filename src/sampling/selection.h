@@ -19,6 +19,12 @@ int32_t mo_likeliest(const float *logits, int64_t vocab);
 /* Writes the `count` likeliest, 1 to vocab of them. ranked: [2 * vocab], for its own use. */
 void mo_select_count(const float *logits, int64_t vocab, int64_t count, int32_t *tokens, mo_ranked *ranked);
 
+/* Puts these tokens in order. ranked: [2 * count], for its own use. */
+void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ranked *ranked);
+
+/* Sorts by rank; equals stay in their order. other: [count], for its own use. */
+void mo_rank_sort(mo_ranked *list, mo_ranked *other, int64_t count);
+
 /* What exp(logit - best) comes to: of all tokens, added in their order, and of those in each step below the best logit. */
 enum { MO_SHARE_STEPS = 1024 };
 typedef struct mo_shares {

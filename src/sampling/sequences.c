@@ -1,0 +1,71 @@
+#include "sampling/sequences.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+void mo_sequences_free(mo_sequences *s)
+{
+    free(s->matches);
+    *s = (mo_sequences){0};
+}
+
+static bool breaks(const uint32_t *breakers, int32_t token)
+{
+    return breakers && breakers[token / 32] >> (token % 32) & 1;
+}
+
+/* How many tokens a sequence at the end can have. */
+static size_t longest(const int32_t *recent, size_t count, const uint32_t *breakers)
+{
+    size_t length = 0;
+    while (length < count && !breaks(breakers, recent[count - 1 - length])) {
+        length++;
+    }
+    return length;
+}
+
+/* Backwards from the end, matches[j] is how many tokens before position count - 1 - j, with it, equal those at the end: the Z
+ * function, in linear time. */
+static void match(const int32_t *recent, size_t count, int32_t *matches)
+{
+    const int32_t *last = recent + count - 1;
+    size_t left = 0, right = 0; /* what was compared farthest: [left, right) equals the beginning */
+    matches[0] = (int32_t)count;
+    for (size_t j = 1; j < count; j++) {
+        size_t length = 0;
+        if (j < right) {
+            const size_t known = (size_t)matches[j - left];
+            length = known < right - j ? known : right - j;
+        }
+        while (j + length < count && *(last - length) == *(last - (j + length))) {
+            length++;
+        }
+        matches[j] = (int32_t)length;
+        if (j + length > right) {
+            left = j;
+            right = j + length;
+        }
+    }
+}
+
+bool mo_sequences_find(mo_sequences *s, const int32_t *recent, size_t count, const uint32_t *breakers,
+                       int64_t vocab, int32_t *lengths)
+{
+    const size_t most = longest(recent, count, breakers);
+    if (count < 2 || most == 0) {
+        return true;
+    }
+    if (!mo_array_reserve(&s->matches, &s->space, count, sizeof *s->matches)) {
+        return false;
+    }
+    match(recent, count, s->matches);
+    for (size_t j = 1; j < count; j++) {
+        const int32_t next = recent[count - j]; /* what followed there */
+        const int32_t length = (size_t)s->matches[j] < most ? s->matches[j] : (int32_t)most;
+        if (length > 0 && next >= 0 && next < vocab && !breaks(breakers, next) && length > lengths[next]) {
+            lengths[next] = length;
+        }
+    }
+    return true;
+}
