@@ -267,6 +267,12 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     return CLI_USAGE;
 }
 
+bool cli_option_store(const char *command, const cli_option *option, const char *text)
+{
+    const cli_usage usage = {.command = command};
+    return store(&usage, option, text) == -1;
+}
+
 /* ---- Parsing ---- */
 
 static int complain(const cli_usage *u, const char *what, const char *which)

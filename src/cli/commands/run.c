@@ -197,7 +197,8 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
                                    .discover = r->discover,
                                    .go_on = r->go_on,
                                    .plain = !is_chat(model, r),
-                                   .silent = r->json};
+                                   .silent = r->json,
+                                   .wraps = is_chat(model, r)};
         code = cli_generation_open(&g, "run", model, settings.model.kv, s, &how);
     }
     if (model && code == CLI_OK) {
