@@ -25,6 +25,7 @@
 
 typedef struct request {
     const char *model, *prompt, *file, *system, *session;
+    const char *plain; /* the prompt as an argument behind the model */
     int64_t limit, discover;
     cli_texts stops;
     cli_constraint constraint;
@@ -214,6 +215,11 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
 /* Checks what the options say together. */
 static int check(const request *r, const cli_session_file *saved)
 {
+    if (r->plain && (r->prompt || r->file)) {
+        fprintf(stderr, "moraine run: the prompt is given twice: '%s' and with %s\n", r->plain,
+                r->prompt ? "-p" : "-f");
+        return CLI_USAGE;
+    }
     if (r->prompt && r->file) {
         fprintf(stderr, "moraine run: give -p or -f, not both\n");
         return CLI_USAGE;
@@ -283,7 +289,7 @@ int cli_run(int argc, char **argv)
     cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "run",
-        .arguments = "[MODEL]",
+        .arguments = "[MODEL [PROMPT]]",
         .description =
             "Answers a prompt: text on stdout, speed and bytes per token "
             "on stderr. Ctrl-C stops the answer; the exit code is then 130." CLI_DEFAULT_MODEL_HELP,
@@ -299,8 +305,8 @@ int cli_run(int argc, char **argv)
         .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
-        .max_arguments = 1,
-        .surplus = "give the prompt with -p",
+        .max_arguments = 2,
+        .surplus = "put quotes around the prompt",
     };
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);
@@ -312,6 +318,7 @@ int cli_run(int argc, char **argv)
     }
     cli_session_file *saved = NULL;
     code = CLI_OK;
+    r.plain = argv[first] ? argv[first + 1] : NULL;
     if (r.session) {
         saved = cli_session_file_open("run", r.session, &code);
     }
@@ -319,6 +326,7 @@ int cli_run(int argc, char **argv)
     code = code == CLI_OK ? check(&r, saved) : code;
     code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
     if (code == CLI_OK) {
+        r.prompt = r.plain ? r.plain : r.prompt;
         r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
         code = r.model ? run(&r, &l, &s, saved) : code;
     }
