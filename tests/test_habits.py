@@ -183,6 +183,95 @@ def test_usual_repositories():
         assert "gpt-oss-20b: ggml-org/gpt-oss-20b-GGUF" in ended.stderr and "ggml-org/gpt-oss-20b-GGUF" in ended.stdout, ended
 
 
+# ---- Help and output
+
+def options(text):
+    """{heading: [options]} of what --help prints."""
+    groups, title = {}, None
+    for line in text.split("\n"):
+        if re.match(r"^[A-Z][a-z A-Z]*$", line):
+            title = line
+        found = re.match(r"  (?:-., |    )--([a-z0-9-]+)", line)
+        if found:
+            groups.setdefault(title, []).append(found.group(1))
+    return groups
+
+
+def test_help_is_in_groups():
+    for command, wanted in (("run", ("Options", "Answer", "Sampling", "Model and memory", "Experts and disk", "GPU", "Several machines")),
+                            ("chat", ("Options", "Answer", "Sampling", "Model and memory", "GPU")), ("bench", ("Options", "Model and memory", "GPU")),
+                            ("serve", ("Options", "Server", "Models and requests", "Sampling", "Model and memory", "GPU"))):
+        groups = options(good(command, "--help").stdout)
+        assert list(groups)[0] == "Options" and set(wanted) <= set(groups), (command, list(groups))
+        every = [name for names in groups.values() for name in names]
+        assert len(every) == len(set(every)) and max(len(names) for names in groups.values()) < 26, (command, groups)
+        assert len(groups["Options"]) <= 14, (command, groups["Options"])
+        for name, title in (("temp", "Sampling"), ("ram", "Model and memory"), ("vram", "GPU"), ("help", "Options")):
+            assert name in groups.get(title, []) or name not in every, (command, name)
+    assert list(options(good("synth", "--help").stdout)) == ["Options"]
+
+
+def test_options_that_are_unknown_or_ambiguous():
+    bad(2, "run", "--nothing", say=["unknown option --nothing"])
+    ended = bad(2, "run", "--to", "5", say=["--to is ambiguous: --top-k, --top-p, --top-nsigma"])
+    assert "unknown" not in ended.stderr
+    assert "ambiguous" not in bad(2, "run", "--tempp", "1", say=["unknown option --tempp; did you mean --temp?"]).stderr
+
+
+def test_wrong_options_come_before_the_model():
+    for command in ("run", "chat", "bench"):
+        for words in (["--kv", "q4_0"], ["--device", "rocm"]):
+            ended = bad(2, command, *words, *(["-p", "Hi"] if command == "run" else []), say=[words[0]])
+            assert "model:" not in ended.stderr, ended.stderr
+
+
+def test_bench_shows_its_rounds():
+    words = ["bench", "--prefill", "16", "--decode", "2", "--rounds", "2", "--profile", "off"]
+    shown = pexpect.run(PROGRAM + " " + " ".join(words), env={**environment, "TERM": "xterm"}, encoding="utf-8", timeout=60)
+    for part in ("round 1 of 2: prompt", "round 2 of 2: answer"):
+        assert part in shown, shown
+    shown = pexpect.run(PROGRAM + " " + " ".join(words + ["--parallel", "2"]), env={**environment, "TERM": "xterm"}, encoding="utf-8", timeout=60)
+    assert "round 2 of 2: answers" in shown, shown
+    assert "round" not in good(*words).stderr
+
+
+def test_replay_says_why_nothing_is_found():
+    text, trace = os.path.join(FOLDER, "text"), os.path.join(FOLDER, "one.trace")
+    with open(text, "w") as f:
+        f.write("The fox ran home over the hill. " * 4)
+    good("trace", "--text", text, "-o", trace)
+    assert "a trace of one pass needs each expert once" in good("replay", trace).stdout
+    assert "Nothing is found" not in good("replay", trace, "--step", "1").stdout
+
+
+def test_sizes_have_units():
+    cut = os.path.join(FOLDER, "cut.gguf")
+    with open(PEBBLE, "rb") as f, open(cut, "wb") as to:
+        to.write(f.read()[:8 << 20])
+    said = bad(1, "run", cut, "-p", "Hi").stderr
+    assert re.search(r"cut short: [0-9.]+ MiB are missing", said), said
+
+
+def complete(*words):
+    """What bash offers for the last of these words."""
+    script = "source cmake/moraine.bash-completion; compopt() { :; }; COMP_WORDS=(%s); COMP_CWORD=%d; _moraine moraine '%s' '%s'; printf '%%s\\n' \"${COMPREPLY[@]}\"" % (
+        " ".join("'%s'" % w for w in words), len(words) - 1, words[-1], words[-2])
+    ended = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert not ended.stderr, ended.stderr
+    return ended.stdout.split()
+
+
+def test_completion():
+    pulled("ggml-org/gpt-oss-20b-GGUF/gpt-oss-20b-mxfp4.gguf", "a/model-GGUF/model-Q4_K_M.gguf", "a/model-GGUF/model-Q8_0.gguf")
+    for command in ("run", "chat", "serve", "plan", "show", "rm"):
+        assert complete("moraine", command, "gg") == ["ggml-org/gpt-oss-20b-GGUF:mxfp4"], complete("moraine", command, "gg")
+    assert complete("moraine", "run", "a/model-GGUF", ":", "Q8") == ["Q8_0"]
+    assert sorted(complete("moraine", "run", "a/model-GGUF", ":")) == ["Q4_K_M", "Q8_0"]
+    assert complete("moraine", "help", "ins") == ["inspect"] == complete("moraine", "ins")
+    assert "--temp" in complete("moraine", "run", "--te")
+    assert complete("moraine", "run", "--policy", "l") == ["lru", "lfu"]
+
+
 if __name__ == "__main__":
     status = tap.run(tap.named(globals()), sys.argv[2:])
     shutil.rmtree(FOLDER, ignore_errors=True)
