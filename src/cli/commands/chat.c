@@ -300,9 +300,9 @@ static void set_system(dialog *chat, const char *text)
     } else if (!cli_conversation_set_system(&chat->c, empty ? "" : text)) {
         fprintf(stderr, "moraine chat: out of memory\n");
     } else {
-        cli_wrapping_say("%s the system message; answers follow that from now on", empty   ? "removed"
-                                                                                   : fixed ? "replaced"
-                                                                                           : "set");
+        cli_wrapping_say("%s the system message; this applies from the next answer on", empty   ? "removed"
+                                                                                        : fixed ? "replaced"
+                                                                                                : "set");
     }
 }
 
@@ -352,7 +352,7 @@ static void change_model(dialog *chat, const char *name)
     } else {
         close_model(chat);
         if (open_model(chat, path) != CLI_OK) {
-            fprintf(stderr, "going back to the model before\n");
+            fprintf(stderr, "loading the previous model again\n");
             chat->failed = open_model(chat, before) != CLI_OK;
         }
     }
@@ -634,7 +634,7 @@ int cli_chat(int argc, char **argv)
         .examples = "  moraine chat\n"
                     "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
-                    "  moraine chat model.gguf --session ada.session\n",
+                    "  moraine chat model.gguf --session fox.session\n",
         .options = options.item,
         .foreign = true,
         .option_count = options.count,
