@@ -990,12 +990,13 @@ def test_chat_keeps_an_answer_that_is_not_replaced():
     t.say("/save " + path("held.session"))
     before = messages("held.session")
     t.type("/regen\r")
+    t.child.expect_exact("\x1b[?2004l")
     os.kill(t.child.pid, signal.SIGINT)  # before its first word, if the machine lets it be
-    t.prompt()
-    t.say("")
+    seen = t.prompt() + t.say("")
     t.say("/save " + path("held.session"))
     leave(t)
-    assert [r for r, _ in messages("held.session")] == ["user", "assistant"] and messages("held.session")[0] == before[0]
+    said = messages("held.session")
+    assert [r for r, _ in said] == ["user", "assistant"] and said[0] == before[0], (said, seen)
 
 
 def test_chat_system_message():
