@@ -9,8 +9,6 @@ enum { TALKS = 8, TOKENS = 24, CONTEXT = 256 };
 
 typedef struct talk {
     mo_session *session;
-    mo_sampler *sampler;
-    mo_stream *stream;
     mo_feed_report report;
     int32_t tokens[CONTEXT];
     int64_t count;
@@ -28,19 +26,23 @@ static void must(mo_status status, const mo_error *err)
     }
 }
 
-static void begin(mo_model *model, int64_t vocab, int number, talk *t)
+static int32_t likeliest(const float *logits, int64_t vocab)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < vocab; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static void begin(mo_model *model, int number, talk *t)
 {
     mo_error err;
-    mo_sampler_options sampler = mo_sampler_options_default();
     int32_t *ids;
     size_t count;
-    sampler.seed = (uint64_t)number;
     must(mo_session_open(model, NULL, &t->session, &err), &err);
-    must(mo_sampler_open(&sampler, vocab, &t->sampler, &err), &err);
-    must(mo_stream_open(model, &t->stream, &err), &err);
-    must(mo_tokenize(model, questions[number], strlen(questions[number]), MO_TOKEN_SPECIAL, &ids, &count,
-                     &err),
-         &err);
+    const size_t length = strlen(questions[number]);
+    must(mo_tokenize(model, questions[number], length, MO_TOKEN_SPECIAL, &ids, &count, &err), &err);
     t->count = (int64_t)count;
     memcpy(t->tokens, ids, count * sizeof *ids);
     mo_free(ids);
@@ -62,7 +64,7 @@ int main(int argc, char **argv)
     must(mo_model_open(argc > 1 ? argv[1] : "", NULL, &model, &err), &err);
     mo_model_describe(model, &info, sizeof info);
     for (int i = 0; i < TALKS; i++) {
-        begin(model, info.vocab, i, &talks[i]);
+        begin(model, i, &talks[i]);
     }
     for (int step = 0; step < TOKENS; step++) {
         int used = 0;
@@ -70,29 +72,27 @@ int main(int argc, char **argv)
             talk *t = &talks[i];
             if (t->report.error.status == MO_OK) { /* of the step before */
                 mo_feed f = {.size = sizeof f, .session = t->session, .step = 1};
-                f.tokens = t->tokens, f.count = t->count, f.sampler = t->sampler;
+                f.tokens = t->tokens, f.count = t->count;
                 f.report = &t->report, f.report_size = sizeof t->report;
-                f.progress = i == 3 && step == 0 ? stop : NULL;
-                f.user = t->session;
+                f.progress = i == 3 && step == 0 ? stop : NULL, f.user = t->session;
                 feeds[used++] = f;
             }
         }
-        mo_session_feed_all(feeds, used, NULL); /* each report says what became of it */
+        mo_session_feed(feeds, used, NULL); /* each report says what became of it */
         for (int i = 0; i < TALKS; i++) {
             talk *t = &talks[i];
-            mo_text text;
             if (t->report.error.status == MO_OK) {
-                t->tokens[t->count++] = t->report.token;
-                must(mo_stream_put(t->stream, t->report.token, &text, &err), &err);
-                strncat(t->answer, text.data, sizeof t->answer - strlen(t->answer) - 1);
+                const int32_t token = likeliest(mo_session_logits(t->session), info.vocab);
+                const mo_text text = mo_token_bytes(model, token);
+                t->tokens[t->count++] = token;
+                snprintf(t->answer + strlen(t->answer), sizeof t->answer - strlen(t->answer), "%.*s",
+                         (int)text.length, text.data);
             }
         }
     }
     for (int i = 0; i < TALKS; i++) {
         printf("%s%s%s\n", questions[i], talks[i].answer,
                talks[i].report.error.status == MO_OK ? "" : " [cancelled]");
-        mo_stream_close(talks[i].stream);
-        mo_sampler_close(talks[i].sampler);
         mo_session_close(talks[i].session);
     }
     mo_model_close(model);

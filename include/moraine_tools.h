@@ -43,13 +43,7 @@ typedef struct mo_doctor_options {
     const char *root;
 } mo_doctor_options;
 
-MO_API void mo_doctor_options_init(mo_doctor_options *options, size_t size);
-static inline mo_doctor_options mo_doctor_options_default(void)
-{
-    mo_doctor_options o;
-    mo_doctor_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_doctor_options)
 
 /* One check and its result. */
 typedef struct mo_finding_info {
@@ -204,13 +198,7 @@ typedef struct mo_synth_options {
     const char *experts; /* format of the matrices of routed experts; NULL: as `type` says */
 } mo_synth_options;
 
-MO_API void mo_synth_options_init(mo_synth_options *options, size_t size);
-static inline mo_synth_options mo_synth_options_default(void)
-{
-    mo_synth_options o;
-    mo_synth_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_synth_options)
 
 /* The published models whose shapes are known, by number; NULL past the last. */
 MO_API const char *mo_synth_name(int index);
@@ -255,13 +243,7 @@ typedef struct mo_quantize_options {
     bool overwrite; /* an existing file */
 } mo_quantize_options;
 
-MO_API void mo_quantize_options_init(mo_quantize_options *options, size_t size);
-static inline mo_quantize_options mo_quantize_options_default(void)
-{
-    mo_quantize_options o;
-    mo_quantize_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_quantize_options)
 
 typedef struct mo_quantize_class {
     int64_t tensors, values;
@@ -317,13 +299,7 @@ typedef struct mo_plan_options {
     mo_model *instead;
 } mo_plan_options;
 
-MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);
-static inline mo_plan_options mo_plan_options_default(void)
-{
-    mo_plan_options o;
-    mo_plan_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_plan_options)
 
 #define MO_PLAN_REPORT_CLASSES 16
 
@@ -524,13 +500,7 @@ typedef struct mo_probe_options {
     void *user;
 } mo_probe_options;
 
-MO_API void mo_probe_options_init(mo_probe_options *options, size_t size);
-static inline mo_probe_options mo_probe_options_default(void)
-{
-    mo_probe_options o;
-    mo_probe_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_probe_options)
 
 enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
 
@@ -619,27 +589,6 @@ MO_API mo_status mo_probe_ranks(mo_cluster *cluster, const mo_probe_report *own,
 MO_API mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report_size,
                                      const char *path, char *saved, size_t size, mo_error *err);
 
-/* The rate at which the model's threads read memory, in GB/s: measured now, over at most `bytes` of its weights, whose contents
- * do not matter. MO_EUNSUPPORTED where it is mapped. */
-MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
-
-/* Time of prompts by part: steps of more than 8 tokens, in seconds that add up to `seconds`. */
-typedef struct mo_split_report {
-    uint64_t steps, tokens;
-    double seconds;
-    double attention; /* and recurrent mixers, without their products */
-    double products;  /* by matrices that every token uses */
-    double experts;   /* routed experts; on the CPU also the shared one */
-    double routing;
-    double other;  /* norms and sums */
-    double copies; /* over the link and from disk, where not overlapped with compute */
-    double host;   /* the rest: embedding, putting experts in order, waiting for each other */
-} mo_split_report;
-
-/* Starts or stops timing the parts of steps. *out (may be NULL): the times so far. It changes no result; on a
- * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
-MO_API void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
-
 /* ---- Routing traces and their replay ------------------------------------------------------- */
 
 /* What a pass through the model belongs to. */
@@ -690,13 +639,7 @@ typedef struct mo_replay_options {
     const char *rates;    /* a file of rates, for the time; NULL: this machine's, as measured, or defaults */
 } mo_replay_options;
 
-MO_API void mo_replay_options_init(mo_replay_options *options, size_t size);
-static inline mo_replay_options mo_replay_options_default(void)
-{
-    mo_replay_options o;
-    mo_replay_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_replay_options)
 
 /* Totals of a phase. An expert counts once per pass and layer, even if several tokens picked it. */
 typedef struct mo_replay_phase {

@@ -11,6 +11,7 @@
 #include "lora_file.h"
 #include "model/load.h"
 #include "model_draft.h"
+#include "moraine_server.h"
 #include "numeric/products.h"
 #include "sanitized.h"
 #include "synth/synth.h"
@@ -332,7 +333,7 @@ static float *learn(const family *f, const learning *how, const char *trace)
                               .user = &both};
         CHECK(mo_tracer_step(both.tracer, n == PROMPT ? PROMPT : 1, 0,
                              n == PROMPT ? MO_TRACE_PROMPT : MO_TRACE_GENERATION, &err));
-        CHECK(mo_session_feed(&feed, &err));
+        CHECK(mo_session_feed(&feed, 1, &err));
         if (n % 4 == 0) {
             CHECK(mo_model_request_done(model, &err));
         }

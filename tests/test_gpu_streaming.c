@@ -143,7 +143,7 @@ static void kinds_of_steps_take_turns(void **state)
         feed(one, o->tokens, ORACLE_TOKENS, 2, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-        assert_int_equal(mo_session_restore(two, snapshot, &err), MO_OK);
+        assert_int_equal(mo_session_restore(two, snapshot, -1, &err), MO_OK);
         feed(two, o->tokens, 24, 1, &s);
         feed(two, o->tokens, 40, 16, &s);
         feed(two, o->tokens, ORACLE_TOKENS, 1, &s);
@@ -378,7 +378,7 @@ static bool refuses_a_program(const oracle *o, int64_t vram, int after, const fl
                        .logits = keep_row,
                        .user = &s};
     mo_device_report report;
-    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     mo_model_device(model, &report, sizeof report);
     assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(COUNT * o->vocab));
     free(s.rows);

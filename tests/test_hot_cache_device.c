@@ -127,8 +127,8 @@ static void feed(mo_model *model, mo_session *session, int64_t step, int64_t req
                            .count = n,
                            .logits = rows ? keep_row : NULL,
                            .user = &s};
-        if (mo_session_feed(&f, &err) != MO_OK) {
-            check_status(mo_session_feed(&f, &err), &err);
+        if (mo_session_feed(&f, 1, &err) != MO_OK) {
+            check_status(mo_session_feed(&f, 1, &err), &err);
         }
         if (request && (n - 32) % request == 0) {
             check_status(mo_model_request_done(model, &err), &err);
@@ -594,7 +594,8 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, 1,
+                &err),
             &err);
         model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
@@ -659,7 +660,7 @@ static void choices_are_counted_once(void **state)
         model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1}, 1,
                 &err),
             &err);
         mo_model_counters(model, &counters, sizeof counters);
@@ -706,7 +707,7 @@ static void short_text(mo_model *model, int number, float *rows)
                        .step = 1,
                        .logits = keep_row,
                        .user = &s};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     mo_session_close(session);
 }
 
@@ -881,7 +882,7 @@ static void a_failed_copy_loses_nothing(void **state)
                                .count = n,
                                .logits = keep_row,
                                .user = &(sink){rows}};
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
                 faults_arm(model->device, MO_SIM_COPY, after, 1);
                 check_status(mo_model_request_done(model, &err), &err);
@@ -942,7 +943,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         assert_int_equal(report.exchange_failed, 1);
         assert_int_equal(report.fetch_failed, variant == 1 && count > 4 ? 4 : count);
         const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 31};
-        check_status(mo_session_feed(&prompt, &err), &err);
+        check_status(mo_session_feed(&prompt, 1, &err), &err);
         expect_map(model); /* told by then at the latest */
         mo_session_close(session);
         session = open_session(model);
@@ -980,7 +981,7 @@ static void no_step_fails_for_a_copy(void **state)
                                .user = &(sink){rows}};
             model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             faults_arm(model->device, MO_SIM_NONE, 0, 1);
         }
         expect_plain(rows, "copies that failed");
@@ -1029,7 +1030,7 @@ static void a_device_lost_between_requests_costs_only_speed(void **state)
     mo_model *model = open_model(&o);
     mo_session *session = open_session(model);
     const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 32};
-    check_status(mo_session_feed(&prompt, &err), &err);
+    check_status(mo_session_feed(&prompt, 1, &err), &err);
     warnings = 0;
     faults_arm(model->device, MO_SIM_LOST, 0, 1);
     check_status(mo_model_request_done(model, &err), &err);

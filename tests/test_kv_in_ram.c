@@ -3,6 +3,7 @@
 #include "gpu_case.h"
 
 #include "api/model.h"
+#include "fork.h"
 #include "gpu/objects.h"
 #include "open/requirements.h"
 #include "plan/kv_in_ram.h"
@@ -198,7 +199,7 @@ static float *run_prompts(const oracle *o, const prompt_case *c, const mo_model_
                              .logits = keep_row,
                              .user = &sinks[i]};
     }
-    if (mo_session_feed_all(feeds, c->sessions, &err) != MO_OK) {
+    if (mo_session_feed(feeds, c->sessions, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     *brought = brought_by(model);
@@ -206,7 +207,7 @@ static float *run_prompts(const oracle *o, const prompt_case *c, const mo_model_
         feeds[i].count = LONG;
         feeds[i].step = 1;
     }
-    if (mo_session_feed_all(feeds, c->sessions, &err) != MO_OK) {
+    if (mo_session_feed(feeds, c->sessions, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     assert_int_equal(brought_by(model), *brought); /* single tokens read them where they are */
@@ -320,7 +321,7 @@ static void blocks_are_shared_and_moved(void **state)
     mo_session *session = open_session(model, MO_KV_I16), *fork = open_session(model, MO_KV_I16);
     feed(session, o->tokens, 20, 4, &s);
     assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
-    assert_int_equal(mo_session_fork(fork, session, &err), MO_OK);
+    assert_int_equal(fork_session(fork, session, &err), MO_OK);
     int32_t other[24];
     memcpy(other, o->tokens, sizeof(int32_t) * 20);
     for (int i = 20; i < 24; i++) {
@@ -334,7 +335,7 @@ static void blocks_are_shared_and_moved(void **state)
         if (round == 0) {
             assert_int_equal(mo_snapshot_spill(snapshot, &err), MO_OK);
             assert_false(mo_snapshot_on_device(snapshot));
-            assert_int_equal(mo_session_restore(session, snapshot, &err), MO_OK);
+            assert_int_equal(mo_session_restore(session, snapshot, -1, &err), MO_OK);
         }
     }
     mo_snapshot_close(snapshot);

@@ -123,7 +123,7 @@ static void answer(mo_model *model, const char *prompt, int length)
     for (;;) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count}, 1,
                 &err),
             &err);
         if (count == end) {
@@ -154,7 +154,8 @@ static void follow(mo_model *model, const char *text, double rates[3])
     for (int64_t n = 1, part = 0; n <= count; n++) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, 1,
+                &err),
             &err);
         if (n == ends[part]) {
             mo_model_tiers(model, &now, sizeof now);
@@ -333,7 +334,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
                               .count = n,
                               .logits = keep_row,
                               .user = &s};
-        check_status(mo_session_feed(&feed, &err), &err);
+        check_status(mo_session_feed(&feed, 1, &err), &err);
         if (n % 40 == 0) {
             check_status(mo_model_request_done(model, &err), &err);
         }
@@ -668,7 +669,7 @@ static void unusable_profiles(void **state)
     const int32_t some[2] = {1, 2};
     check_status(
         mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = some, .count = 2},
-                        &err),
+                        1, &err),
         &err);
     mo_session_close(session);
     mo_model_close(model);
@@ -909,7 +910,7 @@ static void plans_know_what_a_run_found(void **state)
         }
         check_status(mo_session_open(model, NULL, &session, &err), &err);
         const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = CONTEXT};
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
         mo_model_tiers(model, &tiers, sizeof tiers);
         mo_session_close(session);
         mo_model_close(model);

@@ -188,7 +188,7 @@ static void snapshots_afterwards(void **state)
         assert_int_equal(mo_snapshot_spill(spilled, &err), MO_OK);
         lose(model, i % 2, 0);
         feed(first, o->tokens, HALF + 1, 1, &s);
-        assert_int_equal(mo_session_restore(second, there, &err), MO_EDEVICE);
+        assert_int_equal(mo_session_restore(second, there, -1, &err), MO_EDEVICE);
         assert_int_equal(mo_snapshot_spill(there, &err), MO_EDEVICE);
         assert_int_equal(mo_snapshot_open(first, &later, &err), MO_OK);
         for (int way = 0; way < 3; way++) { /* from RAM, shared, and through RAM */
@@ -196,7 +196,7 @@ static void snapshots_afterwards(void **state)
             if (way == 2) {
                 assert_int_equal(mo_snapshot_spill(later, &err), MO_OK);
             }
-            assert_int_equal(mo_session_restore(second, from, &err), MO_OK);
+            assert_int_equal(mo_session_restore(second, from, -1, &err), MO_OK);
             memset(s.rows + (HALF + 1) * o->vocab, 0, (ORACLE_TOKENS - HALF - 1) * row_bytes(o));
             feed(second, o->tokens, ORACLE_TOKENS, 1 + 4 * way, &s);
             assert_memory_equal(s.rows, want, (size_t)ORACLE_TOKENS * row_bytes(o));
@@ -310,7 +310,7 @@ static void rows_that_were_lost_are_made_again(void **state)
     for (int64_t n = HALF; n <= HALF + 1; n++) {
         const mo_feed f = {
             .size = sizeof f, .session = session, .tokens = o->tokens, .count = n, .sampler = sampler};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         lose(model, 1, 0);
     }
     const float *row = mo_session_logits(session);

@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "failing_memory.h"
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 static void check_words(const char *what, mo_status status, const mo_error *err, long n)
 {

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 #define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
 
@@ -86,17 +85,14 @@ CALL(mo_answer_grammar, P(0, OBJECT(mo_model)), P(1, "x"), 1, false, P(2, &made)
 CALL(mo_adapter_open, P(0, OBJECT(mo_model)), P(1, "x"), P(2, OUT(mo_adapter)), err)
 CALL(mo_session_adapt, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_adapter_use)), 1, err)
 CALL(mo_session_open, P(0, OBJECT(mo_model)), NULL, P(1, OUT(mo_session)), err)
-CALL(mo_session_feed, P(0, OBJECT(mo_feed)), err)
-CALL(mo_session_feed_all, P(0, OBJECT(mo_feed)), 1, err)
+CALL(mo_session_feed, P(0, OBJECT(mo_feed)), 1, err)
 CALL(mo_session_discover, P(0, OBJECT(mo_session)), P(1, one_token), 1, P(2, &many), err)
 CALL(mo_snapshot_open, P(0, OBJECT(mo_session)), P(1, OUT(mo_snapshot)), err)
-CALL(mo_session_restore, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), err)
-CALL(mo_session_restore_first, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), 1, err)
-CALL(mo_session_fork, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_session)), err)
+CALL(mo_session_restore, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), -1, err)
 CALL(mo_snapshot_lean, P(0, OBJECT(mo_snapshot)), P(1, OBJECT(mo_snapshot)), err)
 CALL(mo_snapshot_spill, P(0, OBJECT(mo_snapshot)), err)
 CALL(mo_snapshot_write, P(0, OBJECT(mo_snapshot)), P(1, &bytes), P(2, &count), err)
-CALL(mo_snapshot_open_bytes, P(0, (const uint8_t *)"x"), 1, P(1, OUT(mo_snapshot)), err)
+CALL(mo_snapshot_read, P(0, OBJECT(mo_model)), P(1, (const uint8_t *)"x"), 1, P(2, OUT(mo_snapshot)), err)
 CALL(mo_model_request_done, P(0, OBJECT(mo_model)), err)
 CALL(mo_model_profile, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_model_profile_reset, P(0, OBJECT(mo_model)), NULL, err)
@@ -171,17 +167,14 @@ static const function functions[] = {
     F(mo_adapter_open, "model path out"),
     F(mo_session_adapt, "session uses"),
     F(mo_session_open, "model out"),
-    F(mo_session_feed, "feed"),
-    F(mo_session_feed_all, "feeds"),
+    F(mo_session_feed, "feeds"),
     F(mo_session_discover, "session tokens experts"),
     F(mo_snapshot_open, "session out"),
     F(mo_session_restore, "session snapshot"),
-    F(mo_session_restore_first, "session snapshot"),
-    F(mo_session_fork, "session from"),
     F(mo_snapshot_lean, "snapshot on"),
     F(mo_snapshot_spill, "snapshot"),
     F(mo_snapshot_write, "snapshot bytes size"),
-    F(mo_snapshot_open_bytes, "bytes out"),
+    F(mo_snapshot_read, "model bytes out"),
     F(mo_model_request_done, "model"),
     F(mo_model_profile, "model json"),
     F(mo_model_profile_reset, "model"),
@@ -260,10 +253,10 @@ static void members_are_required_too(void **state)
     assert_int_equal(mo_model_open(MODEL, &options, &model, &err), MO_OK);
     assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
     mo_feed feed = {.size = sizeof feed, .session = session, .count = 1};
-    assert_int_equal(mo_session_feed(&feed, &err), MO_EINVAL);
+    assert_int_equal(mo_session_feed(&feed, 1, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "tokens of a feed are NULL"));
     feed.tokens = one_token;
-    assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&feed, 1, &err), MO_OK);
     mo_session_close(session);
     mo_model_close(model);
 }

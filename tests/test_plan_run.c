@@ -20,7 +20,7 @@
 #include "gpu/gpu.h"
 #include "gpu/objects.h"
 #include "gpu/requirements.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "oracle.h"
 #include "plan/placement.h"
 #include "random.h"
@@ -527,7 +527,7 @@ static void feed(mo_session *session, int64_t vocab, int64_t count, mo_tracer *t
                            .routes = tracer ? mo_tracer_observe : NULL,
                            .user = tracer};
         if ((tracer && mo_tracer_step(tracer, 1, 0, MO_TRACE_GENERATION, &err) != MO_OK) ||
-            mo_session_feed(&f, &err) != MO_OK) {
+            mo_session_feed(&f, 1, &err) != MO_OK) {
             fail_msg("%s", err.detail);
         }
     }

@@ -33,7 +33,7 @@ static mo_status try_logits(const oracle *o, mo_model *model, float *rows, mo_er
                            .step = feeds[i].step,
                            .logits = keep_row,
                            .user = &s};
-        status = mo_session_feed(&f, err);
+        status = mo_session_feed(&f, 1, err);
     }
     mo_session_close(session);
     return status;

@@ -14,6 +14,7 @@
 #include "hotcache/budget.h"
 #include "open/settings.h"
 #include "plan/choice.h"
+#include "plan/text.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),
@@ -576,6 +577,35 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
     mo_gguf_string_or(g, "general.architecture", "", &info.architecture, NULL);
     mo_gguf_string_or(g, "general.name", "", &info.name, NULL);
     mo_report_write(out, size, &info, sizeof info);
+}
+
+const char *mo_model_text(const mo_model *model, const char *key)
+{
+    static const char template[] = "chat_template";
+    const size_t prefix = sizeof template - 1;
+    if (!model || !key) {
+        return NULL;
+    }
+    if (strncmp(key, template, prefix) == 0 && (!key[prefix] || key[prefix] == '.')) {
+        return mo_model_chat_template(model, key[prefix] ? key + prefix + 1 : NULL);
+    }
+    const mo_tiers *tiers = model->opened.tiers;
+    const struct {
+        const char *key, *text;
+    } texts[] = {
+        {"chat_format", mo_model_chat_name(model)},
+        {"tool_format", mo_model_tool_format(model)},
+        {"device", model->gpu ? model->device_name : NULL},
+        {"tier.mode", model->mapped ? "mapped" : mo_plan_mode_text(model->opened.choice.plan.mode)},
+        {"tier.policy", tiers && tiers->store ? mo_store_policy(tiers->store)->name : ""},
+        {"disk_method", model->disk_method},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(texts[i].key, key) == 0) {
+            return texts[i].text;
+        }
+    }
+    return NULL;
 }
 
 int mo_model_layer_experts(const mo_model *model, int layer)

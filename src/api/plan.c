@@ -1,5 +1,5 @@
 /* The public API of plans: translation from moraine_tools.h to the structs of the modules. */
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 #include <stdio.h>
 #include <stdlib.h>

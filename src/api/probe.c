@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/sweep.h"
 #include "device/choice.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "plan/probe/probe.h"
 #include "plan/rates.h"
 

@@ -2,7 +2,7 @@
 #ifndef MO_CLI_CONSTRAINT_H
 #define MO_CLI_CONSTRAINT_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 typedef struct cli_constraint {
     const char *schema, *grammar; /* files; NULL: not given */

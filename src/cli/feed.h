@@ -2,7 +2,7 @@
 #ifndef MO_CLI_FEED_H
 #define MO_CLI_FEED_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* Feeds tokens with a progress bar when there are many, until done or Ctrl-C; says what went wrong and
  * returns false. sampler: picks *next, the token that follows, where the logits are (a device hands over no row for the likeliest

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include "base/bytes.h"
 #include "cli/options.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "server/status/status.h"
 
 /* A size such as 6G or 512MiB in a query; false: it is none. */
