@@ -504,6 +504,22 @@ MO_API void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out,
 MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
                                    mo_error *err);
 
+/* ---- Statistics ------------------------------------------------------------------------------- */
+/* What a model has, and what it has done since it was opened, by name, as in "tier.ram.hits" or "kept.free_bytes". Names end with
+ * their unit; about: one line, which says what the index is where a name has several values. NULL past the last; constants. Names
+ * may be added by any version. Some are of plans only (mo_plan_stat()), where they have the same meaning. */
+MO_API const char *mo_stat_name(int index, const char **about);
+/* One value. Any thread at any time: it waits for no step, and then has the values of a moment before. index: 0, or a layer, or
+ * layer * model.experts + expert. MO_ENOENT: unknown name, with the nearest; MO_EINVAL: past the last index; MO_EUNSUPPORTED: of
+ * plans only. */
+MO_API mo_status mo_model_stat(mo_model *model, const char *name, int64_t index, double *value,
+                               mo_error *err);
+/* Several of one moment, each with index 0. */
+MO_API mo_status mo_model_stats(mo_model *model, const char *const *names, int count, double *values,
+                                mo_error *err);
+/* All of them, as one JSON object; those with an index are arrays. mo_free() *json. */
+MO_API mo_status mo_model_stats_json(mo_model *model, char **json, mo_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -52,8 +52,10 @@ void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);
  * values of a moment before. */
 typedef struct mo_counter_report {
     uint64_t steps, tokens;
-    uint64_t expert_picks; /* experts chosen by tokens */
-    uint64_t experts_run;  /* experts computed: fewer if tokens of a step share one */
+    uint64_t expert_picks;             /* experts chosen by tokens */
+    uint64_t experts_run;              /* experts computed: fewer if tokens of a step share one */
+    uint64_t single_steps, single_ns;  /* steps with one token of one sequence, and their time */
+    uint64_t prompt_tokens, prompt_ns; /* tokens of steps of more than 8, and the time of those steps */
 } mo_counter_report;
 
 void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size);

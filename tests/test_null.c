@@ -98,6 +98,9 @@ CALL(mo_model_profile, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_model_profile_reset, P(0, OBJECT(mo_model)), NULL, err)
 CALL(mo_model_profile_apply, P(0, OBJECT(mo_model)), P(1, "{}"), 2, P(2, OBJECT(mo_profile_report)), 1, err)
 
+CALL(mo_model_stat, P(0, OBJECT(mo_model)), P(1, "engine.steps"), 0, P(2, &rate), err)
+CALL(mo_model_stats, P(0, OBJECT(mo_model)), P(1, one_string), 1, P(2, &rate), err)
+CALL(mo_model_stats_json, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_doctor_open, NULL, P(0, OUT(mo_doctor)), err)
 CALL(mo_file_open, P(0, "x"), P(1, OUT(mo_file)), err)
 CALL(mo_file_summarize, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_file_info)), 1, err)
@@ -179,6 +182,9 @@ static const function functions[] = {
     F(mo_model_profile, "model json"),
     F(mo_model_profile_reset, "model"),
     F(mo_model_profile_apply, "model json out"),
+    F(mo_model_stat, "model name value"),
+    F(mo_model_stats, "model names values"),
+    F(mo_model_stats_json, "model json"),
     F(mo_doctor_open, "out"),
     F(mo_file_open, "path out"),
     F(mo_file_summarize, "file out"),
