@@ -204,6 +204,303 @@ typedef struct mo_split_report {
  * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
 void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
 
+/* ---- Plans ------------------------------------------------------------------------------------ */
+
+#define MO_PLAN_REPORT_CLASSES 16
+
+/* Experts of one size. */
+typedef struct mo_plan_report_class {
+    int64_t bytes, slot_bytes; /* of an expert, and of the slot for it */
+    int64_t experts, slots;    /* in the model; in RAM */
+    int64_t device_slot_bytes, device_slots;
+} mo_plan_report_class;
+
+/* What is in a device's memory. */
+typedef struct mo_plan_report_device {
+    char name[128];                    /* "": no device */
+    char why[256];                     /* what decided the ceiling; without a device, why there is none */
+    int64_t ceiling_bytes, used_bytes; /* 0: no device */
+    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, layer_buffer_bytes, slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t slots;
+    int layers, streamed_layers, layer_buffers; /* layers whose core stays; streamed layers, and the number of
+                                                   buffers */
+    int cpu_layers;     /* of those: streamed in prompts only; the CPU computes them for single tokens */
+    double hit_rate;    /* of experts, in the device's memory */
+    bool fetch;         /* missing experts are also copied over the link, in parallel with the CPU's work */
+    double fetch_share; /* of the missing bytes */
+    char lane[256];     /* the reason, one sentence */
+    int64_t token_bytes, token_link_bytes;
+    double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
+    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory while CPU and link use it at once */
+    bool measured;                                     /* false: estimates */
+} mo_plan_report_device;
+
+/* One of several devices, which share the layers. */
+typedef struct mo_plan_report_card {
+    char name[64];
+    int first_layer, layers;
+    int64_t ceiling_bytes, used_bytes;
+    int64_t core_bytes, kv_bytes, work_bytes, staging_bytes, slot_bytes; /* core: with vectors */
+    int64_t slots;                                                       /* experts that stay there */
+    double hit_rate;                                                     /* of the experts of its layers */
+    double seconds;                                                      /* of a token, in its layers */
+} mo_plan_report_card;
+
+/* The hot cache: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
+ * slot_bytes there. */
+typedef struct mo_plan_report_hot {
+    int64_t budget_bytes, used_bytes; /* 0: there is none */
+    int64_t experts, filled;          /* in it; of those, experts without picks in the profile */
+    int layers, whole_layers;         /* with experts in it; with all of theirs, so that they need no host */
+    int moves;                        /* slots of each size in which updates prepare exchanges */
+    double hit_rate;                  /* of the picks that the profile knows */
+    double tokens_per_second;         /* if a text's picks are those */
+} mo_plan_report_hot;
+
+/* The placement of a model and its expected speed. */
+typedef struct mo_plan_report {
+    const char *mode; /* "resident", "slots" or "streamed": a constant */
+    char why[256];    /* one sentence: what decided the ceiling */
+
+    /* Bytes in RAM; used is their sum, at most the ceiling. */
+    int64_t ceiling_bytes, used_bytes;
+    int64_t core_bytes, vector_bytes, table_bytes, kv_bytes, work_bytes, staging_bytes, other_bytes,
+        slot_bytes;
+    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
+    int64_t available_bytes;          /* available memory at planning time; 0: unknown */
+
+    /* Bytes that stay on disk. */
+    int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
+
+    int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
+    int streamed_layers, layer_buffers; /* layers read from disk for every token, and the number of buffers */
+    int class_count;
+    mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
+    int64_t context, batch;
+
+    /* For one token, with uniform routing: the worst case for a cache. */
+    int64_t token_ram_bytes, token_disk_bytes; /* found in RAM; fetched first */
+    double hit_rate;                           /* of experts; 1 where there are none */
+    double core_seconds, expert_seconds, disk_seconds;
+    double tokens_per_second; /* 0: nothing to compute */
+
+    /* What the speed was computed from. */
+    double ram_bytes_s, compute_share, disk_bytes_s;
+    int64_t device_bytes; /* of memory that the device has; 0: none */
+    bool measured;        /* false: modest defaults */
+    mo_plan_report_device device;
+    mo_plan_report_hot hot;
+    int64_t kept_bytes, device_kept_bytes; /* for snapshots: part of kv_bytes, and of the device's */
+    int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
+    double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
+    char batch_why[192];                   /* one sentence: what decided the batch */
+    /* KV cache of the device's sessions that does not fit there, for this many layers: in RAM, part of kv_bytes. Every token
+     * reads that of its sequence over the link. */
+    int device_cold_layers;
+    int64_t device_cold_bytes;
+    /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
+    int card_count;
+    mo_plan_report_card cards[MO_DEVICES_MAX];
+    bool disk_learned; /* disk_bytes_s was measured by earlier runs from the same file system */
+    /* The same speed including the KV cache: for the first token of a text, and for one at the end of a full context, which
+     * takes this many seconds to read it. tokens_per_second counts weights, and half of the KV cache read over the link. */
+    double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
+    mo_precision prompt_precision; /* in effect: exact if no device supports bf16, or steps are too short */
+    /* As prompt_tokens_per_second, but for the last step of a full context; 0: not known (without a device, or with
+     * several). */
+    double full_prompt_tokens_per_second;
+} mo_plan_report;
+
+/* What mo_plan_open() has, filled up to the size. */
+mo_status mo_plan_file(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
+                       mo_plan_report *out, size_t size, mo_error *err);
+/* A report of that size as mo_plan_json() writes it. */
+mo_status mo_plan_report_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
+
+/* ---- Plans for servers ---------------------------------------------------------------------- */
+
+/* What was asked for; 0: not given. */
+typedef struct mo_server_request {
+    int64_t context, context_all; /* positions of one sequence; of all together */
+    int parallel;                 /* sequences */
+    int64_t kept_bytes;           /* most for cached prefixes */
+} mo_server_request;
+
+typedef struct mo_server_plan {
+    int64_t context; /* of one sequence */
+    int parallel;
+    int64_t made_for;                      /* the context that the file names; 0: none */
+    int64_t kept_bytes, kept_device_bytes; /* for prefixes, in addition to blocks that sequences do not use */
+} mo_server_plan;
+
+/* How many sequences a server decodes at once, with how many positions each and how much memory for cached prefixes, where that costs
+ * little speed by the plan. Only headers are read. */
+mo_status mo_plan_server(const char *path, const mo_model_options *loading, const mo_server_request *asked,
+                         mo_server_plan *out, mo_error *err);
+
+/* ---- Plans for several machines ------------------------------------------------------------- */
+
+#define MO_PLAN_HOSTS 256 /* most of them */
+
+/* What one host would have, one rank on each: with layers divided, and with experts divided. Bytes are all that its rank holds;
+ * disk: of those, the bytes that do not fit in memory. */
+typedef struct mo_plan_report_host {
+    char name[64];
+    int64_t ram_bytes, vram_bytes; /* that its rank may use */
+    int first_layer, layers;
+    int64_t layers_bytes, layers_disk_bytes;
+    int first_expert, experts; /* of every layer with experts */
+    int64_t experts_bytes, experts_disk_bytes;
+} mo_plan_report_host;
+
+/* The cost of one kind of division. A token's seconds are core + expert + latency + wire. */
+typedef struct mo_plan_report_way {
+    bool possible;                                     /* false: nothing else is set but why_not */
+    char why_not[128];                                 /* one sentence */
+    double token_seconds;                              /* of the next token of one sequence */
+    double core_seconds, expert_seconds, disk_seconds; /* disk: part of the other two */
+    double latency_seconds, wire_seconds;              /* waiting for messages, and for their bytes */
+    double token_messages, token_bytes;                /* between hosts */
+    double tokens_per_second, prompt_tokens_per_second;
+    const char *bound, *prompt_bound; /* bottleneck of a token, and of a prompt: constants */
+} mo_plan_report_way;
+
+typedef struct mo_plan_hosts_report {
+    const char *way; /* "layers" or "experts": a constant */
+    char why[256];   /* one sentence: why that one */
+    mo_plan_report_way by_layers, by_experts;
+    int layers, routed_layers, experts, experts_used;
+    int64_t context, batch, prompt_tokens;
+    int host_count;
+    mo_plan_report_host hosts[MO_PLAN_HOSTS];
+} mo_plan_hosts_report;
+
+/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md); "probed" are those that
+ * mo_probe_ranks_save() saved. divide: "layers", "experts", or
+ * "auto" (NULL), the faster one. Of the options, context, batch, kv and sessions apply. MO_EFORMAT: err names the line of the
+ * file. Any thread; the report is large. */
+mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
+                        const mo_model_options *options, mo_plan_hosts_report *out, size_t size,
+                        mo_error *err);
+
+/* ---- Probing ---------------------------------------------------------------------------------- */
+
+enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
+
+/* A device and the wire to it; rates in bytes per second. */
+typedef struct mo_probe_device_report {
+    char name[128];                   /* "": there is none, or none was requested */
+    char kind[16];                    /* "cuda", "sim" */
+    char why[256];                    /* without a device: why there is none */
+    int64_t memory_bytes, free_bytes; /* free: what a process may still have */
+    bool pinned;               /* false: the system refused; copies are then as slow as pageable ones */
+    double link_bytes_s;       /* host to device, from pinned memory: the best size */
+    double link_out_bytes_s;   /* device to host */
+    double pageable_bytes_s;   /* host to device, from ordinary memory */
+    double both_ram_bytes_s;   /* threads reading memory while copies run, */
+    double both_link_bytes_s;  /* and those copies */
+    double memory_bytes_s;     /* products reading the device's memory */
+    double launch_seconds;     /* one launch, from the request to its completion */
+    double round_trip_seconds; /* the device signals the host, and continues when the host answers */
+
+    struct mo_probe_copy {
+        int64_t bytes; /* of one copy */
+        double in_bytes_s, out_bytes_s, pageable_bytes_s;
+    } copies[MO_PROBE_COPIES];
+    int copy_count;
+} mo_probe_device_report;
+
+typedef struct mo_probe_report {
+    int threads;           /* with which products are fastest: all, unless fewer are clearly better */
+    int64_t ram_bytes;     /* what a process may still have */
+    double ram_bytes_s;    /* the best of the memory measurements */
+    double disk_bytes_s;   /* reads of 1 MiB as the engine makes them */
+    bool direct, io_uring; /* how they were read: bypassing the page cache; by io_uring */
+    int readers;
+    char disk_reason[320]; /* the reason, one sentence */
+
+    struct mo_probe_memory {
+        int threads;
+        double bytes_s;
+    } memory[MO_PROBE_MEMORY];
+    int memory_count;
+
+    struct mo_probe_disk {
+        int64_t block_bytes;
+        int depth; /* concurrent reads: threads, or entries of io_uring */
+        bool io_uring;
+        double bytes_s;
+        double read_s;    /* latency of a read with this many in flight */
+        double cpu_share; /* processor time, 1.0: one core */
+    } disk[MO_PROBE_DISK];
+    int disk_count;
+
+    mo_probe_device_report device;
+
+    double product_bytes_s; /* weights that products read, in the slowest of the common formats */
+    double slot_bytes_s;    /* the same for weights in the file's layout */
+} mo_probe_report;
+
+/* Measures the machine. Takes about ten seconds and 600 MiB of memory; other load lowers the rates. */
+mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t size, mo_error *err);
+
+/* Saves the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path, char *saved,
+                        size_t size, mo_error *err);
+
+/* One of several ranks: its speed, and its network distance. Rates in bytes per second. */
+typedef struct mo_probe_rank {
+    char host[64];
+    int64_t ram_bytes;                    /* that it may use; ranks of one machine share what is free there */
+    double product_bytes_s, disk_bytes_s; /* as plans take them */
+    bool measured;                        /* these rates; false: conservative estimates */
+    double latency_s, bytes_s;            /* a small message to rank 0, one way; large ones. Of rank 0: 0 */
+    double message_s;                     /* each further small message behind another */
+    double next_latency_s, next_bytes_s;  /* to the rank after it, from the last to rank 0 */
+} mo_probe_rank;
+
+typedef struct mo_probe_ranks_report {
+    int count;
+    mo_probe_rank ranks[MO_PLAN_HOSTS];
+} mo_probe_ranks_report;
+
+/* Measures the network between ranks. All of them call it: rank 0 gets the report, and the others return when it has closed the
+ * cluster, with a report of none. own: what mo_probe() found in this rank; NULL: the saved rates. */
+mo_status mo_probe_ranks(mo_cluster *cluster, const mo_probe_report *own, size_t own_size,
+                         mo_probe_ranks_report *out, size_t size, mo_error *err);
+/* Saves them as a file of hosts where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
+mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report_size, const char *path,
+                              char *saved, size_t size, mo_error *err);
+
+/* ---- Charts ----------------------------------------------------------------------------------- */
+
+/* A chart (SVG) of hit rates: a line for each policy, in the order in which they come. */
+typedef struct mo_replay_point {
+    const char *policy;
+    double budget_share, hit_rate; /* 0 to 1 */
+} mo_replay_point;
+mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title, const char *path,
+                          mo_error *err);
+
+/* A chart (SVG) of how often each expert of each layer was picked. */
+mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err);
+
+/* A chart (SVG) of amounts, as of a plan's bytes: a bar for each, one below the other, made of pieces. Pieces of one label have one
+ * colour, and where there are several labels a key tells them. */
+typedef struct mo_bar_piece {
+    const char *label;
+    double amount; /* 0: left out */
+} mo_bar_piece;
+typedef struct mo_bar {
+    const char *label, *note; /* above it, at its left and right; note may be NULL */
+    const mo_bar_piece *pieces;
+    int count;
+    double limit; /* drawn as a frame; 0: none */
+    double scale; /* value of the full width; 0: the largest sum or limit of bars without one */
+} mo_bar;
+mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path, mo_error *err);
+
 /* ---- Text ------------------------------------------------------------------------------------- */
 
 /* The first `most` tokens of the text: the rest is not tokenized. 0: all. */

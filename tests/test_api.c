@@ -601,7 +601,7 @@ static mo_model *open_tiered_model(void)
     mo_error err = {.detail = ""};
     static mo_plan_report plan;
     mo_model *model = NULL;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     mo_model_options o = mo_model_options_default();
     p.context = o.context = 128;
     p.batch = o.batch = 16;
@@ -609,7 +609,7 @@ static mo_model *open_tiered_model(void)
     p.ram_bytes = (int64_t)1 << 30;
     o.threads = 2;
     o.learning.profile = "off";
-    if (mo_plan_file(MODEL, &p, &plan, sizeof plan, &err) != MO_OK) {
+    if (mo_plan_file(MODEL, &p, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     o.ram_bytes = plan.least_bytes;

@@ -1051,7 +1051,7 @@ static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
 {
     (void)state;
     const oracle *o = named("qwen3moe");
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report whole, part;
     run r;
     ask.device = "none";
@@ -1060,31 +1060,32 @@ static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
     ask.threads = 1;
     ask.batch = 32;
     ask.ram_bytes = (int64_t)8 << 30;
-    check_status(mo_plan_file(o->path, &ask, &whole, sizeof whole, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &whole, sizeof whole, &err), &err);
     assert_true(whole.kv_bytes > (int64_t)64 << 20);
     ram_bytes = ask.ram_bytes = whole.least_bytes - 1;
-    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), MO_ENOMEM);
     start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
     ask.cluster = r.leader;
     ask.divide = MO_DIVIDE_LAYERS;
     for (int i = 0; i < 2; i++) { /* the second time with what is known */
-        check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+        check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err);
         assert_true(part.layers > 0 && part.layers < whole.layers);
         assert_true(part.kv_bytes < whole.kv_bytes && part.used_bytes <= ask.ram_bytes);
     }
     ask.divide = MO_DIVIDE_EXPERTS; /* rank 0 has all sessions */
-    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), MO_ENOMEM);
     ask.divide = MO_DIVIDE_AUTO;
     ask.context = 128;
     mo_model *m = open_on(&r, o->path);
     ask.ram_bytes = (int64_t)8 << 30; /* beside what all ranks hold in this process */
     ask.divide = MO_DIVIDE_LAYERS;
-    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err); /* nobody is asked */
+    check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err); /* nobody is asked */
     assert_true(part.layers > 0 && part.layers < whole.layers);
-    assert_int_equal(mo_plan_file(named("gpt-oss")->path, &ask, &part, sizeof part, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_plan_file(named("gpt-oss")->path, &ask, NULL, &part, sizeof part, &err),
+                     MO_EUNSUPPORTED);
     check_says(&err, "one model at a time");
     mo_model_close(m);
-    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err);
     ram_bytes = 0;
     finish(&r, NONE);
 }

@@ -97,9 +97,9 @@ static int64_t ram_with(const char *path, double share)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(path, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     assert_true(plan.least_bytes <= plan.whole_bytes);
     return plan.least_bytes + (int64_t)(share * (double)(plan.whole_bytes - plan.least_bytes));
 }

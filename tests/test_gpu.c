@@ -475,9 +475,9 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     const int64_t vocab = 4096;
     float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
     const int64_t ceilings[] = {plan.least_bytes + (2 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
@@ -513,9 +513,9 @@ static void fallbacks_say_why(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = device_name,
                                                            .ram = (plan.least_bytes + plan.whole_bytes) / 2,
                                                            .cpu_moe = true,

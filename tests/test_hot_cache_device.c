@@ -364,15 +364,15 @@ static mo_plan_report plan_of(const mo_model_options *o)
 {
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .ram_bytes = o->ram_bytes,
-                                 .context = o->context,
-                                 .batch = o->batch,
-                                 .device = o->device,
-                                 .vram_bytes = o->vram_bytes,
-                                 .cpu_moe = o->cpu_moe,
-                                 .hot_cache = o->learning.hot_cache};
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .ram_bytes = o->ram_bytes,
+                                  .context = o->context,
+                                  .batch = o->batch,
+                                  .device = o->device,
+                                  .vram_bytes = o->vram_bytes,
+                                  .cpu_moe = o->cpu_moe,
+                                  .learning.hot_cache = o->learning.hot_cache};
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     return plan;
 }
 
@@ -413,16 +413,17 @@ static void plans_know_the_cache(void **state)
     }
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                           .context = CONTEXT,
-                           .batch = 32,
-                           .device = device_name,
-                           .vram_bytes = ceiling};
-    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_ENOMEM);
+    mo_model_options ask = {.size = sizeof(mo_model_options),
+                            .context = CONTEXT,
+                            .batch = 32,
+                            .device = device_name,
+                            .vram_bytes = ceiling};
+    ask.learning.hot_cache =
+        hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, "`hot_cache.max_mib`"));
-    ask.hot_cache.file = NULL;
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
+    ask.learning.hot_cache.file = NULL;
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_EINVAL);
 }
 
 /* Space for everything: no layer needs the host. And space that the environment leaves empty. */
@@ -615,10 +616,10 @@ static void three_tiers(void **state)
     (void)state;
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     warnings = 0;
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     for (int i = 0; i < 2; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(0.5, 2);
@@ -643,9 +644,9 @@ static void choices_are_counted_once(void **state)
     mo_plan_report plan;
     mo_counter_report counters;
     int32_t words[STEPS];
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options o = options_for(device_name);
     o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL;
@@ -721,9 +722,9 @@ static void layers_that_close_need_no_host(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     mo_model_info info;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options with = options_for(device_name), without = options_for("none");
     with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL, *alone = NULL;

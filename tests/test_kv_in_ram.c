@@ -13,14 +13,14 @@ enum { CONTEXT = 16384, BATCH = 64, LONG = 700 };
 /* A plan as open_model() makes it. */
 static mo_status plan_of(const char *path, int64_t vram, int64_t ram, mo_plan_report *out, mo_error *err)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     o.context = CONTEXT;
     o.batch = BATCH;
     o.threads = 2;
     o.device = device_name;
     o.vram_bytes = vram;
     o.ram_bytes = ram;
-    return mo_plan_file(path, &o, out, sizeof *out, err);
+    return mo_plan_file(path, &o, NULL, out, sizeof *out, err);
 }
 
 static int64_t least_of(const char *path)
@@ -146,7 +146,7 @@ static mo_model *open_prompts(const char *path, const mo_model_options *o)
 /* The lowest ceiling of VRAM for it, and what is planned there. */
 static int64_t least_for(const char *path, const prompt_case *c, mo_plan_report *out)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_error err = {.detail = ""};
     o.context = CONTEXT;
     o.batch = c->batch;
@@ -155,9 +155,9 @@ static int64_t least_for(const char *path, const prompt_case *c, mo_plan_report 
     o.threads = 2;
     o.device = device_name;
     o.vram_bytes = (int64_t)512 << 20;
-    assert_int_equal(mo_plan_file(path, &o, out, sizeof *out, &err), MO_OK);
+    assert_int_equal(mo_plan_file(path, &o, NULL, out, sizeof *out, &err), MO_OK);
     o.vram_bytes = out->device.least_bytes;
-    assert_int_equal(mo_plan_file(path, &o, out, sizeof *out, &err), MO_OK);
+    assert_int_equal(mo_plan_file(path, &o, NULL, out, sizeof *out, &err), MO_OK);
     assert_true(out->device_cold_layers > 0);
     return o.vram_bytes;
 }
@@ -304,7 +304,7 @@ static void blocks_are_shared_and_moved(void **state)
     options.sessions = 2;
     options.kept_bytes = 8 << 20;
     options.learning.profile = "off";
-    mo_plan_options plan = mo_plan_options_default();
+    mo_model_options plan = mo_model_options_default();
     mo_plan_report report;
     plan.context = CONTEXT;
     plan.batch = BATCH;
@@ -312,7 +312,7 @@ static void blocks_are_shared_and_moved(void **state)
     plan.device = device_name;
     plan.sessions = 2;
     plan.kept_bytes = 8 << 20;
-    assert_int_equal(mo_plan_file(o->path, &plan, &report, sizeof report, &err), MO_OK);
+    assert_int_equal(mo_plan_file(o->path, &plan, NULL, &report, sizeof report, &err), MO_OK);
     options.vram_bytes = report.device.least_bytes;
     mo_model *model = NULL;
     if (mo_model_open(o->path, &options, &model, &err) != MO_OK) {

@@ -58,9 +58,9 @@ static int64_t ceiling_of(const char *path, double share)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, NULL, &report, sizeof report, &err), &err);
     const int64_t all = report.classes[0].experts * report.classes[0].slot_bytes;
     return report.used_bytes - report.slot_bytes + (int64_t)((double)all * share);
 }
@@ -896,7 +896,7 @@ static void plans_know_what_a_run_found(void **state)
     mo_model *model = NULL;
     int32_t tokens[CONTEXT];
     mo_plan_report plan;
-    const mo_plan_options ask = mo_plan_options_default();
+    const mo_model_options ask = mo_model_options_default();
     mo_model_options o = some_options(0.1);
     o.io = MO_IO_DIRECT;
     o.no_prediction = true; /* nothing is under way when the counters are looked at */
@@ -914,7 +914,7 @@ static void plans_know_what_a_run_found(void **state)
         mo_model_tiers(model, &tiers, sizeof tiers);
         mo_session_close(session);
         mo_model_close(model);
-        check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+        check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
         assert_int_equal(plan.disk_learned, learns);
     }
     const double found = (double)tiers.disk_bytes * 1e9 / (double)tiers.disk_busy_ns;

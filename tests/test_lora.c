@@ -851,21 +851,21 @@ static void a_plan_of_a_file_counts_adapters(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     const char *path = adapter_of(o, SECOND);
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report without, with;
     mo_error err = {0};
     ask.device = "none";
-    check_status(mo_plan_file(o->path, &ask, &without, sizeof without, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &without, sizeof without, &err), &err);
     ask.adapters = &path;
     ask.adapter_count = 1;
-    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), &err);
     assert_true(with.other_bytes > without.other_bytes && with.work_bytes > without.work_bytes);
     const int64_t bytes = with.other_bytes - without.other_bytes;
     ask.adapter_bytes = 1 << 20;
-    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), &err);
     assert_int_equal(with.other_bytes - without.other_bytes, bytes + (1 << 20));
     path = o->path; /* no adapter */
-    assert_int_not_equal(mo_plan_file(o->path, &ask, &with, sizeof with, &err), MO_OK);
+    assert_int_not_equal(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), MO_OK);
 }
 
 /* ---- Parts of a model ---- */

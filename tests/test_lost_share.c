@@ -111,14 +111,14 @@ static void whenever_it_happens(void **state)
     (void)state;
     const oracle *o = find_model("gpt-oss");
     float *want = wanted(o);
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report r;
     mo_error err = {.detail = ""};
     ask.context = 600;
     ask.batch = 64;
     ask.threads = 2;
     ask.device = "sim,sim";
-    assert_int_equal(mo_plan_file(o->path, &ask, &r, sizeof r, &err), MO_OK);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &r, sizeof r, &err), MO_OK);
     for (int disk = 0; disk < 2; disk++) {
         setting set = {.device = "sim,sim", .ram = disk ? r.least_bytes : 0};
         for (int i = 0; i < 2; i++) {

@@ -108,12 +108,16 @@ CALL(mo_tokenize_file, P(0, "x"), P(1, "x"), 1, 0, P(2, &ids), P(3, &count), err
 CALL(mo_synth_measure, P(0, "x"), NULL, P(1, OBJECT(mo_synth_info)), 1, err)
 CALL(mo_synth, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
 CALL(mo_quantize, P(0, "x"), P(1, "x"), NULL, NULL, NULL, NULL, 0, err)
-CALL(mo_plan_file, P(0, "x"), NULL, P(1, OBJECT(mo_plan_report)), 1, err)
-CALL(mo_plan_json, P(0, OBJECT(mo_plan_report)), 1, P(1, &made), err)
+CALL(mo_plan_file, P(0, "x"), NULL, NULL, P(1, OBJECT(mo_plan_report)), 1, err)
+CALL(mo_plan_report_json, P(0, OBJECT(mo_plan_report)), 1, P(1, &made), err)
+CALL(mo_plan_open, P(0, "x"), NULL, NULL, P(1, OUT(mo_plan)), err)
+CALL(mo_plan_stat, P(0, OBJECT(mo_plan)), P(1, "device.slots"), 0, P(2, &rate), err)
+CALL(mo_plan_json, P(0, OBJECT(mo_plan)), P(1, &made), err)
 CALL(mo_plan_server, P(0, "x"), P(1, OBJECT(mo_model_options)), P(2, OBJECT(mo_server_request)),
      P(3, OBJECT(mo_server_plan)), err)
 CALL(mo_plan_hosts, P(0, "x"), P(1, "x"), NULL, NULL, P(2, OBJECT(mo_plan_hosts_report)), 1, err)
 CALL(mo_probe, NULL, P(0, OBJECT(mo_probe_report)), 1, err)
+CALL(mo_probe_machine, NULL, NULL, P(0, name), sizeof name, err)
 CALL(mo_probe_save, P(0, OBJECT(mo_probe_report)), 1, NULL, P(1, name), sizeof name, err)
 CALL(mo_probe_ranks, P(0, OBJECT(mo_cluster)), NULL, 0, P(1, OBJECT(mo_probe_ranks_report)), 1, err)
 CALL(mo_probe_ranks_save, P(0, OBJECT(mo_probe_ranks_report)), 1, NULL, P(1, name), sizeof name, err)
@@ -193,10 +197,14 @@ static const function functions[] = {
     F(mo_synth, "name path"),
     F(mo_quantize, "source path"),
     F(mo_plan_file, "path out"),
-    F(mo_plan_json, "report json"),
+    F(mo_plan_report_json, "report json"),
+    F(mo_plan_open, "path out"),
+    F(mo_plan_stat, "plan name value"),
+    F(mo_plan_json, "plan json"),
     F(mo_plan_server, "path loading asked out"),
     F(mo_plan_hosts, "path hosts out"),
     F(mo_probe, "out"),
+    F(mo_probe_machine, "saved"),
     F(mo_probe_save, "report saved"),
     F(mo_probe_ranks, "cluster out"),
     F(mo_probe_ranks_save, "report saved"),
@@ -285,6 +293,7 @@ static void nothing_is_closed(void **state)
     mo_snapshot_close(NULL);
     mo_doctor_close(NULL);
     mo_file_close(NULL);
+    mo_plan_close(NULL);
     mo_tracer_close(NULL);
     mo_trace_close(NULL);
     mo_free(NULL);

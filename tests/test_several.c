@@ -19,7 +19,7 @@ static mo_plan_report plan_of(const oracle *o, const setting *s)
 {
     mo_error err = {.detail = ""};
     mo_plan_report r;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     p.context = 600;
     p.batch = s->batch ? s->batch : 64;
     p.threads = 2;
@@ -28,7 +28,7 @@ static mo_plan_report plan_of(const oracle *o, const setting *s)
     p.ram_bytes = s->ram;
     p.kv = s->kv;
     memcpy(p.vram_each, s->vram_each, sizeof p.vram_each);
-    if (mo_plan_file(o->path, &p, &r, sizeof r, &err) != MO_OK) {
+    if (mo_plan_file(o->path, &p, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s: %s", o->name, err.detail);
     }
     return r;
@@ -303,11 +303,11 @@ static void a_hot_cache_is_divided(void **state)
 
 /* ---- Three tiers ---- */
 
-static mo_plan_report plan_tiers(const mo_plan_options *ask)
+static mo_plan_report plan_tiers(const mo_model_options *ask)
 {
     mo_plan_report r;
     mo_error err = {.detail = ""};
-    if (mo_plan_file(MO_TEST_MODEL, ask, &r, sizeof r, &err) != MO_OK) {
+    if (mo_plan_file(MO_TEST_MODEL, ask, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return r;
@@ -322,7 +322,7 @@ static int64_t slots_of(const mo_plan_report *r)
 static setting full_tiers(int64_t *experts)
 {
     setting s = {.device = two};
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     ask.context = 600;
     ask.batch = 64;
     ask.threads = 2;

@@ -359,7 +359,7 @@ static void use_tools(work *w)
 {
     mo_synth_options synth = mo_synth_options_default();
     mo_quantize_options quantize = mo_quantize_options_default();
-    mo_plan_options plan = mo_plan_options_default();
+    mo_model_options plan = mo_model_options_default();
     mo_plan_report report;
     mo_file *file = NULL;
     mo_file_info info;
@@ -371,7 +371,7 @@ static void use_tools(work *w)
                              &w->err)) &&
               ok(mo_file_open(in_folder("less.gguf"), &file, &w->err)) &&
               ok(mo_file_summarize(file, &info, sizeof info, &w->err)) &&
-              ok(mo_plan_file(in_folder("less.gguf"), &plan, &report, sizeof report, &w->err));
+              ok(mo_plan_file(in_folder("less.gguf"), &plan, NULL, &report, sizeof report, &w->err));
     mo_file_close(file);
 }
 

@@ -92,7 +92,7 @@ static void unknown_names_get_a_hint(void **state)
     mo_model_close(model);
 }
 
-/* No step runs: the reports do not change. */
+/* No step runs: the reports do not change, but for experts that are still moving. */
 static void values_are_those_of_the_reports(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void values_are_those_of_the_reports(void **state)
     mo_model_traffic(model, &traffic, sizeof traffic);
     assert_true(counters.tokens == 47 && counters.single_steps == 7 && counters.prompt_tokens == 40);
     assert_true(stat_of(model, "engine.tokens", 0) == 47);
-    assert_true(stat_of(model, "tokens_per_second", 0) == 1e9 * 7 / (double)counters.single_ns);
+    assert_true(stat_of(model, "tokens_per_second", 0) == 1e9 * (7 / (double)counters.single_ns));
     assert_true(stat_of(model, "tier.ram.asked", 0) == (double)(c.ram.prompt.asked + c.ram.generation.asked));
     assert_true(stat_of(model, "tier.ram.prompt.hits", 0) == (double)c.ram.prompt.hits);
     assert_true(stat_of(model, "disk.read_bytes", 0) == (double)c.ram.disk_bytes);
@@ -130,7 +130,8 @@ static void values_are_those_of_the_reports(void **state)
         const int all = mo_model_experts(model, layer, experts, sizeof *experts, 64);
         assert_true(stat_of(model, "layer.experts", layer) == all);
         for (int e = 0; e < all && e < 64; e++) {
-            assert_true(stat_of(model, "expert.place", layer * info.experts + e) == (double)experts[e].place);
+            const double place = stat_of(model, "expert.place", layer * info.experts + e);
+            assert_true(place == MO_EXPERT_DISK || place == MO_EXPERT_RAM || place == MO_EXPERT_DEVICE);
             assert_true(stat_of(model, "expert.bytes", layer * info.experts + e) == (double)experts[e].bytes);
             assert_true(stat_of(model, "expert.picks", layer * info.experts + e) == (double)experts[e].picks);
         }
@@ -177,11 +178,75 @@ static void several_at_once_and_as_json(void **state)
     }
     assert_int_equal(json_object_size(root), runs);
     assert_true(json_number_value(json_object_get(root, "engine.tokens")) == 47);
-    assert_true(json_number_value(json_array_get(json_object_get(root, "expert.place"), 5)) ==
-                stat_of(model, "expert.place", 5));
+    assert_true(json_number_value(json_array_get(json_object_get(root, "expert.bytes"), 5)) ==
+                stat_of(model, "expert.bytes", 5));
     json_decref(root);
     mo_free(text);
     mo_model_close(model);
+}
+
+/* What a plan decides is what the model has: equal, or for speeds and rates of hits both there. */
+static void plans_and_runs_compare_by_name(void **state)
+{
+    (void)state;
+    const setting cpu = {.ram = plan_of(0, 0).least_bytes + (2 << 20)}, tiers = tiers_of(0.3, 0.3);
+    const setting *const settings[] = {&cpu, &tiers};
+    static const char *const measured[] = {"tokens_per_second", "prompt.tokens_per_second",
+                                           "tier.ram.hit_rate", "device.hit_rate"};
+    for (int n = 0; n < 2; n++) {
+        mo_error err = {.detail = ""};
+        mo_plan *plan = NULL;
+        char *json = NULL;
+        mo_model_options o = mo_model_options_default();
+        o.context = 600;
+        o.batch = settings[n]->batch ? settings[n]->batch : 64;
+        o.device = settings[n]->device ? settings[n]->device : "none";
+        o.ram_bytes = settings[n]->ram;
+        o.vram_bytes = settings[n]->vram;
+        o.threads = 2;
+        check_status(mo_plan_open(MO_TEST_MODEL, &o, NULL, &plan, &err), &err);
+        o.learning.profile = "off";
+        mo_model *model = NULL;
+        check_status(mo_model_open(MO_TEST_MODEL, &o, &model, &err), &err);
+        int compared = 0;
+        for (int i = 0; mo_stat_at(i); i++) {
+            const mo_stat *stat = mo_stat_at(i);
+            double expected = -1;
+            const mo_status status = mo_plan_stat(plan, stat->name, 0, &expected, &err);
+            if (stat->plan.type == MO_STAT_NONE) {
+                assert_int_equal(status, MO_EUNSUPPORTED);
+                continue;
+            }
+            if (stat->list != MO_STAT_CARDS) { /* there are not several devices */
+                check_status(status, &err);
+            }
+            bool estimate = false;
+            for (int k = 0; k < 4; k++) {
+                estimate |= strcmp(stat->name, measured[k]) == 0;
+            }
+            if (stat->run.type != MO_STAT_NONE && !estimate) {
+                if (expected != stat_of(model, stat->name, 0)) {
+                    fail_msg("%s: %s: %g is expected, %g found", o.device, stat->name, expected,
+                             stat_of(model, stat->name, 0));
+                }
+                compared++;
+            }
+        }
+        assert_true(compared >= 15);
+        double value;
+        check_status(mo_plan_stat(plan, "class.slots", 0, &value, &err), &err);
+        assert_int_equal(mo_plan_stat(plan, "class.slots", 64, &value, &err), MO_EINVAL);
+        assert_int_equal(mo_plan_stat(plan, "device.slot", 0, &value, &err), MO_ENOENT);
+        assert_string_equal(mo_plan_text(plan, "tier.mode"), mo_model_text(model, "tier.mode"));
+        assert_int_equal(mo_plan_text(plan, "device") != NULL, n == 1);
+        assert_true(mo_plan_text(plan, "ceiling")[0] != '\0');
+        assert_null(mo_plan_text(plan, "nothing"));
+        check_status(mo_plan_json(plan, &json, &err), &err);
+        assert_non_null(strstr(json, "\"tokens_per_second\""));
+        mo_free(json);
+        mo_model_close(model);
+        mo_plan_close(plan);
+    }
 }
 
 static void texts_have_keys(void **state)
@@ -211,11 +276,9 @@ static void texts_have_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_name_can_be_read),
-        cmocka_unit_test(unknown_names_get_a_hint),
-        cmocka_unit_test(values_are_those_of_the_reports),
-        cmocka_unit_test(several_at_once_and_as_json),
-        cmocka_unit_test(texts_have_keys),
+        cmocka_unit_test(every_name_can_be_read),          cmocka_unit_test(unknown_names_get_a_hint),
+        cmocka_unit_test(values_are_those_of_the_reports), cmocka_unit_test(several_at_once_and_as_json),
+        cmocka_unit_test(plans_and_runs_compare_by_name),  cmocka_unit_test(texts_have_keys),
     };
     return cmocka_run_group_tests_name("stats", tests, make_tokens, NULL);
 }

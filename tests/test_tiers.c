@@ -70,9 +70,9 @@ static mo_plan_report plan_at(const char *path, int64_t ceiling)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, NULL, &report, sizeof report, &err), &err);
     return report;
 }
 
@@ -394,11 +394,11 @@ static void plans_keep_their_ceiling(void **state)
         slots = report.classes[0].slots;
     }
     assert_string_equal(report.mode, "resident");
-    const mo_plan_options tight = {
-        .size = sizeof(mo_plan_options), .ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
+    const mo_model_options tight = {
+        .size = sizeof(mo_model_options), .ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
     char needed[64];
     snprintf(needed, sizeof needed, "(%lld bytes) are needed", (long long)z.least);
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, &report, sizeof report, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, NULL, &report, sizeof report, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, needed));
     mo_model_options o = mo_model_options_default();
     mo_model *model = NULL;

@@ -138,8 +138,8 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
 }
 
 /* The device of a run of layers, with its part of the plan: `plan` and `hot` are for that. */
-static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run, mo_plan *plan,
-                     mo_hot_request *hot, mo_gpu_options *o)
+static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run,
+                     mo_run_plan *plan, mo_hot_request *hot, mo_gpu_options *o)
 {
     const mo_choice *choice = &m->opened.choice;
     const mo_rates *rates = &resources->each[run->device].rates;
@@ -183,7 +183,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resour
                            mo_error *err)
 {
     const mo_plan_division *d = m->opened.choice.division;
-    mo_plan *plan = malloc(sizeof *plan);
+    mo_run_plan *plan = malloc(sizeof *plan);
     mo_hot_request hot;
     mo_status status =
         plan ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while opening a model on devices");

@@ -70,7 +70,7 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
 static int streamed_layers(const mo_model *m)
 {
     const mo_plan_model *requirements = &m->opened.choice.model;
-    const mo_plan *plan = &m->opened.choice.plan;
+    const mo_run_plan *plan = &m->opened.choice.plan;
     const bool device = m->gpu && m->engine && atomic_load(&m->engine->accelerator);
     return device ? mo_placement_sum(requirements, mo_placement_counts_of(requirements, plan)).from_disk
                   : requirements->dense_layers - plan->dense_resident;
@@ -91,7 +91,7 @@ static int64_t experts_here(const mo_model_spec *spec)
 static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opened.tiers;
-    const mo_plan *plan = &model->opened.choice.plan;
+    const mo_run_plan *plan = &model->opened.choice.plan;
     *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
                             .policy = "",
                             .disk_method = "",
