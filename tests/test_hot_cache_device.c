@@ -128,8 +128,8 @@ static void feed(mo_model *model, mo_session *session, int64_t step, int64_t req
                            .count = n,
                            .logits = rows ? keep_row : NULL,
                            .user = &s};
-        if (mo_session_feed(&f, &err) != MO_OK) {
-            check_status(mo_session_feed(&f, &err), &err);
+        if (mo_session_feed(&f, 1, &err) != MO_OK) {
+            check_status(mo_session_feed(&f, 1, &err), &err);
         }
         if (request && (n - 32) % request == 0) {
             check_status(mo_model_request_done(model, &err), &err);
@@ -365,15 +365,15 @@ static mo_plan_report plan_of(const mo_model_options *o)
 {
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .ram_bytes = o->ram_bytes,
-                                 .context = o->context,
-                                 .batch = o->batch,
-                                 .device = o->device,
-                                 .vram_bytes = o->vram_bytes,
-                                 .cpu_moe = o->cpu_moe,
-                                 .hot_cache = o->learning.hot_cache};
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .ram_bytes = o->ram_bytes,
+                                  .context = o->context,
+                                  .batch = o->batch,
+                                  .device = o->device,
+                                  .vram_bytes = o->vram_bytes,
+                                  .cpu_moe = o->cpu_moe,
+                                  .learning.hot_cache = o->learning.hot_cache};
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     return plan;
 }
 
@@ -414,16 +414,17 @@ static void plans_know_the_cache(void **state)
     }
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                           .context = CONTEXT,
-                           .batch = 32,
-                           .device = device_name,
-                           .vram_bytes = ceiling};
-    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_ENOMEM);
+    mo_model_options ask = {.size = sizeof(mo_model_options),
+                            .context = CONTEXT,
+                            .batch = 32,
+                            .device = device_name,
+                            .vram_bytes = ceiling};
+    ask.learning.hot_cache =
+        hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, "`hot_cache.max_mib`"));
-    ask.hot_cache.file = NULL;
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
+    ask.learning.hot_cache.file = NULL;
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_EINVAL);
 }
 
 /* Space for everything: no layer needs the host. And space that the environment leaves empty. */
@@ -595,7 +596,8 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, 1,
+                &err),
             &err);
         model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
@@ -615,10 +617,10 @@ static void three_tiers(void **state)
     (void)state;
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     warnings = 0;
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     for (int i = 0; i < 2; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(0.5, 2);
@@ -643,9 +645,9 @@ static void choices_are_counted_once(void **state)
     mo_plan_report plan;
     mo_counter_report counters;
     int32_t words[STEPS];
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options o = options_for(device_name);
     o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL;
@@ -660,7 +662,7 @@ static void choices_are_counted_once(void **state)
         model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1}, 1,
                 &err),
             &err);
         mo_model_counters(model, &counters, sizeof counters);
@@ -707,7 +709,7 @@ static void short_text(mo_model *model, int number, float *rows)
                        .step = 1,
                        .logits = keep_row,
                        .user = &s};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     mo_session_close(session);
 }
 
@@ -721,9 +723,9 @@ static void layers_that_close_need_no_host(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     mo_model_info info;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options with = options_for(device_name), without = options_for("none");
     with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL, *alone = NULL;
@@ -882,7 +884,7 @@ static void a_failed_copy_loses_nothing(void **state)
                                .count = n,
                                .logits = keep_row,
                                .user = &(sink){rows}};
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
                 faults_arm(model->device, MO_SIM_COPY, after, 1);
                 check_status(mo_model_request_done(model, &err), &err);
@@ -943,7 +945,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         assert_int_equal(report.exchange_failed, 1);
         assert_int_equal(report.fetch_failed, variant == 1 && count > 4 ? 4 : count);
         const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 31};
-        check_status(mo_session_feed(&prompt, &err), &err);
+        check_status(mo_session_feed(&prompt, 1, &err), &err);
         expect_map(model); /* told by then at the latest */
         mo_session_close(session);
         session = open_session(model);
@@ -981,7 +983,7 @@ static void no_step_fails_for_a_copy(void **state)
                                .user = &(sink){rows}};
             model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             faults_arm(model->device, MO_SIM_NONE, 0, 1);
         }
         expect_plain(rows, "copies that failed");
@@ -1030,7 +1032,7 @@ static void a_device_lost_between_requests_costs_only_speed(void **state)
     mo_model *model = open_model(&o);
     mo_session *session = open_session(model);
     const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 32};
-    check_status(mo_session_feed(&prompt, &err), &err);
+    check_status(mo_session_feed(&prompt, 1, &err), &err);
     warnings = 0;
     faults_arm(model->device, MO_SIM_LOST, 0, 1);
     check_status(mo_model_request_done(model, &err), &err);

@@ -58,9 +58,9 @@ static int64_t ceiling_of(const char *path, double share)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, NULL, &report, sizeof report, &err), &err);
     const int64_t all = report.classes[0].experts * report.classes[0].slot_bytes;
     return report.used_bytes - report.slot_bytes + (int64_t)((double)all * share);
 }
@@ -124,7 +124,7 @@ static void answer(mo_model *model, const char *prompt, int length)
     for (;;) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count}, 1,
                 &err),
             &err);
         if (count == end) {
@@ -155,7 +155,8 @@ static void follow(mo_model *model, const char *text, double rates[3])
     for (int64_t n = 1, part = 0; n <= count; n++) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, 1,
+                &err),
             &err);
         if (n == ends[part]) {
             mo_model_tiers(model, &now, sizeof now);
@@ -334,7 +335,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
                               .count = n,
                               .logits = keep_row,
                               .user = &s};
-        check_status(mo_session_feed(&feed, &err), &err);
+        check_status(mo_session_feed(&feed, 1, &err), &err);
         if (n % 40 == 0) {
             check_status(mo_model_request_done(model, &err), &err);
         }
@@ -706,7 +707,7 @@ static void unusable_profiles(void **state)
     const int32_t some[2] = {1, 2};
     check_status(
         mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = some, .count = 2},
-                        &err),
+                        1, &err),
         &err);
     mo_session_close(session);
     mo_model_close(model);
@@ -933,7 +934,7 @@ static void plans_know_what_a_run_found(void **state)
     mo_model *model = NULL;
     int32_t tokens[CONTEXT];
     mo_plan_report plan;
-    const mo_plan_options ask = mo_plan_options_default();
+    const mo_model_options ask = mo_model_options_default();
     mo_model_options o = some_options(0.1);
     o.io = MO_IO_DIRECT;
     o.no_prediction = true; /* nothing is under way when the counters are looked at */
@@ -947,11 +948,11 @@ static void plans_know_what_a_run_found(void **state)
         }
         check_status(mo_session_open(model, NULL, &session, &err), &err);
         const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = CONTEXT};
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
         mo_model_tiers(model, &tiers, sizeof tiers);
         mo_session_close(session);
         mo_model_close(model);
-        check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+        check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
         assert_int_equal(plan.disk_learned, learns);
     }
     const double found = (double)tiers.disk_bytes * 1e9 / (double)tiers.disk_busy_ns;

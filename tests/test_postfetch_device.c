@@ -37,7 +37,7 @@ static uint64_t late_copies(const mo_kernels *kernels, int transfers, uint64_t *
     unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     assert_int_equal(r.gpu->lanes.transfers_most, transfers);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = TOKENS, .step = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     const uint64_t late = r.gpu->lanes.late;
     *all = late + r.gpu->experts.fetched;
     rig_close(&r);

@@ -138,7 +138,7 @@ static mo_status feed_with(rig *r, const oracle *o, int64_t step, float *rows, m
                        .step = step,
                        .logits = keep_row,
                        .user = &s};
-    return mo_session_feed(&f, err);
+    return mo_session_feed(&f, 1, err);
 }
 
 static mo_status feed(rig *r, const oracle *o, int64_t step, float *rows)
@@ -462,7 +462,7 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
     assert_int_equal(mo_store_count(store).withdrawn, GUESSES);
     assert_true(r.tiers->prefetch.on);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
@@ -538,7 +538,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
         lose(store, layer, 2);
     }
     assert_int_equal(mo_store_count(store).distance[1].late, GUESSES);
-    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    check_status(mo_session_feed(&feed, 1, &r.err), &r.err);
     assert_true(f->on);
     assert_int_equal(f->distance, 2);
     assert_true(mo_store_count(store).distance[2].made > 0);
@@ -552,7 +552,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     guess_in_vain(store, layer, 2, GUESSES);
     atomic_store(&g.closed, false);
     feed.count = 2;
-    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    check_status(mo_session_feed(&feed, 1, &r.err), &r.err);
     assert_true(f->on);
     assert_int_equal(f->distance, 1);
     assert_int_equal(f->most, 1);
@@ -596,7 +596,7 @@ static void each_distance_is_checked(void **state)
     guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
@@ -662,7 +662,7 @@ static void prompts_read_the_next_layer_ahead(void **state)
         rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
         const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 32};
         r.tiers->prefetch.on = predict == 1;
-        check_status(mo_session_feed(&f, &r.err), &r.err);
+        check_status(mo_session_feed(&f, 1, &r.err), &r.err);
         mo_store_settle(r.tiers->store);
         const mo_store_counters all = mo_store_count(r.tiers->store);
         c[predict] = all.phase[MO_STORE_PROMPT];

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "gguf/summary.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "profile/replay.h"
 
 /* ---- Recording ---------------------------------------------------------------------------------- */

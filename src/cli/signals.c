@@ -203,7 +203,7 @@ static mo_status refuse(mo_error *err)
 mo_status cli_feed(const mo_feed *feed, mo_error *err)
 {
     feeding = feed->session;
-    const mo_status status = caught ? refuse(err) : mo_session_feed(feed, err);
+    const mo_status status = caught ? refuse(err) : mo_session_feed(feed, 1, err);
     feeding = NULL;
     mo_session_clear_cancel(feed->session); /* a conversation goes on after Ctrl-C */
     return status;

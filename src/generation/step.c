@@ -166,7 +166,7 @@ mo_status mo_generation_step_parts(mo_generation_part *parts, int count, mo_erro
         g->report = (mo_feed_report){.token = -1};
         first->feeds[i] = feed_of(g, &parts[i], &patience);
     }
-    status = mo_session_feed_all(first->feeds, count, err);
+    status = mo_session_feed(first->feeds, count, err);
     const int64_t now = mo_clock_ns();
     bool fed = status == MO_OK;
     for (int i = 0; i < count; i++) {

@@ -11,7 +11,7 @@
 #ifndef MO_GPU_CLOCK_H
 #define MO_GPU_CLOCK_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "profile/tally.h"
 
 typedef struct mo_gpu_clock mo_gpu_clock;

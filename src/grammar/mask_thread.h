@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct mo_mask_thread mo_mask_thread;
 

@@ -132,7 +132,7 @@ static int64_t spare_bytes(const mo_plan_model *m)
     return bytes;
 }
 
-mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
+mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_run_plan *plan,
                             bool reserved, uint64_t *bytes, mo_error *err)
 {
     char size[32];
@@ -252,7 +252,7 @@ static mo_status list_requests(const mo_packing *p, const mo_expert_table *b, mo
     return MO_OK;
 }
 
-static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
+static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_run_plan *plan, mo_error *err)
 {
     char needed[32], ceiling[32];
     int64_t bytes = 0;
@@ -272,8 +272,8 @@ static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_
 }
 
 mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
-                            const mo_expert_table *experts, uint64_t budget, mo_plan *plan, mo_hot_set *out,
-                            mo_error *err)
+                            const mo_expert_table *experts, uint64_t budget, mo_run_plan *plan,
+                            mo_hot_set *out, mo_error *err)
 {
     mo_packing packing = {0};
     uint64_t *bytes_of = slot_bytes_in_ram(experts);

@@ -42,14 +42,14 @@ typedef struct mo_hot_set {
 
 /* How many bytes the hot set may have in RAM. 0: all experts of this plan fit, there is nothing to choose, and the log says so.
  * The plan was made with the reserve taken off when `reserved`. MO_ENOMEM when not even one fits. */
-mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
+mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_run_plan *plan,
                             bool reserved, uint64_t *bytes, mo_error *err);
 
 /* Reads the file and packs; changes the plan's slots to those it needs. MO_ENOMEM when they do not fit under its
  * ceiling. Free with mo_hot_set_drop(). */
 mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
-                            const mo_expert_table *experts, uint64_t budget, mo_plan *plan, mo_hot_set *out,
-                            mo_error *err);
+                            const mo_expert_table *experts, uint64_t budget, mo_run_plan *plan,
+                            mo_hot_set *out, mo_error *err);
 void mo_hot_set_drop(mo_hot_set *set); /* a zeroed one is allowed */
 
 #endif

@@ -44,7 +44,7 @@ static int64_t class_slot_bytes(const mo_plan_model *m, int i)
 }
 
 /* Of an expert on its way: twice where RAM has another layout than the file. */
-static int64_t stage_bytes(const mo_plan_model *m, const mo_plan *ram)
+static int64_t stage_bytes(const mo_plan_model *m, const mo_run_plan *ram)
 {
     const bool interleaved = ram && ram->mode == MO_PLAN_RESIDENT;
     return interleaved || !m->device_stage_plain ? m->device_stage_bytes : m->device_stage_plain;
@@ -93,7 +93,7 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
 }
 
 /* All of the core, no experts, the fewest stages. */
-static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan *ram)
+static mo_plan_device core_parts(const mo_plan_model *m, const mo_run_plan *ram)
 {
     const int64_t stage = stage_bytes(m, ram);
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
@@ -126,7 +126,7 @@ static mo_plan_device stages_ahead(const mo_plan_model *m, const mo_plan_limits 
 }
 
 /* Everything. Nothing is on its way after the start; a device that says how it is filled needs stages for that. */
-static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, const mo_plan_share *s)
+static mo_plan_device whole_parts(const mo_plan_model *m, const mo_run_plan *ram, const mo_plan_share *s)
 {
     mo_plan_device d = core_parts(m, ram);
     d.staging = d.stage_bytes ? d.staging : 0;
@@ -234,7 +234,7 @@ static int64_t ceiling_of(const mo_plan_limits *l)
     return l->vram_bytes > held ? l->vram_bytes - held : 1;
 }
 
-bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram,
+bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
                           mo_plan_device *out)
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
@@ -328,7 +328,7 @@ typedef struct wires {
     double both; /* the CPU computes some of the missing experts while others cross the link */
 } wires;
 
-static wires wires_of(const mo_rates *r, const mo_plan *p)
+static wires wires_of(const mo_rates *r, const mo_run_plan *p)
 {
     wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
                .link = mo_rates_link(r, 0, 0), /* of what is large */
@@ -374,7 +374,7 @@ static double fetch_seconds(double bytes, const wires *w, mo_postfetch_mode mode
 
 /* Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits` knows
  * better. */
-static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, int i,
+static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *p, int i,
                            const double *hits, const wires *w, double trip)
 {
     const mo_plan_class *c = &m->classes[i];
@@ -459,8 +459,8 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
 
 /* What streamed layers cost beyond their products, and where they come from. They are not counted as hidden behind
  * experts: the link may carry those meanwhile. */
-static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w, mo_plan *p,
-                                double *disk_bytes)
+static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w,
+                                mo_run_plan *p, double *disk_bytes)
 {
     const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
     mo_placement_counts counts = mo_placement_counts_of(m, p);
@@ -480,7 +480,7 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
  * beside them. Every sum is made so that it falls when more is in RAM or in VRAM. */
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
-                             const double *hits, mo_plan *p)
+                             const double *hits, mo_run_plan *p)
 {
     const wires w = wires_of(r, p);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;

@@ -11,7 +11,7 @@
 #ifndef MO_PROFILE_PROFILE_H
 #define MO_PROFILE_PROFILE_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "profile/trace.h"
 
 enum {

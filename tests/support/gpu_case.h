@@ -131,7 +131,7 @@ static inline void feed(mo_session *session, const int32_t *tokens, int64_t coun
                        .step = step,
                        .logits = keep_row,
                        .user = s};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }
@@ -149,7 +149,7 @@ static inline void expect_despite_faults(const oracle *o, mo_session *session, c
                        .step = 1,
                        .logits = keep_row,
                        .user = &s};
-    assert_int_equal(mo_session_feed(&f, untold ? NULL : &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, untold ? NULL : &err), MO_OK);
     assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
     free(s.rows);
 }

@@ -242,7 +242,7 @@ int alone_under(mo_model *model, mo_grammar *grammar, const int32_t *prompt, int
                               .report_size = sizeof report,
                               .sampler = sampler,
                               .mask = constraint ? mo_constraint_mask(constraint, NULL) : NULL};
-        assert_int_equal(mo_session_feed(&feed, NULL), MO_OK);
+        assert_int_equal(mo_session_feed(&feed, 1, NULL), MO_OK);
         out[made] = tokens[count + made] = report.token;
         made++;
         if (mo_token_ends(model, report.token)) {

@@ -29,14 +29,14 @@ static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .context = 600,
-                                 .batch = 64,
-                                 .device = "sim",
-                                 .ram_bytes = ram,
-                                 .vram_bytes = vram,
-                                 .threads = 2};
-    if (mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err) != MO_OK) {
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .context = 600,
+                                  .batch = 64,
+                                  .device = "sim",
+                                  .ram_bytes = ram,
+                                  .vram_bytes = vram,
+                                  .threads = 2};
+    if (mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return plan;

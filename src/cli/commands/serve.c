@@ -1,5 +1,5 @@
 /* moraine serve: options of the server. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <jansson.h>
 #include <math.h>

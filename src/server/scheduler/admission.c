@@ -106,8 +106,8 @@ static int choose_slot(const srv_engine *e)
 
 void srv_sequence_restore(srv_engine *e, srv_sequence *s, const mo_snapshot *snapshot)
 {
-    s->dirty = mo_session_restore(s->session, snapshot, NULL) != MO_OK &&
-               (snapshot == e->empty || mo_session_restore(s->session, e->empty, NULL) != MO_OK);
+    s->dirty = mo_session_restore(s->session, snapshot, -1, NULL) != MO_OK &&
+               (snapshot == e->empty || mo_session_restore(s->session, e->empty, -1, NULL) != MO_OK);
 }
 
 /* As much of a kept one as the prompt has in common with it: all of it may be more than a sequence holds now. */
@@ -115,7 +115,7 @@ static mo_status restore_usable(const srv_engine *e, const srv_sequence *s, cons
 {
     const int64_t all = mo_snapshot_length(from->snapshot);
     const int64_t length = e->info.rewinds && from->usable < all ? from->usable : all;
-    return mo_session_restore_first(s->session, from->snapshot, length, err);
+    return mo_session_restore(s->session, from->snapshot, length, err);
 }
 
 /* Restoring a cached one may take blocks: others are evicted for them. */

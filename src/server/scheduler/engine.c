@@ -213,7 +213,8 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
     }
     if (status == MO_OK && e->sharing) {
         srv_engine_key(e, e->options.cache_dir != NULL, key, sizeof key);
-        const srv_prefix_options prefix = {.rewinds = e->info.rewinds,
+        const srv_prefix_options prefix = {.model = e->model,
+                                           .rewinds = e->info.rewinds,
                                            .directory = e->options.cache_dir,
                                            .directory_bytes = e->options.cache_dir_bytes,
                                            .key = key};

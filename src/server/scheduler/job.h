@@ -8,7 +8,7 @@
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 /* ---- Events ----------------------------------------------------------------------------------- */
 

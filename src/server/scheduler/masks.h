@@ -4,7 +4,7 @@
 #ifndef SRV_MASKS_H
 #define SRV_MASKS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_masks srv_masks;
 

@@ -380,7 +380,7 @@ static bool feed(warmup *r, int count, int64_t tokens)
                                 .count = r->length[i],
                                 .uncounted = true};
     }
-    const bool good = mo_session_feed_all(e->feeds, count, NULL) == MO_OK;
+    const bool good = mo_session_feed(e->feeds, count, NULL) == MO_OK;
     r->steps += good;
     return good;
 }
@@ -419,7 +419,7 @@ static bool step(srv_engine *e)
     srv_memory_make_room(e, count);
     srv_masks_begin(e->masks);
     const double begin = mo_clock_s();
-    mo_session_feed_all(e->feeds, count, NULL);
+    mo_session_feed(e->feeds, count, NULL);
     const double now = mo_clock_s();
     srv_pace_learn(&e->pace, answers, prompt, now - begin);
     pthread_mutex_lock(&e->lock);
