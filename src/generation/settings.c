@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api/model.h"
 #include "base/clock.h"
 #include "base/growing.h"
 #include "base/status.h"
@@ -50,20 +51,43 @@ static uint64_t random_seed(void)
     return seed;
 }
 
+/* What the options say, over what *s is. */
+static void take_sampling(const mo_generation_options *o, mo_sampler_options *s)
+{
+    take_real(o->temperature, &s->temperature);
+    take_real(o->top_p, &s->top_p);
+    take_real(o->min_p, &s->min_p);
+    take_whole(o->top_k, &s->top_k);
+    take_real(o->repeat_penalty, &s->repeat_penalty);
+    take_real(o->presence_penalty, &s->presence_penalty);
+    take_real(o->frequency_penalty, &s->frequency_penalty);
+    take_whole(o->penalty_last, &s->penalty_last);
+}
+
+void mo_generation_options_recommend(const mo_model *model, mo_generation_options *o)
+{
+    mo_sampler_options s = mo_sampler_options_default();
+    take_sampling(o, &s);
+    if (model) {
+        mo_model_sampling(model, &s);
+    }
+    o->temperature = s.temperature;
+    o->top_p = s.top_p;
+    o->min_p = s.min_p;
+    o->top_k = s.top_k;
+    o->repeat_penalty = s.repeat_penalty;
+    o->presence_penalty = s.presence_penalty;
+    o->frequency_penalty = s.frequency_penalty;
+    o->penalty_last = s.penalty_last;
+}
+
 /* What the caller says over what the file recommends over what is usual. */
-static mo_sampler_options sampling_of(const mo_model *model, const mo_generation_options *o)
+static mo_sampler_options sampling_of(const mo_model *model, const mo_generation_options *o, int choice)
 {
     mo_sampler_options s = mo_sampler_options_default();
     mo_model_sampling(model, &s);
-    take_real(o->temperature, &s.temperature);
-    take_real(o->top_p, &s.top_p);
-    take_real(o->min_p, &s.min_p);
-    take_whole(o->top_k, &s.top_k);
-    take_real(o->repeat_penalty, &s.repeat_penalty);
-    take_real(o->presence_penalty, &s.presence_penalty);
-    take_real(o->frequency_penalty, &s.frequency_penalty);
-    take_whole(o->penalty_last, &s.penalty_last);
-    s.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
+    take_sampling(o, &s);
+    s.seed = (o->seed == -1 ? random_seed() : (uint64_t)o->seed) + (uint64_t)choice;
     return s;
 }
 
@@ -72,23 +96,28 @@ static bool collect_bias(const mo_model *model, const mo_generation_options *o, 
 {
     size_t forbidden;
     const int32_t *ids = mo_model_suppressed(model, &forbidden);
+    uint8_t *named = calloc(1, (size_t)set->vocab / 8 + 1);
     set->bias = malloc(sizeof *set->bias * (o->bias_count + forbidden + 1));
-    if (!set->bias) {
+    if (!named || !set->bias) {
+        free(named);
         return false;
     }
     if (o->bias_count) {
         memcpy(set->bias, o->bias, sizeof *set->bias * o->bias_count);
     }
     size_t count = set->own_bias = o->bias_count;
-    for (size_t k = 0; k < forbidden; k++) {
-        size_t i = 0;
-        while (i < set->own_bias && set->bias[i].token != ids[k]) {
-            i++;
+    for (size_t i = 0; i < set->own_bias; i++) {
+        const int32_t token = set->bias[i].token;
+        if (token >= 0 && token < set->vocab) { /* others are refused later */
+            named[token / 8] |= (uint8_t)(1U << token % 8);
         }
-        if (i == set->own_bias) {
+    }
+    for (size_t k = 0; k < forbidden; k++) {
+        if (ids[k] < set->vocab && !(named[ids[k] / 8] >> ids[k] % 8 & 1)) {
             set->bias[count++] = (mo_logit_bias){ids[k], -INFINITY};
         }
     }
+    free(named);
     set->sampler.bias = set->bias;
     set->sampler.bias_count = count;
     return true;
@@ -190,7 +219,6 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
                                       mo_error *err)
 {
     mo_generation_options o = mo_generation_options_default();
-    mo_model_info info;
     mo_generation_settings set = {0};
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_generation_options", err);
     *out = set;
@@ -200,10 +228,9 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
     if (status != MO_OK) {
         return status;
     }
-    mo_model_describe(model, &info, sizeof info);
-    set = (mo_generation_settings){.vocab = info.vocab,
-                                   .has_vocabulary = info.has_vocabulary,
-                                   .sampler = sampling_of(model, &o),
+    set = (mo_generation_settings){.vocab = model->engine->spec->vocab,
+                                   .has_vocabulary = model->tokenizer != NULL,
+                                   .sampler = sampling_of(model, &o, extra ? extra->choice : 0),
                                    .max_tokens = o.max_tokens,
                                    .thought_tokens = o.thought_tokens,
                                    .reply = mo_reply_options_default(),
