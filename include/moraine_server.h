@@ -847,7 +847,11 @@ typedef struct mo_generation_extra {
         *grammar; /* compiled, in the place of a text; stays open as long as the generation. NULL: none */
     const mo_reply_options
         *reply; /* how the answer is parsed, with in_thought; its tools stay. NULL: as the options say */
+    int choice; /* which of several answers to one prompt: it draws with the options' seed + choice */
 } mo_generation_extra;
+
+/* Overrides sampling with what the model's file recommends (model NULL: nothing); what is unset then has the usual value. */
+void mo_generation_options_recommend(const mo_model *model, mo_generation_options *options);
 
 /* As mo_generation_open(). extra may be NULL. */
 mo_status mo_generation_open_with(mo_model *model, const mo_generation_options *options,
@@ -862,14 +866,14 @@ typedef struct mo_generation_part {
     void *user;
     /* The result: */
     mo_error
-        error; /* status MO_OK: none. The generation has not ended: step it again, or mo_generation_fail() */
+        error; /* status MO_OK: none. Unless that has ended the generation: step it again, or mo_generation_fail() */
     int64_t computed; /* tokens */
     bool sampled;     /* a token */
     bool late;        /* its mask was not ready: nothing was sampled */
 } mo_generation_part;
 
-/* One step of all of them; unlike mo_generation_step() it never looks at their texts. `parts` may be sorted otherwise. */
-mo_status mo_generation_step_parts(mo_generation_part *parts, int count, mo_error *err);
+/* One step of all of them; unlike mo_generation_step() it never looks at their texts. feeds: space for as many. */
+mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, int count, mo_error *err);
 
 /* May it be stepped? False: its mask is not ready. */
 bool mo_generation_is_ready(mo_generation *generation);
@@ -891,6 +895,8 @@ bool mo_generation_parse(mo_generation *generation);
 bool mo_generation_take_event(mo_generation *generation, mo_generation_event *out, size_t size);
 /* Tokens parsed so far, and of them in thoughts; was a stop string met? Ids of its calls; NULL: it made fewer. */
 void mo_generation_count(const mo_generation *generation, int64_t *tokens, int64_t *thoughts);
+/* The whole sequence, up to the last token that was parsed. */
+const int32_t *mo_generation_parsed(const mo_generation *generation, int64_t *count);
 bool mo_generation_stopped(const mo_generation *generation);
 const char *mo_generation_call_id(const mo_generation *generation, int index);
 

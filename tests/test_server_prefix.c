@@ -222,7 +222,7 @@ static void sixteen_hold_what_they_share_once(const char *device, int length)
         clients[i]->act_after = 2;
         tokens[length] = i + 1; /* what each says by itself */
         srv_job_options job = job_of(clients[i], tokens, length + 1, 40);
-        job.ignore_eos = true;
+        job.generation.ignore_end = true;
         submit(e, clients[i], &job);
         wait_events(clients[i], 2);
         one = i ? one : session_bytes(model);
@@ -277,7 +277,7 @@ static void sixteen_are_kept_beside_each_other(const char *path, const char *dev
             }
             client *c = new_client();
             srv_job_options job = job_of(c, tokens[i], turn ? length + 2 + SAID : length + 1, SAID);
-            job.ignore_eos = true;
+            job.generation.ignore_end = true;
             submit(e, c, &job);
             wait_last(c);
             assert_int_equal(c->status, MO_OK);
@@ -325,7 +325,7 @@ static void conversations_that_take_turns_are_all_kept(void **state)
             }
             client *c = new_client();
             srv_job_options job = job_of(c, tokens[i], count[i], SAID);
-            job.ignore_eos = true;
+            job.generation.ignore_end = true;
             submit(e, c, &job);
             wait_last(c);
             /* The last token that was said had not been fed. */

@@ -261,24 +261,24 @@ static void parameters_have_names_in_every_dialect(void **state)
         "'stop':'END','n':2,'logprobs':true,'top_logprobs':3,'unknown':{},'user':null,"
         "'stream':true,'stream_options':{'include_usage':true},'top_p':null,'sse_ping_interval':3}",
         SRV_DIALECT_CHAT, &p, &fault, &root));
-    assert_int_equal(p.max_tokens, 7);
-    assert_true(p.sampler.temperature == 0);
-    assert_int_equal(p.sampler.top_k, 0);
-    assert_true(p.seeded && p.sampler.seed == 42);
-    assert_int_equal(p.stop_count, 1);
+    assert_int_equal(p.generation.max_tokens, 7);
+    assert_true(p.generation.temperature == 0);
+    assert_int_equal(p.generation.top_k, 0);
+    assert_true(p.seeded && p.generation.seed == 42);
+    assert_int_equal(p.generation.stop_count, 1);
     assert_string_equal(p.stop[0], "END");
     assert_int_equal(p.n, 2);
     assert_true(p.logprobs && p.top == 3);
     assert_true(p.stream && p.include_usage);
-    assert_true(p.sampler.top_p == 0.95F);
+    assert_true(p.generation.top_p == 0.95F);
     assert_int_equal(p.heartbeat_ms, 3000);
     srv_parameters_free(&p);
     json_decref(root);
     assert_true(read_parameters(
         "{'n_predict':-2,'stop':['a','','b'],'n_probs':4,'cache_prompt':false,'seed':-1,'mirostat':0}",
         SRV_DIALECT_COMPLETION, &p, &fault, &root));
-    assert_int_equal(p.max_tokens, -1);
-    assert_int_equal(p.stop_count, 2);
+    assert_int_equal(p.generation.max_tokens, -1);
+    assert_int_equal(p.generation.stop_count, 2);
     assert_true(p.logprobs && p.top == 4 && !p.cache_prompt && !p.seeded);
     srv_parameters_free(&p);
     json_decref(root);
@@ -389,7 +389,7 @@ static void thinking_has_names_in_every_dialect(void **state)
                 fail_msg("%s: %s", cases[i].request, fault.message);
             }
             assert_int_equal(p.thinking, cases[i].thinking);
-            assert_true(p.thought_limit == cases[i].limit);
+            assert_true(p.generation.thought_tokens == cases[i].limit);
             assert_string_equal(p.effort ? p.effort : "", cases[i].effort ? cases[i].effort : "");
             assert_string_equal(p.think_field ? p.think_field : "", cases[i].field ? cases[i].field : "");
             srv_parameters_free(&p);
@@ -436,7 +436,7 @@ static void what_cannot_be_served_is_refused(void **state)
 static void seeds_are_any_integer(void **state)
 {
     (void)state;
-    uint64_t first = 0;
+    int64_t first = 0;
     static const char *const seeds[] = {"{'seed':18446744073709551615}", "{'seed':18446744073709551615}",
                                         "{'seed':-99999999999999999999}"};
     for (size_t i = 0; i < 3; i++) {
@@ -444,8 +444,8 @@ static void seeds_are_any_integer(void **state)
         srv_fault fault = {0};
         json_t *root;
         assert_true(read_parameters(seeds[i], SRV_DIALECT_CHAT, &p, &fault, &root));
-        assert_true(p.seeded && (i == 0 || (p.sampler.seed == first) == (i == 1)));
-        first = p.sampler.seed;
+        assert_true(p.seeded && (i == 0 || (p.generation.seed == first) == (i == 1)));
+        first = p.generation.seed;
         srv_parameters_free(&p);
         json_decref(root);
     }
@@ -459,17 +459,17 @@ static void biases_come_in_all_forms(void **state)
     json_t *root;
     assert_true(
         read_parameters("{'logit_bias':{'5':1.5,'6':-100,'7':null}}", SRV_DIALECT_CHAT, &p, &fault, &root));
-    assert_int_equal(p.sampler.bias_count, 2);
-    assert_int_equal(p.sampler.bias[0].token, 5);
-    assert_true(p.sampler.bias[0].bias == 1.5F);
-    assert_true(isinf(p.sampler.bias[1].bias));
+    assert_int_equal(p.generation.bias_count, 2);
+    assert_int_equal(p.generation.bias[0].token, 5);
+    assert_true(p.generation.bias[0].bias == 1.5F);
+    assert_true(isinf(p.generation.bias[1].bias));
     srv_parameters_free(&p);
     json_decref(root);
     assert_true(read_parameters("{'logit_bias':[[5,false],['the',2],[7,-3]]}", SRV_DIALECT_COMPLETION, &p,
                                 &fault, &root));
-    assert_true(p.sampler.bias_count >= 3);
-    assert_true(isinf(p.sampler.bias[0].bias) && p.sampler.bias[0].bias < 0);
-    assert_true(p.sampler.bias[p.sampler.bias_count - 1].bias == -3);
+    assert_true(p.generation.bias_count >= 3);
+    assert_true(isinf(p.generation.bias[0].bias) && p.generation.bias[0].bias < 0);
+    assert_true(p.generation.bias[p.generation.bias_count - 1].bias == -3);
     srv_parameters_free(&p);
     json_decref(root);
 }

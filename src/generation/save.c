@@ -306,7 +306,7 @@ static void sampling_of(const json_t *s, mo_generation_options *o)
         memcpy((char *)o + f->option, f->whole ? (const void *)&whole : (const void *)&real,
                f->whole ? sizeof whole : sizeof real);
     }
-    o->seed = whole_of(s, "seed") & INT64_MAX;
+    o->seed = whole_of(s, "seed");
     o->samplers = json_string_value(json_object_get(s, "samplers"));
 }
 

@@ -190,9 +190,9 @@ srv_job_options job_of(client *c, const int32_t *tokens, int count, int answer)
     srv_job_options o = srv_job_options_default();
     o.tokens = tokens;
     o.count = (size_t)count;
-    o.max_tokens = answer;
-    o.raw = true;
-    o.sampler.temperature = 0.0f;
+    o.generation.max_tokens = answer;
+    o.generation.raw = true;
+    o.generation.temperature = 0.0f;
     o.sink = hear;
     o.user = c;
     return o;

@@ -15,14 +15,8 @@
 
 srv_parameters srv_parameters_default(void)
 {
-    srv_parameters p = {.max_tokens = -1, .n = 1, .cache_prompt = true, .thought_limit = -1};
-    p.sampler = mo_sampler_options_default();
-    p.sampler.temperature = 0.8F;
-    p.sampler.top_k = 40;
-    p.sampler.top_p = 0.95F;
-    p.sampler.min_p = 0.05F;
-    p.sampler.repeat_penalty = 1;
-    p.sampler.penalty_last = 64;
+    srv_parameters p = {.generation = mo_generation_options_default(), .n = 1, .cache_prompt = true};
+    mo_generation_options_recommend(NULL, &p.generation);
     return p;
 }
 
@@ -30,16 +24,17 @@ void srv_parameters_free(srv_parameters *p)
 {
     free(p->bias);
     p->bias = NULL;
-    p->sampler.bias = NULL;
-    p->sampler.bias_count = 0;
+    p->generation.bias = NULL;
+    p->generation.bias_count = 0;
 }
 
 void srv_parameters_seed(srv_parameters *p)
 {
-    if (!p->seeded && getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) != sizeof p->sampler.seed) {
+    int64_t *seed = &p->generation.seed;
+    if (!p->seeded && getrandom(seed, sizeof *seed, 0) != sizeof *seed) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        p->sampler.seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec;
+        *seed = (int64_t)((uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec);
     }
 }
 
@@ -50,7 +45,7 @@ static bool read_seed(srv_field f, srv_parameters *p)
     int64_t seed = -1;
     const double real = json_is_real(f.value) ? json_real_value(f.value) : 0;
     if (fabs(real) >= 0x1p63) { /* some clients draw 64 bits without a sign: any number will do */
-        memcpy(&p->sampler.seed, &real, sizeof real);
+        memcpy(&p->generation.seed, &real, sizeof real);
         p->seeded = true;
         return true;
     }
@@ -58,7 +53,7 @@ static bool read_seed(srv_field f, srv_parameters *p)
         return false;
     }
     if (f.value && seed != -1 && seed != 0xffffffff) { /* llama-server's two ways to say random */
-        p->sampler.seed = (uint64_t)seed;
+        p->generation.seed = seed;
         p->seeded = true;
     } else if (f.value) {
         p->seeded = false;
@@ -140,7 +135,7 @@ static bool read_adapters(const srv_field *object, srv_parameters *p)
 
 static bool read_sampling(const srv_field *object, srv_parameters *p)
 {
-    mo_sampler_options *s = &p->sampler;
+    mo_generation_options *s = &p->generation;
     return srv_read_float(srv_member(object, "temperature"), 0, 1000, &s->temperature) &&
            srv_read_float(srv_member(object, "top_p"), 0, 1, &s->top_p) &&
            srv_read_float(srv_member(object, "min_p"), 0, 1, &s->min_p) &&
@@ -154,7 +149,7 @@ static bool read_sampling(const srv_field *object, srv_parameters *p)
 }
 
 /* What the sampler calls by other names. */
-static void adjust_sampling(mo_sampler_options *s)
+static void adjust_sampling(mo_generation_options *s)
 {
     s->top_k = s->top_k < 0 ? 0 : s->top_k;
     s->top_p = s->top_p > 0 ? s->top_p : FLT_MIN; /* OpenAI's 0: the likeliest token alone */
@@ -279,8 +274,8 @@ static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
     }
     free(p->bias);
     p->bias = list.items;
-    p->sampler.bias = list.items;
-    p->sampler.bias_count = list.count;
+    p->generation.bias = list.items;
+    p->generation.bias_count = list.count;
     return good;
 }
 
@@ -291,10 +286,10 @@ static bool read_stop(srv_field f, srv_parameters *p)
     if (!f.value) {
         return true;
     }
-    p->stop_count = 0;
+    p->generation.stop_count = 0;
     if (json_is_string(f.value)) {
         p->stop[0] = json_string_value(f.value);
-        p->stop_count = *p->stop[0] != '\0';
+        p->generation.stop_count = *p->stop[0] != '\0';
         return true;
     }
     if (!json_is_array(f.value)) {
@@ -312,10 +307,10 @@ static bool read_stop(srv_field f, srv_parameters *p)
         if (text.length == 0) { /* nothing to stop at */
             continue;
         }
-        if (p->stop_count == SRV_STOP_MAX) {
+        if (p->generation.stop_count == SRV_STOP_MAX) {
             return srv_wrong(&f, "must have at most %d strings", SRV_STOP_MAX);
         }
-        p->stop[p->stop_count++] = text.data;
+        p->stop[p->generation.stop_count++] = text.data;
     }
     return true;
 }
@@ -324,12 +319,13 @@ static bool read_limits(const srv_field *object, srv_parameters *p)
 {
     const srv_field f = srv_member_of(object, NAMES("max_completion_tokens", "max_tokens",
                                                     "max_output_tokens", "n_predict", "num_predict"));
-    if (!srv_read_int(f, INT32_MIN, INT64_MAX, &p->max_tokens)) {
+    int64_t *most = &p->generation.max_tokens;
+    if (!srv_read_int(f, INT32_MIN, INT64_MAX, most)) {
         return false;
     }
-    p->max_tokens = p->max_tokens < 0 ? -1 : p->max_tokens; /* Ollama's -2: until the window is full, too */
+    *most = *most < 0 ? -1 : *most; /* Ollama's -2: until the window is full, too */
     return read_stop(srv_member_of(object, NAMES("stop", "stop_sequences")), p) &&
-           srv_read_bool(srv_member(object, "ignore_eos"), &p->ignore_eos);
+           srv_read_bool(srv_member(object, "ignore_eos"), &p->generation.ignore_end);
 }
 
 /* ---- Probabilities ---- */
@@ -397,7 +393,7 @@ bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_
                        srv_probabilities_read(object, dialect, p)) &&
                       read_stream(object, p) && read_extras(object, p) &&
                       read_bias(srv_member(object, "logit_bias"), model, p);
-    adjust_sampling(&p->sampler);
+    adjust_sampling(&p->generation);
     return good;
 }
 

@@ -49,7 +49,7 @@ void srv_memory_make_room(srv_engine *e, int count)
     }
     for (int i = 0; i < count; i++) {
         const srv_sequence *s = &e->sequences[e->fed[i]];
-        r.need += mo_session_need(s->session, e->feeds[i].count - s->held);
+        r.need += mo_session_need(s->session, s->piece ? s->piece : s->count - s->held);
     }
     srv_prefix_make_room(e->prefix, has_room, &r);
 }

@@ -8,7 +8,7 @@
 #ifndef SRV_PREFIX_H
 #define SRV_PREFIX_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_prefix srv_prefix;
 
