@@ -103,11 +103,77 @@ static void a_scratchpad_is_what_the_device_gives(void **state)
     assert_int_equal(taken_with("3", MO_POSTFETCH_OFF), taken_with(NULL, MO_POSTFETCH_OFF));
 }
 
+/* ---- A small one ---- */
+
+/* Fallbacks of all layers for this reason. */
+static uint64_t fallbacks(const rig *r, mo_fallback why)
+{
+    mo_device_layer layers[16];
+    uint64_t sum = 0;
+    const int count = mo_gpu_clock_layers(r->gpu->lanes.clock, layers, 16);
+    for (int i = 0; i < count; i++) {
+        sum += layers[i].fallbacks[why];
+    }
+    return sum;
+}
+
+/* Logits of a prompt and of steps of one and three tokens, with a limit for the scratchpad; its bytes are checked, and that all that the
+ * mode sends is computed by the device. */
+static void queue_with(int64_t staging, mo_postfetch_mode mode, const char *cpu_limit, const float *want)
+{
+    enum { PART = 70 };
+    rig r;
+    sink s = {.rows = calloc((size_t)PART * VOCAB, sizeof(float)), .vocab = VOCAB};
+    setenv("LLAMA_POSTFETCH_CPU_LIMIT", cpu_limit, 1);
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
+    rig_open(
+        &r,
+        &(rigged){
+            .set = {.ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .cpu_moe = true, .postfetch = mode},
+            .staging = staging});
+    unsetenv("LLAMA_POSTFETCH_CPU_LIMIT");
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    assert_true(r.gpu->experts.staging_bytes <= staging);
+    const int64_t ends[] = {64, 65, 66, 67, PART}, steps[] = {64, 1, 1, 1, 3};
+    uint64_t shared = 0; /* of the prompt, with the CPU */
+    for (int i = 0; i < 5; i++) {
+        feed(r.session, tokens, ends[i], steps[i], &s);
+        shared = i == 0 ? r.gpu->lanes.by_cpu : shared;
+    }
+    assert_int_equal(fallbacks(&r, MO_FALLBACK_NO_STAGE), 0);
+    assert_int_equal(fallbacks(&r, MO_FALLBACK_LATE), 0);
+    assert_int_equal(r.gpu->lanes.by_cpu, shared);
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)PART * VOCAB);
+    rig_close(&r);
+    free(s.rows);
+}
+
+/* What does not fit waits until the device has computed what does: with any limit from one expert in both layouts on. */
+static void a_small_scratchpad_is_a_limit_and_queues(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    float *want = logits_of(MO_TEST_MODEL, tokens, 70, VOCAB, &(setting){.step = 1});
+    check_status(mo_kernels_select(NULL, &quick, &err), &err);
+    rig r;
+    const rigged unlimited = {.set = {.ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .cpu_moe = true}};
+    rig_open(&r, &unlimited);
+    const int64_t stage = r.opened.choice.plan.device.stage_bytes;
+    rig_close(&r);
+    for (int64_t staging = stage; staging < 4 * stage; staging += stage / 3 * 2) {
+        queue_with(staging, MO_POSTFETCH_DOWN, "6", want);
+        queue_with(staging, MO_POSTFETCH_DOWN, "2", want);
+        queue_with(staging, MO_POSTFETCH_EXPERT, "6", want);
+    }
+    free(want);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queued_copies_begin_beside_the_cpu),
         cmocka_unit_test(a_scratchpad_is_what_the_device_gives),
+        cmocka_unit_test(a_small_scratchpad_is_a_limit_and_queues),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

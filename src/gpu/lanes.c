@@ -32,6 +32,9 @@ void mo_gpu_lanes_close(mo_gpu_lanes *lanes)
     mo_event_destroy(lanes->fetch_from);
     mo_event_destroy(lanes->fetch_to);
     mo_event_destroy(lanes->lane_done);
+    for (int i = 0; i < lanes->transfer_count; i++) {
+        mo_event_destroy(lanes->arrived[i]);
+    }
     mo_gpu_clock_close(lanes->clock);
     free(lanes->served);
     free(lanes->apart_tokens);

@@ -15,8 +15,10 @@
 typedef enum mo_transfer_state { MO_CPU_ONLY, MO_COPY_IN_FLIGHT, MO_GPU_READY } mo_transfer_state;
 typedef struct mo_transfer {
     mo_transfer_state state;
-    int expert, need, stage;
+    int expert, need;
+    mo_daddr memory, plain; /* where its expert would begin there, as in RAM and in the file's layout */
     bool whole, failed;
+    bool queued; /* the scratchpad had no place for it: it crosses when the device has computed others */
 } mo_transfer;
 
 typedef struct mo_gpu_lanes {
@@ -28,7 +30,9 @@ typedef struct mo_gpu_lanes {
     mo_lane_rate cpu_rate, fetch_rate;
     mo_postfetch postfetch;
     mo_transfer transfers[GPU_STAGES];
-    int transfers_most; /* under way at once */
+    mo_event *arrived[GPU_STAGES]; /* of each; NULL: none of the modes that send them */
+    int transfer_count;            /* of these */
+    int transfers_most;            /* under way at once */
     mo_event *fetch_from, *fetch_to, *lane_done;
     int unmeasured; /* layer + 1 whose copies were still under way when it was answered */
     int64_t unmeasured_bytes;

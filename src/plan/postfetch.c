@@ -226,6 +226,9 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
     } else {
         capacity.scratch_bytes = most / one < wanted ? most / one * one : wanted * one;
     }
+    if (f->scratch_bytes && f->scratch_bytes < capacity.scratch_bytes) {
+        capacity.scratch_bytes = f->scratch_bytes;
+    }
     const int64_t fit = capacity.scratch_bytes / one;
     capacity.transfers = (int)(fit < wanted ? fit : wanted);
     if (capacity.transfers < wanted && s->mode != MO_POSTFETCH_AUTO) {

@@ -12,7 +12,7 @@ typedef struct mo_postfetch {
     bool block_on_miss;     /* _BLOCK_ON_MISS (1): wait for a late copy; otherwise the CPU takes over */
     int max_transfers;      /* _MAX_TRANSFERS (8): copies under way at once; the rest queue */
     int64_t
-        scratch_mb; /* _SCRATCHPAD_MB (0): MiB of device memory they go to, in every mode; 0: as many as help */
+        scratch_mb; /* _SCRATCHPAD_MB (0): most MiB of device memory they go to, in every mode; 0: as many as help */
     bool dedicated_streams; /* _USE_DEDICATED_STREAMS (1): copies have a stream of their own */
     int cpu_limit; /* _CPU_LIMIT (6): gate and up of at most this many experts of a layer run on the CPU */
     bool debug;    /* _DEBUG (0): every transfer is logged */
@@ -42,9 +42,10 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes);
 /* What the settings meet. */
 typedef struct mo_postfetch_facts {
     int64_t vram_free_bytes; /* before the scratch is taken */
-    int64_t down_bytes;      /* size of the largest expert's down matrix */
-    int64_t expert_bytes;    /* size of the largest expert */
-    int used;                /* experts that a token uses in one layer, at most */
+    int64_t down_bytes; /* of the largest expert's down matrix there, in both layouts where RAM has its own */
+    int64_t expert_bytes;  /* of the largest expert, likewise */
+    int64_t scratch_bytes; /* that the plan has given; 0: not known yet */
+    int used;              /* experts that a token uses in one layer, at most */
 } mo_postfetch_facts;
 
 typedef struct mo_postfetch_capacity {

@@ -97,6 +97,7 @@ typedef struct rigged {
     bool least_slots;                 /* RAM has as few as a token needs */
     bool known;                       /* a profile has seen every expert, the last ones most */
     double link_bytes_s, link_copy_s; /* of a simulated device */
+    int64_t staging;                  /* limit for experts on their way to the device; 0: none */
     const mo_kernels *kernels;        /* the CPU's; NULL: the best */
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
     void *fault_user;
@@ -167,6 +168,7 @@ static inline void rig_open(rig *r, const rigged *how)
     check_status(
         mo_resources_find(&(mo_resources_ask){.options = &asked, .to_open = true}, &r->resources, &r->err),
         &r->err);
+    r->resources.limits.staging_bytes = how->staging;
     if (how->link_bytes_s > 0) {
         mo_device_close(r->resources.device);
         const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};
