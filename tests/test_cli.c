@@ -785,6 +785,7 @@ static void test_lanes(void **state)
     if (access(MO_TEST_MODEL, R_OK) != 0) {
         skip();
     }
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1); /* what is late is waited for */
     assert_int_equal(run(LANES "--postfetch down --json --moe-layer-perf-out lanes.json"), 0);
     json_t *root = parse_output(), *lanes = json_object_get(root, "lanes");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -802,6 +803,7 @@ static void test_lanes(void **state)
     assert_int_equal(run(LANES "--postfetch down"), 0);
     assert_non_null(strstr(output, "GPU busy"));
     assert_non_null(strstr(output, "fallbacks      0.00 %"));
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     setenv("LLAMA_MOE_LAYER_PERF", "update", 1);
     assert_int_equal(run(LANES "--moe-layer-perf-out lanes.json"), 0);
     shell("grep -q parallel_cold_lane_wall_time_per_call_us lanes.json && ! grep -q parallel_region "

@@ -115,29 +115,91 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent
     return status;
 }
 
+static bool landed(const mo_gpu_service *s, const mo_need *n)
+{
+    return !s->stored || (n->in && n->down);
+}
+
 /* May what finds no place wait for one? Not where others wait for slots in RAM, one of which it would hold. */
-static bool may_queue(const mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+static bool may_queue(const mo_forward *forward, const mo_gpu_service *s)
 {
     bool all = true;
-    for (int i = 0; i < s->count && s->stored; i++) {
-        all &= forward->w->needs[i].in && forward->w->needs[i].down;
+    for (int i = 0; i < s->count; i++) {
+        all &= landed(s, &forward->w->needs[i]);
     }
-    return all && lanes->postfetch.block_on_miss;
+    return all && s->way == MO_LATE_WAIT;
+}
+
+/* Of the experts that are in RAM, how many are likely to arrive in time; *copy_s: what all would take on the link, 0: not known. */
+static int likely(const mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
+                  double *copy_s)
+{
+    const mo_gpu_layer *l = &lanes->core->layers[s->layer];
+    const double in_share = (double)l->down_at / (double)l->expert_bytes;
+    double each[GPU_STAGES], saved[GPU_STAGES];
+    int count = 0, down = 0;
+    *copy_s = 0;
+    for (int i = 0; i < s->count && count < GPU_STAGES; i++) {
+        if (landed(s, &forward->w->needs[i])) {
+            const bool whole =
+                lanes->postfetch.mode == MO_POSTFETCH_EXPERT || down++ >= lanes->postfetch.cpu_limit;
+            each[count] =
+                (double)(whole ? l->expert_bytes : l->expert_bytes - l->down_at) * lanes->copy_s_per_byte;
+            saved[count] = whole ? 1 : 1 - in_share;
+            *copy_s += each[count++];
+        }
+    }
+    return lanes->copy_s_per_byte > 0 ? mo_late_fit(&lanes->late_of[s->layer], each, saved, count) : count;
+}
+
+/* What is done about late copies, and how many are sent at most. What the link still carries makes others late. */
+static int choose(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
+{
+    const mo_postfetch *p = &lanes->postfetch;
+    mo_late *late = &lanes->late_of[s->layer];
+    const bool allowed[MO_LATE_WAYS] = {[MO_LATE_WAIT] = p->block_on_miss || !p->block_given,
+                                        [MO_LATE_LEAVE] = !p->block_on_miss || !p->block_given,
+                                        [MO_LATE_NONE] = !p->block_on_miss || !p->block_given};
+    double copy_s = 0;
+    s->way = MO_LATE_WAIT;
+    if (!allowed[MO_LATE_LEAVE]) {
+        return GPU_STAGES;
+    }
+    if (lanes->unmeasured) {
+        s->way = MO_LATE_NONE;
+        return 0;
+    }
+    const int in_time = likely(lanes, forward, s, &copy_s);
+    const double cpu = late->cpu_seconds, one = copy_s / s->count;
+    const double expected[MO_LATE_WAYS] = {[MO_LATE_WAIT] = one > cpu ? one : cpu,
+                                           [MO_LATE_LEAVE] = in_time ? cpu : cpu + one,
+                                           [MO_LATE_NONE] = cpu};
+    s->way = mo_late_choose(late, allowed, expected);
+    return s->way == MO_LATE_WAIT ? GPU_STAGES : s->way == MO_LATE_NONE ? 0 : in_time ? in_time : 1;
 }
 
 mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     const mo_postfetch *p = &lanes->postfetch;
-    const bool queues = may_queue(lanes, forward, s);
-    mo_status status = mo_event_record(lanes->fetch_from, copies(lanes), err);
+    const int most = choose(lanes, forward, s);
+    const bool queues = may_queue(forward, s);
+    mo_status status = most > 0 ? mo_event_record(lanes->fetch_from, copies(lanes), err) : MO_OK;
     int by_cpu = 0;
     int64_t at = 0;
     bool full = false;
-    mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
+    if (most > 0) {
+        mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
+    }
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
-        if (s->stored && !(n->in && n->down)) { /* still on disk: the CPU's when it lands */
+        if (!landed(s, n)) { /* still on disk: the CPU's when it lands */
             mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_ON_DISK);
+            continue;
+        }
+        if (s->sent >= most) { /* it would be late */
+            lanes->late++;
+            lanes->unsent++;
+            mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_LATE);
             continue;
         }
         mo_transfer t = {.expert = n->expert, .need = i};
@@ -161,13 +223,14 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
         }
         s->sent++;
     }
-    return status == MO_OK ? mo_event_record(lanes->fetch_to, copies(lanes), err) : status;
+    lanes->experts->crossing = s->sent ? lanes->fetch_to : lanes->experts->crossing;
+    return status == MO_OK && s->sent ? mo_event_record(lanes->fetch_to, copies(lanes), err) : status;
 }
 
 /* ---- Before down ------------------------------------------------------------------------------ */
 
 /* Is it there, or worth waiting for? */
-static mo_status settle(mo_gpu_lanes *lanes, int layer, int number, mo_error *err)
+static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_late_way way, int number, mo_error *err)
 {
     mo_transfer *t = &lanes->transfers[number];
     bool done = false;
@@ -175,7 +238,7 @@ static mo_status settle(mo_gpu_lanes *lanes, int layer, int number, mo_error *er
         return MO_OK;
     }
     const mo_status status = mo_event_query(lanes->arrived[number], &done, err);
-    if (status == MO_OK && (done || lanes->postfetch.block_on_miss)) {
+    if (status == MO_OK && (done || way == MO_LATE_WAIT)) {
         t->state = MO_GPU_READY; /* the device waits for the rest of it */
     } else if (status == MO_OK) {
         lanes->late++;
@@ -185,6 +248,7 @@ static mo_status settle(mo_gpu_lanes *lanes, int layer, int number, mo_error *er
     return status;
 }
 
+/* Its list is on the device. */
 static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, int number,
                         mo_error *err)
 {
@@ -197,12 +261,9 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
                     .ops = ops,
                     .limit = 3};
     const mo_transfer *t = &lanes->transfers[number];
-    const mo_daddr work = mo_gpu_worklist_one(lanes, forward, number, t->expert, t->plain);
+    const mo_daddr work = lanes->scratch->fetched + (mo_daddr)(number * lanes->scratch->pinned.work_bytes);
     const int64_t items = forward->w->needs[t->need].picks;
-    mo_status status = mo_gpu_worklist_send(lanes, number, err);
-    if (status == MO_OK) {
-        status = mo_dstream_after(lanes->link->lane, lanes->arrived[number], err);
-    }
+    const mo_status status = mo_dstream_after(lanes->link->lane, lanes->arrived[number], err);
     if (t->plain != t->memory) {
         ops[p.count++] =
             mo_gpu_core_restore(lanes->core, s->layer, t->memory, t->plain, 1, 0, t->whole ? -1 : 2);
@@ -215,12 +276,36 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
     return status == MO_OK ? mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err) : status;
 }
 
+/* Hidden rows and lists, which the device fetches itself: a copy would wait behind those of experts, late ones too. */
+static mo_status receive_rows(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
+                              mo_error *err)
+{
+    mo_op op;
+    mo_gpu_ops p = {.core = lanes->core,
+                    .scratch = lanes->scratch,
+                    .tokens = forward->tokens,
+                    .slices = forward->slice_count,
+                    .ops = &op,
+                    .limit = 1};
+    const mo_moe *moe = &forward->layer->moe;
+    const mo_gpu_pinned *pinned = &lanes->scratch->pinned;
+    mo_gpu_ops_receive(&p, s->layer, pinned->hidden, lanes->scratch->sent,
+                       (int64_t)mo_acts_bytes(forward->tokens * moe->used, moe->width));
+    mo_gpu_ops_receive_also(&p, pinned->works, lanes->scratch->fetched, s->sent * pinned->work_bytes);
+    return mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err);
+}
+
 static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, mo_error *err)
 {
-    const mo_moe *moe = &forward->layer->moe;
-    mo_status status =
-        mo_gpu_link_put(lanes->link, lanes->link->lane, lanes->scratch->sent, lanes->scratch->pinned.hidden,
-                        mo_acts_bytes(forward->tokens * moe->used, moe->width), err);
+    int ready = 0;
+    for (int i = 0; i < s->sent; i++) {
+        const mo_transfer *t = &lanes->transfers[i];
+        if (t->state == MO_GPU_READY) {
+            mo_gpu_worklist_one(lanes, forward, i, t->expert, t->plain);
+            ready++;
+        }
+    }
+    mo_status status = ready ? receive_rows(lanes, forward, s, err) : MO_OK;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
         if (lanes->transfers[i].state == MO_GPU_READY) {
             status = launch(lanes, forward, s, i, err);
@@ -252,7 +337,9 @@ static mo_status run_queue(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
         for (int i = first; i < next && status == MO_OK; i++) {
             if (lanes->transfers[i].state == MO_COPY_IN_FLIGHT) {
                 lanes->transfers[i].state = MO_GPU_READY;
-                status = launch(lanes, forward, s, i, err);
+                mo_gpu_worklist_one(lanes, forward, i, lanes->transfers[i].expert, lanes->transfers[i].plain);
+                status = mo_gpu_worklist_send(lanes, i, err);
+                status = status == MO_OK ? launch(lanes, forward, s, i, err) : status;
             }
         }
     }
@@ -279,12 +366,30 @@ static bool take_back(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_ser
     return any;
 }
 
+static bool any_ready(const mo_gpu_lanes *lanes, const mo_gpu_service *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->sent; i++) {
+        any |= lanes->transfers[i].state == MO_GPU_READY;
+    }
+    return any;
+}
+
+static mo_status await_lane(mo_gpu_lanes *lanes, int layer, mo_error *err)
+{
+    mo_status status = mo_event_record(lanes->lane_done, lanes->link->lane, err);
+    const int64_t launched = mo_clock_ns();
+    status = status == MO_OK ? mo_event_wait(lanes->lane_done, err) : status;
+    mo_gpu_clock_waited(lanes->clock, layer, launched, mo_clock_ns());
+    return status;
+}
+
 mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, bool *fetched,
                                    mo_error *err)
 {
     mo_status status = MO_OK;
     for (int i = 0; i < s->sent && status == MO_OK; i++) {
-        status = settle(lanes, s->layer, i, err);
+        status = settle(lanes, s->layer, s->way, i, err);
     }
     if (status == MO_OK && take_back(lanes, forward, s, fetched)) {
         /* before the hidden rows are copied: a whole expert that is late adds to them */
@@ -296,13 +401,10 @@ mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_
     if (status == MO_OK) {
         status = run_queue(lanes, forward, s, err);
     }
-    if (status == MO_OK) {
-        status = mo_event_record(lanes->lane_done, lanes->link->lane, err);
-    }
     s->fetched = s->sent;
-    const int64_t launched = mo_clock_ns();
-    status = status == MO_OK ? mo_event_wait(lanes->lane_done, err) : status;
-    mo_gpu_clock_waited(lanes->clock, s->layer, launched, mo_clock_ns());
+    if (status == MO_OK && (any_ready(lanes, s) || !lanes->postfetch.dedicated_streams)) {
+        status = await_lane(lanes, s->layer, err);
+    }
     if (status == MO_OK && take_back(lanes, forward, s, fetched)) { /* of the queue, what failed */
         status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
     }
@@ -311,4 +413,32 @@ mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_
     }
     lanes->experts->fetched_bytes += (uint64_t)s->fetched_bytes;
     return status;
+}
+
+/* ---- After the reply -------------------------------------------------------------------------- */
+
+void mo_gpu_postfetch_measured(mo_gpu_lanes *lanes, double seconds, int64_t bytes)
+{
+    const double now = bytes > 0 ? seconds / (double)bytes : 0;
+    if (now > 0) {
+        const double before = lanes->copy_s_per_byte;
+        lanes->copy_s_per_byte =
+            before > 0 ? before + 0.25 * ((now < 2 * before ? now : 2 * before) - before) : now;
+    }
+}
+
+void mo_gpu_postfetch_learn(mo_gpu_lanes *lanes, const mo_gpu_service *s, int64_t now)
+{
+    const mo_gpu_layer *l = &lanes->core->layers[s->layer];
+    mo_late *late = &lanes->late_of[s->layer];
+    double work = s->count; /* that the CPU had, in experts */
+    for (int i = 0; i < s->sent; i++) {
+        work -= lanes->transfers[i].whole ? 1 : 1 - (double)l->down_at / (double)l->expert_bytes;
+    }
+    if (s->count > 0) {
+        mo_late_observe(late, s->way, (double)(now - s->began) * 1e-9 / s->count);
+    }
+    if (work > 0) {
+        mo_late_observe_cpu(late, (double)s->computed_ns * 1e-9 / work);
+    }
 }

@@ -10,6 +10,7 @@ typedef struct mo_postfetch {
     mo_postfetch_mode mode; /* off, auto, down or expert; never the default */
     bool force_cpu;         /* _FORCE_CPU (0): nothing is sent, whatever the mode */
     bool block_on_miss;     /* _BLOCK_ON_MISS (1): wait for a late copy; otherwise the CPU takes over */
+    bool block_given;       /* it was set; otherwise each layer's measured times decide */
     int max_transfers;      /* _MAX_TRANSFERS (8): copies under way at once; the rest queue */
     int64_t
         scratch_mb; /* _SCRATCHPAD_MB (0): most MiB of device memory they go to, in every mode; 0: as many as help */
