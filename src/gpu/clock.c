@@ -198,6 +198,14 @@ static uint64_t turn_of(const lap *l)
     return positive(l->replied - l->seen - l->cpu_ns - l->wait_ns);
 }
 
+int64_t mo_gpu_clock_overlap(const mo_gpu_clock *c, int layer, int64_t *total_ns)
+{
+    const lap *l = &c->laps[layer];
+    const int64_t copied = l->fetch_at + l->fetch_ns, end = l->cpu_to > copied ? l->cpu_to : copied;
+    *total_ns = end - l->fetch_at;
+    return hidden_of(l);
+}
+
 static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t waited)
 {
     const int64_t region = l->replied - l->seen;

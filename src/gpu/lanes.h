@@ -18,6 +18,7 @@ typedef struct mo_transfer {
     mo_transfer_state state;
     int expert, need;
     mo_daddr memory, plain; /* where its expert would begin there, as in RAM and in the file's layout */
+    int64_t bytes;          /* that were sent */
     bool whole, failed;
     bool queued; /* the scratchpad had no place for it: it crosses when the device has computed others */
 } mo_transfer;

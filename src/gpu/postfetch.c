@@ -81,6 +81,7 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent
     int64_t bytes = 0;
     mo_status status;
     t->queued = false;
+    t->bytes = 0;
     if (t->whole) {
         status = mo_gpu_core_copy_expert(lanes->core, lanes->link, copies(lanes), layer, t->expert, t->memory,
                                          &bytes, err);
@@ -95,6 +96,7 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent
     }
     if (status == MO_OK) {
         t->state = MO_COPY_IN_FLIGHT;
+        t->bytes = bytes;
         *sent += bytes;
         if (!mo_gpu_core_expert_pinned(lanes->core, lanes->link, layer, t->expert)) {
             mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_UNPINNED);
@@ -105,14 +107,28 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent
         t->failed = true;
         status = MO_OK;
     }
-    if (lanes->postfetch.debug) {
-        const mo_daddr at = t->memory + (mo_daddr)(t->whole ? 0 : l->down_at);
-        mo_log(MO_LOG_INFO, "postfetch", "layer %d: expert %d, %s, %lld bytes at offset %lld%s", layer,
-               t->expert, t->whole ? "whole" : "down", (long long)bytes,
-               (long long)(at - lanes->experts->stages[0].memory),
-               t->failed ? ": failed, computed by the CPU" : "");
-    }
     return status;
+}
+
+/* LLAMA_POSTFETCH_DEBUG: what was sent. */
+static void tell_sent(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int64_t bytes)
+{
+    mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: transferring %d of %d missing experts, %.2f MiB%s",
+                 s->layer, s->sent, s->count, (double)bytes / (1 << 20),
+                 s->way == MO_LATE_WAIT ? "" : "; late ones are the CPU's");
+    for (int i = 0; i < s->sent; i++) {
+        const mo_transfer *t = &lanes->transfers[i];
+        const mo_daddr at = t->memory + (mo_daddr)(t->whole ? 0 : lanes->core->layers[s->layer].down_at);
+        if (t->queued) {
+            mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: expert %d: %s, queues for a place", s->layer,
+                         t->expert, t->whole ? "whole" : "down");
+        } else {
+            mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: expert %d: %s, %lld bytes at offset %lld%s",
+                         s->layer, t->expert, t->whole ? "whole" : "down", (long long)t->bytes,
+                         (long long)(at - lanes->experts->stages[0].memory),
+                         t->failed ? ": failed, computed by the CPU" : "");
+        }
+    }
 }
 
 static bool landed(const mo_gpu_service *s, const mo_need *n)
@@ -222,6 +238,9 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
             status = begin(lanes, s->layer, s->sent, &s->fetched_bytes, err);
         }
         s->sent++;
+    }
+    if (p->debug) {
+        tell_sent(lanes, s, s->fetched_bytes);
     }
     lanes->experts->crossing = s->sent ? lanes->fetch_to : lanes->experts->crossing;
     return status == MO_OK && s->sent ? mo_event_record(lanes->fetch_to, copies(lanes), err) : status;

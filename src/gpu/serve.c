@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "gpu/lanes.h"
 
@@ -266,6 +267,13 @@ static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo
         mo_lane_rate_observe(&lanes->fetch_rate, seconds, bytes);
         mo_gpu_postfetch_measured(lanes, seconds, bytes);
         mo_gpu_clock_fetched(lanes->clock, layer, (int64_t)(seconds * 1e9));
+        if (lanes->postfetch.debug) {
+            int64_t total_ns = 0;
+            const int64_t hidden_ns = mo_gpu_clock_overlap(lanes->clock, layer, &total_ns);
+            mo_log_asked(MO_LOG_INFO, "postfetch",
+                         "layer %d: transfer %.3f ms, total %.3f ms, overlap %.1f %%", layer, seconds * 1e3,
+                         (double)total_ns * 1e-6, seconds > 0 ? (double)hidden_ns * 1e-7 / seconds : 0);
+        }
     }
     return status;
 }

@@ -30,7 +30,7 @@ typedef struct mo_postfetch_notes {
 /* Like getenv(): the value of a variable, or NULL. */
 typedef const char *(*mo_postfetch_get)(void *user, const char *name);
 
-/* From the option and the environment; get NULL: getenv(). LLAMA_POSTFETCH_ENABLE=1 alone means automatic, =0 off, and
+/* From the option and the environment; get NULL: getenv(). LLAMA_POSTFETCH_ENABLE=1 alone means automatic or what _MODE names, =0 off, and
  * --postfetch beats both and _FORCE_CPU. A variable that is empty counts as not set. MO_EINVAL names the variable whose
  * value cannot be used. *notes (may be NULL) gets what is overruled or has no effect. On failure *out is untouched. */
 mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, void *user, mo_postfetch *out,
