@@ -838,6 +838,28 @@ def requests_are_logged_without_their_words():
         assert "secret" not in log and re.search(r"path=/completion status=200 .*answer_tokens=4", log), log
 
 
+def the_hot_cache_is_told():
+    """What it holds, how often it is hit, and each update: in the log, the status and the metrics."""
+    subprocess.run([PROGRAM, "run", PEBBLE, "-q", "-p", "Once", "-n", "8", "--device", "none", "--profile", "off", "--moe-layer-perf-out", path("hot.json")],
+                   env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", path("hot.json"), "--moe-hot-cache-max-mib", "2",
+                "--moe-hot-cache-update-rate", "0.5") as s:
+        for prompt in ("A fox and a hen", "The old house by the sea", "Red and blue"):
+            s.post("/completion", generation(24, stream=False, prompt=prompt))
+        hot = s.get("/v1/moraine/status")["models"][0]["device"]["hot_cache"]
+        assert hot["updates"] >= 1 and hot["exchanged"] >= 1 and 0 < hot["hot_ratio"] < 1 and hot["bytes"] > 1 << 20, hot
+        text = s.ask("GET", "/metrics")[1]
+        value = lambda name: float(re.search(r"(?m)^%s\{[^}]*\} (\S+)" % re.escape(name), text).group(1))
+        assert value("moraine_hot_cache_updates_total") >= hot["updates"] and value("moraine_hot_cache_bytes") == hot["bytes"]
+        assert value("moraine_hot_cache_exchanges_total") >= 1 and 0 < value("moraine_hot_cache_ratio") < 1
+        device = s.get("/v1/moraine/status")["models"][0]["device"]
+        ram = float(re.search(r'tier="ram"\} (\S+)', text).group(1))
+        assert ram == device["by_cpu"] + device["fetched"] > 0, (ram, device)
+        log = "".join(s.lines)
+    assert re.search(r"the hot cache has \d+ of 448 experts in 7 of 7 layers \(\d+ to \d+, on average [\d.]+\)", log), log
+    assert re.search(r"[\d.]+ % of the picks hit the hot cache; exchanging \d+ of \d+ experts", log), log
+
+
 def metrics_count():
     with Server() as s:
         s.post("/completion", generation(8, stream=False, prompt="A fox and a hen went out"))

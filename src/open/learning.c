@@ -149,8 +149,10 @@ static mo_status check_options(const mo_opened *opened, const mo_learning_option
 static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_error *err)
 {
     const mo_hot_set *set = &l->opened->hot;
-    const mo_hot_update_options options = {
-        .ahead = &l->ahead, .subsystem = "learning", .rate = hot->rate, .weighting = hot->weighting};
+    const mo_hot_update_options options = {.ahead = &l->ahead,
+                                           .subsystem = "learning",
+                                           .rate = hot->rate,
+                                           .weighting = mo_hot_request_weighting(hot, l->opened->model)};
     mo_status status = MO_OK;
     l->where = (mo_where){.spec = mo_checkpoint_spec(l->opened->model), .store = l->store};
     l->ahead.where = &l->where;
