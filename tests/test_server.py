@@ -471,6 +471,14 @@ def responses_are_found_after_a_restart_by_their_owner():
         assert s.get("/v1/responses/" + kept["id"], headers=mine) == kept
 
 
+def make_profile():
+    """Which experts eight tokens chose."""
+    if not os.path.exists(path("hot.json")):
+        subprocess.run([PROGRAM, "run", PEBBLE, "-q", "-p", "Once", "-n", "8", "--device", "none", "--profile", "off", "--moe-layer-perf-out", path("hot.json")],
+                       env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return path("hot.json")
+
+
 def profiles_can_be_read_and_applied():
     with Server() as s:
         profile = s.get("/moe-layer-perf")
@@ -480,6 +488,13 @@ def profiles_can_be_read_and_applied():
         assert "mode" in s.post("/moe-layer-perf", {"mode": "most"}, status=400)["error"]["message"]
         assert "error" in s.post("/moe-hot-cache", {"layers": 1}, status=400)
         s.post("/moe-hot-cache", "no json", status=400)
+    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", make_profile(), "--moe-hot-cache-max-mib", "2") as s:
+        s.post("/completion", generation(24, stream=False, prompt="The old house by the sea"))
+        first, second = s.get("/moe-hot-cache"), s.get("/moe-hot-cache")  # to look changes nothing
+        assert first == second and first["active"] and first["exchanged"] == 0 and first["hot_experts"] > 0, (first, second)
+        counts = json.dumps(s.get("/moe-layer-perf"), separators=(",", ":"))
+        applied = json.loads(s.ask("GET", "/moe-hot-cache", counts)[1])  # with a body it applies, as the fork's
+        assert applied["exchanged"] > 0 and s.get("/moe-hot-cache")["exchanged"] == applied["exchanged"], applied
 
 
 # ---- Who may ask
@@ -840,9 +855,7 @@ def requests_are_logged_without_their_words():
 
 def the_hot_cache_is_told():
     """What it holds, how often it is hit, and each update: in the log, the status and the metrics."""
-    subprocess.run([PROGRAM, "run", PEBBLE, "-q", "-p", "Once", "-n", "8", "--device", "none", "--profile", "off", "--moe-layer-perf-out", path("hot.json")],
-                   env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", path("hot.json"), "--moe-hot-cache-max-mib", "2",
+    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", make_profile(), "--moe-hot-cache-max-mib", "2",
                 "--moe-hot-cache-update-rate", "0.5") as s:
         for prompt in ("A fox and a hen", "The old house by the sea", "Red and blue"):
             s.post("/completion", generation(24, stream=False, prompt=prompt))
@@ -929,6 +942,12 @@ def a_prompt_can_be_computed_before_anybody_asks():
         talk[1]["content"] = "Tell me about a hen."
         usage = s.post("/v1/chat/completions", {"messages": talk, "max_tokens": 4})["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] > 50, usage
+        text = s.ask("GET", "/metrics")[1]
+        assert "llamacpp:tokens_predicted_total 54" in text, text  # what it says of tokens is computed as well
+    with open(path("warm.json"), "w") as f:
+        json.dump({"messages": talk}, f)
+    with Server("--warm", path("warm.json")) as s:
+        assert "llamacpp:tokens_predicted_total 0" in s.ask("GET", "/metrics")[1]
     with open(path("warm.json"), "w") as f:
         f.write('{"messages": 3}')
     with Server("--warm", path("warm.json")) as s:
