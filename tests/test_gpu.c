@@ -275,6 +275,13 @@ static void modes_of_layer_perf(void **state)
             assert_int_equal(l->time_ns[MO_TIME_MOE], l->time_ns[MO_TIME_REGION] +
                                                           l->time_ns[MO_TIME_ROUTING] +
                                                           l->time_ns[MO_TIME_MERGE]);
+            assert_int_equal(l->time_ns[MO_TIME_COLD_PRODUCTS], m == 2 ? layers[i].cpu_ns : 0);
+            assert_true(l->time_ns[MO_TIME_COLD_BRANCH] >= l->time_ns[MO_TIME_COLD_PRODUCTS]);
+            assert_true(l->time_ns[MO_TIME_COLD_GATHER] <= l->time_ns[MO_TIME_COLD_BRANCH]);
+            assert_int_equal(l->time_ns[MO_TIME_PRODUCTS],
+                             l->time_ns[MO_TIME_HOT_PRODUCTS] + l->time_ns[MO_TIME_COLD_PRODUCTS]);
+            assert_true((strstr(json, "\"cold_branch_time_per_call_us\"") != NULL) == (m == 2) &&
+                        (strstr(json, "\"cold_expert_matmul_time_per_call_us\"") != NULL) == (m == 2));
             assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
             assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
         }
