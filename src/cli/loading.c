@@ -99,7 +99,8 @@ void cli_learning_options(cli_options *to, cli_loading *l)
          "file for expert usage statistics, which warm the cache in later runs; off: "
          "neither read nor written (default: a file per model in the user's cache directory)",
          &o->profile, 0, 0},
-        {"warm-file", 0, CLI_TEXT, "FILE", "save the experts in RAM to FILE and load them at the next start",
+        {"warm-file", 0, CLI_TEXT, "FILE",
+         "save the experts in RAM to FILE, with the list of those in VRAM, and load both at the next start",
          &o->warm_file, 0, 0},
         {"moe-hot-cache", 0, CLI_TEXT, "FILE",
          "hot cache of the experts this profile prefers, on the GPU or in RAM; replaces --policy", &h->file,
