@@ -144,7 +144,7 @@ typedef struct mo_device_report {
     uint64_t steps;
     uint64_t asked, hits, by_cpu, fetched,
         fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */
-    uint64_t late;    /* sent, but late: the CPU computed them as well */
+    uint64_t late;    /* sent, but late, or not sent for that: the CPU computed them */
     uint64_t fetched_bytes, cpu_bytes;
     uint64_t wait_ns;                 /* the host waited for the device's choice */
     uint64_t cpu_ns;                  /* the CPU computed experts */

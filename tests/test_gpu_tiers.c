@@ -465,9 +465,42 @@ static void wherever_experts_are_the_bits_are_the_same(void **state)
     free(want);
 }
 
+/* Experts that a profile calls universal stay in VRAM whatever comes; without that word some of them leave. */
+static void universal_experts_stay(void **state)
+{
+    (void)state;
+    for (int stored = 0; stored < 2; stored++) {
+        int left[2] = {0};
+        for (int kept = 0; kept < 2; kept++) {
+            rig r;
+            setting set = tiers_of(0.4, 0.3);
+            set.ram = stored ? set.ram : (int64_t)64 << 20;
+            rig_open(&r, &(rigged){.set = set,
+                                   .known = true,
+                                   .universal = kept ? 21 : 0,
+                                   .policy = mo_policy_find("lru")});
+            for (int64_t n = 1; n <= 160; n++) {
+                r.gpu->lanes.cpu_rate = mo_lane_rate_of(2e7); /* so that experts cross and look for slots */
+                const mo_feed f = {
+                    .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
+                check_status(mo_session_feed(&f, &r.err), &r.err);
+            }
+            for (int e = 61; e < 64; e++) { /* the first 21 of the profile: three of each of seven layers */
+                for (int i = 0; i < 7; i++) {
+                    left[kept] += mo_where_address(mo_gpu_where(r.gpu, i), i, e) == 0;
+                }
+            }
+            rig_close(&r);
+        }
+        assert_true(left[0] > 0);
+        assert_int_equal(left[1], 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(universal_experts_stay),
         cmocka_unit_test(a_first_start_fills_both_tiers),
         cmocka_unit_test(a_start_takes_the_hottest_first),
         cmocka_unit_test(a_start_without_a_profile_is_even),

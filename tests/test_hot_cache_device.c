@@ -19,6 +19,7 @@
 #include "gpu/objects.h"
 #include "gpu/session.h"
 #include "hotcache/toggles.h"
+#include "open/resources.h"
 #include "sanitized.h"
 
 /* Under sanitizers, which take their time: the same ways on a shorter text. */
@@ -258,7 +259,20 @@ static void the_profile_fills_the_slots(void **state)
         const places p = places_of(model);
         assert_int_equal(p.count, packing.count);
         assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
-        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers"));
+        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers ("));
+        int32_t least = EXPERTS, most = 0; /* of a layer */
+        for (int l = 0; l < LAYERS; l++) {
+            int32_t here = 0;
+            for (int e = 0; e < EXPERTS; e++) {
+                here += p.in[l][e];
+            }
+            least = here < least ? here : least;
+            most = here > most ? here : most;
+        }
+        char said[64];
+        snprintf(said, sizeof said, "(%d to %d, on average %.1f), ", (int)least, (int)most,
+                 (double)p.count / LAYERS);
+        assert_non_null(strstr(last_start, said));
         for (size_t k = 0; k < packing.count; k++) {
             assert_true(p.in[packing.entry[k].layer][packing.entry[k].expert]);
         }
@@ -269,6 +283,8 @@ static void the_profile_fills_the_slots(void **state)
         mo_model_close(model);
     }
 }
+
+static mo_plan_report plan_of(const mo_model_options *o);
 
 /* The start line of the document, with its reserve of 1024 MiB, and what is left beside it. */
 static void the_start_line_works(void **state)
@@ -288,13 +304,25 @@ static void the_start_line_works(void **state)
     assert_int_equal(report.filled, report.slots);
     assert_int_equal(report.asked, report.hits);
 
+    /* No space beside the reserve: no cache, and all else as ever; a size that was given is refused. */
+    setenv("MORAINE_SIM", "memory=200M", 1);
+    const mo_plan_report none = plan_of(&o);
+    assert_true(none.hot.experts == 0 && none.device.slot_bytes == 0);
+    for (int rate = 0; rate < 2; rate++) {
+        o.learning.hot_cache.update_rate = rate;
+        run_and_compare(&o, 1, 0, &report, "no space");
+        assert_true(report.slots == 0 && report.hits == 0 && report.by_cpu > 0);
+    }
+    o.learning.hot_cache.update_rate = 0;
+    setenv("MORAINE_SIM", "memory=2G", 1);
+
     o.learning.hot_cache.auto_reserve_mib = 2040; /* of 2048 MiB: little is left */
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
     if (mo_model_open(model_path, &o, &model, &err) == MO_OK) {
         mo_model_device(model, &report, sizeof report);
         assert_true(report.slot_bytes <= (int64_t)8 << 20);
-        assert_true(report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
+        assert_true(report.slots == 0 || report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
         mo_model_close(model);
     } else {
         assert_non_null(strstr(err.detail, "`hot_cache.auto_reserve_mib`"));
@@ -1084,18 +1112,62 @@ static void toggles_are_explained(void **state)
                     "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off",
                     "LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE=auto",
                     "LLAMA_MOE_HOT_CACHE_QWEN_WEIGHTING=x",
+                    "LLAMA_MOE_HOT_CACHE_WEIGHTING=balanced",
+                    "LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE=0.25",
+                    "LLAMA_MOE_HOT_CACHE_LAYER_CURVE=2",
                     "LLAMA_MOE_HOT_CACHE_PARALEL=off",
                     NULL};
     mo_hot_toggles_read(some, &t);
     assert_true(t.serial && t.no_fill);
-    assert_int_equal(t.lines, 3);
+    assert_int_equal(t.lines, 4);
+    assert_non_null(strstr(t.line[0], "QWEN_WEIGHTING=x: ignored; must be flat,"));
+    assert_non_null(strstr(t.line[1], "LAYER_CURVE=2: ignored; must be a number from 0 to 1"));
     assert_non_null(
-        strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: ignored; it controls ggml"));
-    assert_non_null(strstr(t.line[1], "`hot_cache.weighting`"));
-    assert_non_null(strstr(t.line[2], "PARALEL: not a setting"));
+        strstr(t.line[2], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: ignored; it controls ggml"));
+    assert_non_null(strstr(t.line[3], "PARALEL: not a setting"));
+    assert_true(t.words[MO_HOT_ANY].mode_given && t.words[MO_HOT_ANY].mode == MO_WEIGHTING_BALANCED);
+    assert_true(t.words[MO_HOT_GEMMA4].curve_given && t.words[MO_HOT_GEMMA4].curve == 0.25);
+    assert_true(!t.words[MO_HOT_QWEN].mode_given && !t.words[MO_HOT_ANY].curve_given);
     char *wrong[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=maybe", "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=2", NULL};
     mo_hot_toggles_read(wrong, &t);
     assert_true(t.lines == 2 && !t.serial && !t.no_fill);
+}
+
+/* How experts are ranked with this environment and this option. */
+static mo_weighting_options ranked_by(const mo_checkpoint *checkpoint, const char *option, double curve)
+{
+    mo_error err = {.detail = ""};
+    mo_resources found;
+    mo_model_options o = hot_options(0.0, 2);
+    o.learning.hot_cache.weighting = option;
+    o.learning.hot_cache.layer_curve = curve;
+    check_status(mo_resources_find(&(mo_resources_ask){.options = &o}, &found, &err), &err);
+    const mo_weighting_options w = mo_hot_request_weighting(&found.hot, checkpoint);
+    mo_resources_close(&found);
+    return w;
+}
+
+/* The environment chooses as the options do, which are stronger; names of other families choose nothing. */
+static void weighting_by_environment(void **state)
+{
+    (void)state;
+    const mo_model_options o = hot_options(0.0, 2);
+    mo_model *model = open_model(&o);
+    setenv("LLAMA_MOE_HOT_CACHE_GEMMA4_WEIGHTING", "balanced", 1);
+    setenv("LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE", "0.75", 1);
+    mo_weighting_options w = ranked_by(model->checkpoint, NULL, 0.5);
+    assert_true(w.mode == MO_WEIGHTING_FLAT && w.curve == 0.5);
+    setenv("LLAMA_MOE_HOT_CACHE_WEIGHTING", "time", 1);
+    setenv("LLAMA_MOE_HOT_CACHE_LAYER_CURVE", "0.25", 1);
+    w = ranked_by(model->checkpoint, NULL, 0.5);
+    assert_true(w.mode == MO_WEIGHTING_TIME && w.curve == 0.25);
+    w = ranked_by(model->checkpoint, "flat", 0.9);
+    assert_true(w.mode == MO_WEIGHTING_FLAT && w.curve == 0.9);
+    unsetenv("LLAMA_MOE_HOT_CACHE_WEIGHTING");
+    unsetenv("LLAMA_MOE_HOT_CACHE_LAYER_CURVE");
+    unsetenv("LLAMA_MOE_HOT_CACHE_GEMMA4_WEIGHTING");
+    unsetenv("LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE");
+    mo_model_close(model);
 }
 
 /* ---- All ---- */
@@ -1162,6 +1234,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_lost_between_requests_costs_only_speed),
         cmocka_unit_test(lanes_one_after_the_other),
         cmocka_unit_test(toggles_are_explained),
+        cmocka_unit_test(weighting_by_environment),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -846,6 +846,78 @@ static void full_disk_keeps_the_old_file(void **state)
     assert_int_equal(warnings, 0);
 }
 
+/* ---- With a device ---- */
+
+enum { WARM_LAYERS = 7, WARM_EXPERTS = 64 };
+
+/* Which experts a model has in VRAM and in RAM after some tokens of a text, on a device that holds less than half of them. */
+static void use_on_device(const char *file, int first, bool places[2][WARM_LAYERS][WARM_EXPERTS])
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_session *session = NULL;
+    int32_t tokens[40];
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 256;
+    o.batch = 32;
+    o.device = "sim";
+    o.vram_bytes = (int64_t)13 << 20;
+    o.ram_bytes = (int64_t)32 << 20;
+    o.learning.profile = "off";
+    o.learning.warm_file = file;
+    check_status(mo_model_open(model_path, &o, &model, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    for (int i = 0; i < 40; i++) {
+        tokens[i] = (first + i * 7919) % 4096;
+    }
+    const mo_feed f = {
+        .size = sizeof f, .session = session, .tokens = tokens, .count = 40, .step = first ? 20 : 1};
+    check_status(mo_session_feed(&f, 1, &err), &err);
+    for (int l = 0; l < WARM_LAYERS; l++) {
+        for (int e = 0; e < WARM_EXPERTS; e++) {
+            places[0][l][e] = mo_where_address(mo_gpu_where(model->gpu, l), l, e) != 0;
+            places[1][l][e] = !places[0][l][e] && mo_store_resident(model->opened.tiers->store, l, e);
+        }
+    }
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+static int both(bool a[WARM_LAYERS][WARM_EXPERTS], bool b[WARM_LAYERS][WARM_EXPERTS])
+{
+    int count = 0;
+    for (int l = 0; l < WARM_LAYERS; l++) {
+        for (int e = 0; e < WARM_EXPERTS; e++) {
+            count += a[l][e] && b[l][e];
+        }
+    }
+    return count;
+}
+
+/* What VRAM and RAM held when a model was closed is there again soon after the next start, and without a file it is not. */
+static void warm_files_cover_both_tiers(void **state)
+{
+    (void)state;
+    if (missing_model()) {
+        skip();
+    }
+    bool was[2][WARM_LAYERS][WARM_EXPERTS], cold[2][WARM_LAYERS][WARM_EXPERTS],
+        warm[2][WARM_LAYERS][WARM_EXPERTS];
+    const char *file = in_folder("device.warm");
+    use_on_device(file, 11, was);
+    use_on_device(NULL, 0, cold);
+    use_on_device(file, 0, warm);
+    const int vram = both(was[0], was[0]), ram = both(was[1], was[1]);
+    print_message("# VRAM %d: again %d, without a file %d; RAM %d: again %d, without %d\n", vram,
+                  both(was[0], warm[0]), both(was[0], cold[0]), ram, both(was[1], warm[1]),
+                  both(was[1], cold[1]));
+    assert_true(vram > 100 && ram > 100);
+    assert_true(10 * both(was[0], warm[0]) >= 9 * vram);
+    assert_true(both(was[0], cold[0]) < both(was[0], warm[0]));
+    assert_true(10 * both(was[1], warm[1]) >= 6 * ram);
+}
+
 /* A process that saves again and again. */
 static void save_for_ever(const char *file, int ready)
 {
@@ -859,7 +931,7 @@ static void save_for_ever(const char *file, int ready)
         _exit(1);
     }
     const uint64_t fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(model->checkpoint));
-    while (mo_warm_save(model->opened.tiers->store, fingerprint, file, &report, &err) == MO_OK) {
+    while (mo_warm_save(model->opened.tiers->store, fingerprint, file, NULL, 0, &report, &err) == MO_OK) {
     }
     _exit(1);
 }
@@ -990,6 +1062,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(nothing_is_written_unless_asked, forget_warnings),
         cmocka_unit_test_setup(unusable_profiles, forget_warnings),
         cmocka_unit_test_setup(warm_files, forget_warnings),
+        cmocka_unit_test_setup(warm_files_cover_both_tiers, forget_warnings),
         cmocka_unit_test_setup(full_disk_keeps_the_old_file, forget_warnings),
         cmocka_unit_test_setup(killed_while_saving, forget_warnings),
         cmocka_unit_test_setup(rates_of_disks_are_kept, forget_warnings),

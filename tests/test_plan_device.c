@@ -313,6 +313,15 @@ static void prompts_keep_stages_where_layers_pass(void **state)
     mo_error err;
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_true(p.device.streamed > 0 && p.device.staging <= 13000000);
+    /* One expert in both layouts is enough; less is refused, with the least that would do. */
+    mo_plan_limits small = l;
+    small.vram_bytes = whole - 1;
+    small.staging_bytes = 7000000;
+    assert_int_equal(plan_both(&m, &small, &gpu, &p, &err), MO_OK);
+    assert_in_range(p.device.staging, 6200000, 7000000);
+    small.staging_bytes = 2 << 20;
+    assert_int_equal(plan_both(&m, &small, &gpu, &p, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "LLAMA_POSTFETCH_SCRATCHPAD_MB=2: too small; the minimum is"));
 }
 
 static void fetch_lane_by_cost(void **state)

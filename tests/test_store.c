@@ -16,6 +16,7 @@
 #include "check.h"
 #include "engine/session.h"
 #include "experts/slots.h"
+#include "experts/state.h"
 #include "oracle.h"
 #include "sanitized.h"
 #include "store/tiers.h"
@@ -371,6 +372,29 @@ static void a_discovery_reads_without_the_engine(void **state)
     assert_int_equal(d.status, MO_OK);
     assert_true(d.experts > 0);
     assert_int_equal(d.experts, mo_store_count(r.tiers->store).guessed - before.guessed);
+    rig_close(&r);
+}
+
+/* What discovery counted is where the policy begins: before any step, experts that it saw are expected more than others. */
+static void a_discovery_seeds_the_policy(void **state)
+{
+    (void)state;
+    rig r;
+    gate g = {.closed = false};
+    open_gated(&r, &g, false);
+    discovery d = {.session = r.session, .tokens = find("qwen3moe-nvfp4")->tokens, .status = MO_EINVAL};
+    discover(&d);
+    assert_int_equal(d.status, MO_OK);
+    const mo_expert_table *b = mo_store_experts(r.tiers->store);
+    double least = 2, most = -1;
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        const mo_expert_home *home = &b->home[i];
+        const double chance =
+            mo_slots_chance(r.tiers->store->classes[home->size_class].slots, home->in_class);
+        least = chance < least ? chance : least;
+        most = chance > most ? chance : most;
+    }
+    assert_true(least >= 0 && most > least);
     rig_close(&r);
 }
 
@@ -870,6 +894,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(skipping_is_counted),
         cmocka_unit_test(a_discovery_reads_without_the_engine),
+        cmocka_unit_test(a_discovery_seeds_the_policy),
         cmocka_unit_test(discoveries_and_steps_mix),
         cmocka_unit_test(wrong_guesses_are_not_read),
         cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),

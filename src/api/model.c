@@ -500,6 +500,29 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
     return open_model(path, options, range, experts, out, err);
 }
 
+/* What only devices hold, for the warm-start file. Without memory for the list it has RAM's alone. */
+static void note_vram(mo_model *model)
+{
+    const mo_model_spec *spec = model->checkpoint ? mo_checkpoint_spec(model->checkpoint) : NULL;
+    if (!model->gpu || !spec || !mo_learning_saves_warm(model->learning)) {
+        return;
+    }
+    int32_t count = 0;
+    mo_store_request *list =
+        calloc((size_t)mo_store_experts(model->opened.tiers->store)->expert_count + 1, sizeof *list);
+    for (int i = 0; list && i < spec->layer_count; i++) {
+        const mo_where *where = mo_gpu_where(model->gpu, i);
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            if (mo_where_address(where, i, e) && !mo_store_resident(model->opened.tiers->store, i, e)) {
+                list[count++] = (mo_store_request){.layer = i, .expert = e};
+            }
+        }
+    }
+    if (list) {
+        mo_learning_note_vram(model->learning, list, count);
+    }
+}
+
 void mo_model_close(mo_model *model)
 {
     if (model && (!model->engine || mo_engine_check_process(model->engine, NULL) == MO_OK)) {
@@ -518,6 +541,7 @@ void mo_model_close(mo_model *model)
         mo_engine_destroy(model->engine);
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);
+        note_vram(model);
         mo_gpu_close(model->gpu);
         mo_gpu_expert_device_close(model->expert_device);
         mo_device_close(model->device);

@@ -8,7 +8,8 @@
 
 typedef struct cli_loading {
     mo_model_options model; /* options store here what needs no check; cli_loading_set() adds the others: */
-    const char *kv, *predict, *io, *postfetch, *prompt_precision, *divide; /* words; NULL: not given */
+    const char *kv, *predict, *io, *postfetch, *postfetch_enable, *prompt_precision,
+        *divide; /* words; NULL: not given */
     cli_sizes vram;
     cli_texts lora, lora_scaled;
     double rank_timeout; /* seconds; 0: not given */

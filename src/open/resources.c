@@ -42,6 +42,7 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
         mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
     }
     m->hot.no_fill = toggles.no_fill;
+    memcpy(m->hot.words, toggles.words, sizeof m->hot.words);
     m->serial = toggles.serial;
     return MO_OK;
 }

@@ -64,6 +64,21 @@ static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, i
     return mo_plan_times(m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT, largest);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The same under a limit that was given: it holds for the fewest stages too, as long as one is left. */
+static int64_t limited_staging(const mo_plan_limits *l, int64_t stage, int64_t bytes)
+{
+    if (!l->staging_bytes || !stage) {
+        return bytes;
+    }
+    const int64_t most = smaller(bytes, l->staging_bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN);
+    return most > stage ? most : stage;
+}
+
 static int64_t total(const mo_plan_device *d)
 {
     const int64_t parts[] = {d->core, d->vectors, d->kv, d->work, d->staging, d->layer_buffer_bytes,
@@ -73,11 +88,6 @@ static int64_t total(const mo_plan_device *d)
         bytes = mo_plan_sum(bytes, parts[i]);
     }
     return bytes;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- Places ---- */
@@ -93,14 +103,14 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
 }
 
 /* All of the core, no experts, the fewest stages. */
-static mo_plan_device core_parts(const mo_plan_model *m, const mo_run_plan *ram)
+static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram)
 {
     const int64_t stage = stage_bytes(m, ram);
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
                         .vectors = m->vector_bytes,
                         .kv = m->device_kv_bytes ? m->device_kv_bytes : m->kv_bytes,
                         .work = mo_plan_sum(m->device_work_bytes, m->device_map_bytes),
-                        .staging = staging(m, stage, 0, 0, 0),
+                        .staging = limited_staging(l, stage, staging(m, stage, 0, 0, 0)),
                         .stage_bytes = stage,
                         .staged =
                             stage > 0 && stage == m->device_stage_bytes && stage != m->device_stage_plain,
@@ -126,9 +136,10 @@ static mo_plan_device stages_ahead(const mo_plan_model *m, const mo_plan_limits 
 }
 
 /* Everything. Nothing is on its way after the start; a device that says how it is filled needs stages for that. */
-static mo_plan_device whole_parts(const mo_plan_model *m, const mo_run_plan *ram, const mo_plan_share *s)
+static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
+                                  const mo_plan_share *s)
 {
-    mo_plan_device d = core_parts(m, ram);
+    mo_plan_device d = core_parts(m, l, ram);
     d.staging = d.stage_bytes ? d.staging : 0;
     d.slots = mo_plan_share_most(s, m->class_count);
     for (int i = 0; i < m->class_count; i++) {
@@ -246,7 +257,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
         m, (mo_placement_counts){.on_disk = counts.on_disk, .streamed = m->dense_layers, .alone = !ram});
     const int64_t group =
         m->device_group_bytes > in_ram.group_bytes ? m->device_group_bytes : in_ram.group_bytes;
-    mo_plan_device core = core_parts(m, ram), whole = whole_parts(m, ram, shares);
+    mo_plan_device core = core_parts(m, l, ram), whole = whole_parts(m, l, ram, shares);
     core.interleaved = whole.interleaved = !m->layer || group > 0;
     const bool limited =
         m->class_count > 0 && (l->cpu_moe || l->vram_expert_bytes) && whole.slots > l->vram_expert_bytes;

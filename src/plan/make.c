@@ -424,6 +424,20 @@ static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits 
     return mo_plan_refuse_device(d, &a, err);
 }
 
+/* A limit for experts on their way must hold one of them: prompts copy whole experts, whatever tokens do. */
+static mo_status check_staging(const mo_plan_limits *limits, const mo_plan_device *d, mo_error *err)
+{
+    const int64_t mib = (int64_t)1 << 20;
+    if (!limits->staging_bytes || limits->staging_bytes >= d->stage_bytes) {
+        return MO_OK;
+    }
+    return mo_fail(err, MO_EINVAL,
+                   "LLAMA_POSTFETCH_SCRATCHPAD_MB=%" PRId64 ": too small; the minimum is %" PRId64
+                   ", for one expert%s, because prompts copy whole experts; 0 means as much as needed",
+                   limits->staging_bytes / mib, (d->stage_bytes + mib - 1) / mib,
+                   d->staged ? " in the layouts of RAM and of the file" : "");
+}
+
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
                        mo_run_plan *out, mo_error *err)
 {
@@ -467,8 +481,11 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     } else {
         estimate(model, rates, NULL, &plan);
     }
-    *out = plan;
-    return MO_OK;
+    status = check_staging(limits, &plan.device, err);
+    if (status == MO_OK) {
+        *out = plan;
+    }
+    return status;
 }
 
 void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,

@@ -422,11 +422,12 @@ int cli_plan(int argc, char **argv)
     CLI_OPTIONS_ADD(&all, own); /* these come first: their help replaces that of other commands */
     cli_loading_options(&all, &l);
     cli_learning_options(&all, &l);
-    cli_options_pick(&options, &all,
-                     "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch "
-                     "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
-                     "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
-                     "moe-hot-cache-layer-curve streaming json svg");
+    cli_options_pick(
+        &options, &all,
+        "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch postfetch-enable "
+        "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
+        "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
+        "moe-hot-cache-layer-curve streaming json svg");
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",
