@@ -483,7 +483,7 @@ static void universal_experts_stay(void **state)
                 r.gpu->lanes.cpu_rate = mo_lane_rate_of(2e7); /* so that experts cross and look for slots */
                 const mo_feed f = {
                     .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
-                check_status(mo_session_feed(&f, &r.err), &r.err);
+                check_status(mo_session_feed(&f, 1, &r.err), &r.err);
             }
             for (int e = 61; e < 64; e++) { /* the first 21 of the profile: three of each of seven layers */
                 for (int i = 0; i < 7; i++) {

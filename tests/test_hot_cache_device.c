@@ -400,7 +400,8 @@ static mo_plan_report plan_of(const mo_model_options *o)
                                   .device = o->device,
                                   .vram_bytes = o->vram_bytes,
                                   .cpu_moe = o->cpu_moe,
-                                  .learning.hot_cache = o->learning.hot_cache};
+                                  .learning.hot_cache = o->learning.hot_cache,
+                                  .environment = true};
     check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     return plan;
 }

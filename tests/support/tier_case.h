@@ -30,6 +30,7 @@ static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
     mo_plan_report plan;
     mo_error err = {.detail = ""};
     const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .environment = true,
                                   .context = 600,
                                   .batch = 64,
                                   .device = "sim",
@@ -160,7 +161,8 @@ static inline void rig_shrink(rig *r)
 static inline void rig_open(rig *r, const rigged *how)
 {
     const mo_kernels *kernels = NULL;
-    const mo_model_options asked = {.ram_bytes = how->set.ram,
+    const mo_model_options asked = {.environment = true,
+                                    .ram_bytes = how->set.ram,
                                     .vram_bytes = how->set.vram,
                                     .device = device_name,
                                     .cpu_moe = how->set.cpu_moe,
