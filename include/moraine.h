@@ -63,18 +63,17 @@ MO_API void mo_free(void *memory);                   /* that a function returned
 
 /* ---- Version and log -------------------------------------------------------------------------- */
 #define MORAINE_VERSION_MAJOR 0
-#define MORAINE_VERSION_MINOR 1
+#define MORAINE_VERSION_MINOR 2
 #define MORAINE_VERSION_PATCH 0
 #define MORAINE_VERSION                                                                                      \
     (MORAINE_VERSION_MAJOR * 1000000 + MORAINE_VERSION_MINOR * 1000 + MORAINE_VERSION_PATCH)
 
-MO_API const char *mo_version(void); /* of the loaded library, as in "0.1.0" */
+MO_API const char *mo_version(void); /* of the loaded library, as in "0.2.0" */
 /* Checks that this library supports programs compiled with that header; pass MORAINE_VERSION. It does for the same
  * major number and the same or an earlier minor one; while the major number is 0, for the same minor number. */
 MO_API mo_status mo_version_check(int header_version, mo_error *err);
 
 typedef enum mo_log_level { MO_LOG_ERROR, MO_LOG_WARN, MO_LOG_INFO, MO_LOG_DEBUG } mo_log_level;
-
 /* Called from any thread, and from several at once, without a lock: it may call the library; messages that this causes on the same
  * thread are dropped. text has no trailing newline. */
 typedef void (*mo_log_fn)(void *user, mo_log_level level, const char *subsystem, const char *text);
@@ -85,21 +84,16 @@ MO_API void mo_log_set(mo_log_fn fn, void *user, mo_log_level level);
 /* ---- Options of a model ----------------------------------------------------------------------- */
 /* Called between parts of a long operation, on the calling thread. Returns false to cancel. */
 typedef bool (*mo_progress_fn)(void *user, int64_t done_bytes, int64_t total_bytes);
-
 /* Format of the KV cache: I16 (the default: 16-bit codes with a scale per vector, summed exactly), F32 (exact: twice the memory,
  * and slow), or Q8_0 (half the memory of I16, lossy). F16 is an alias of I16, which has a tenth of its error. */
 typedef enum mo_kv_type { MO_KV_I16, MO_KV_F32, MO_KV_Q8_0, MO_KV_F16 = MO_KV_I16 } mo_kv_type;
-
 /* Precision of the products of large steps on a device: exact, like everything else, or bfloat16: lossy, and faster on GPUs of
  * capability 8.0 or newer. */
 typedef enum mo_precision { MO_PRECISION_EXACT, MO_PRECISION_BF16 } mo_precision;
-
 /* How weights on disk are read: bypassing the page cache, through it, or as measured when opened. */
 typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;
-
 /* How ranks share a model: each has a range of layers; or rank 0 has all but the routed experts, which all ranks share. */
 typedef enum mo_divide { MO_DIVIDE_AUTO, MO_DIVIDE_LAYERS, MO_DIVIDE_EXPERTS } mo_divide;
-
 /* Post-Fetch: how an expert in RAM gets to a device: its down matrix is copied while the CPU computes gate and up, or the whole
  * expert is copied, or nothing; AUTO: whichever is faster by measured rates. DEFAULT: as LLAMA_POSTFETCH_ENABLE says, else AUTO. */
 typedef enum mo_postfetch_mode {
@@ -135,7 +129,6 @@ typedef struct mo_learning_options {
 } mo_learning_options;
 
 #define MO_DEVICES_MAX 8 /* maximum number of devices that share a model */
-
 typedef struct mo_model_options {
     size_t size;
     int threads;     /* 0: one per usable core, or fewer if a probe found that faster */
@@ -171,23 +164,21 @@ typedef struct mo_model_options {
     /* Positions of all sessions in total; 0: `sessions` times `context`. Sessions allocate blocks of 128 positions as they grow,
      * and share them with snapshots and with each other; a feed for which no block is free fails with MO_ENOMEM. */
     int64_t positions;
-    int64_t kept_bytes;        /* more memory, for snapshots in RAM; the plan reserves it */
-    int64_t kept_device_bytes; /* the same in the memory of a device */
-    /* How conversations, tools and answers are formatted: Jinja, or the name of a chat format, such as "chatml". NULL: as the
-     * file says. */
-    const char *chat_template;
+    int64_t kept_bytes,
+        kept_device_bytes;     /* more memory, for snapshots in RAM, on a device; it is reserved */
+    const char *chat_template; /* Jinja, or the name of a chat format, such as "chatml"; NULL: the file's */
     /* Files of LoRA adapters that are opened with the model: mo_model_adapter(). They stay in memory; the plan reserves it. */
     const char *const *adapters;
     int adapter_count;
     const float *adapter_scales; /* [adapter_count] that new sessions have them with; NULL: they do not */
     int64_t adapter_bytes;       /* for adapters that are opened later; with `ram_bytes` there is no other */
-    /* BF16: a state that was saved with another precision is rejected. */
-    mo_precision prompt_precision;
+    mo_precision prompt_precision; /* a state that was saved with another one is rejected */
     /* The ranks that share the model, of which this is rank 0; it outlives the model and has one at a time. NULL, or a cluster of
      * one rank: this process has the whole model. */
     struct mo_cluster *cluster;
-    int64_t vram_each[MO_DEVICES_MAX]; /* ceilings of several devices, in order; 0: vram_bytes for each */
-    mo_divide divide;                  /* with a `cluster`; 0: the faster by what was measured, else layers */
+    const int64_t *vram_each; /* [vram_each_count] ceilings of several devices, in order; 0: vram_bytes */
+    int vram_each_count;
+    mo_divide divide; /* with a `cluster`; 0: the faster by what was measured, else layers */
     /* Settings are also taken from the environment, as docs/usage.md lists them: LLAMA_POSTFETCH_*, LLAMA_MOE_HOT_CACHE_* and
      * LLAMA_FP4_PREFILL_M. false: they are not read. */
     bool environment;
@@ -202,10 +193,8 @@ MO_API const char *mo_policy_name(int index, const char **summary);
 /* ---- Models ----------------------------------------------------------------------------------- */
 /* A loaded model with the threads and the memory to run it. Sessions share it; any number of threads may use it at once. */
 typedef struct mo_model mo_model;
-
-/* Opens and loads a model file (of a split model: its first part); options may be NULL. Close the model after everything that was
- * opened with it. After fork() the model belongs to the parent: in the child, sessions give MO_EINVAL and closing does nothing;
- * open the model there. */
+/* Opens and loads a model file (of a split model: its first part); options may be NULL. Close it after everything opened with it.
+ * After fork() it belongs to the parent: in the child, sessions give MO_EINVAL and closing does nothing; open the model there. */
 MO_API mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out,
                                mo_error *err);
 MO_API void mo_model_close(mo_model *model);
@@ -223,23 +212,16 @@ typedef struct mo_model_info {
 } mo_model_info;
 MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size);
 
-/* A text about the model; NULL: it has none, or the key is unknown. The model's.
- *   "chat_template", "chat_template.NAME": in its file, or the one it was opened with
- *   "chat_format": as in "chatml"; "template" where it is known by its template alone, "none" where there is none
- *   "tool_format": how the model writes calls, as in "hermes"; "generic" where it has no way of its own
- *   "device": the name of its device, of several all; NULL: it has none
- *   "tier.mode": "resident", "slots", "streamed" or "mapped"
- *   "tier.policy": which experts stay in RAM; "": all or none
- *   "disk_method": such as "direct reads, threads of 4"; "" when nothing is read while running */
+/* A text about the model, which is the model's; NULL: it has none, or the key is unknown. "chat_template", "chat_template.NAME": in
+ * its file, or the one it was opened with; "chat_format": as in "chatml", "template" where its template alone is known, or "none";
+ * "tool_format": how it writes calls, as in "hermes", or "generic"; "device": its name, of several all; "tier.mode": "resident",
+ * "slots", "streamed" or "mapped"; "tier.policy"; "disk_method": such as "direct reads, threads of 4", "" when nothing is read. */
 MO_API const char *mo_model_text(const mo_model *model, const char *key);
-
 /* Call it after a request is answered: a hot cache with an update rate exchanges experts now, and perf_out is written. A failure
  * leaves the model as usable as before. Waits for a step that runs. */
 MO_API mo_status mo_model_request_done(mo_model *model, mo_error *err);
-
 /* What was counted since the model was opened, or since a reset: one line of JSON, as perf_out gets it; mo_free() *json. */
 MO_API mo_status mo_model_profile(mo_model *model, char **json, mo_error *err);
-
 /* Counts from 0 again, in the mode named (NULL: the one it was). */
 MO_API mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err);
 
@@ -262,7 +244,6 @@ typedef struct mo_text {
     const char *data;
     size_t length;
 } mo_text;
-
 typedef enum mo_token_flags {
     MO_TOKEN_SPECIAL = 1, /* NAMES and ENDS */
     MO_TOKEN_CHAT = 2,    /* the same for a rendered conversation: an existing begin token is not added */
@@ -274,8 +255,8 @@ typedef enum mo_token_flags {
 MO_API mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                              size_t *count, mo_error *err);
 
-/* The bytes that a token stands for, perhaps part of a character; a special token's are its name. They belong to the
- * model and are not terminated. Empty for an id out of range, or without a vocabulary. */
+/* The bytes that a token stands for, perhaps part of a character; a special token's are its name. The model's, not terminated; empty
+ * for an id out of range, or without a vocabulary. */
 MO_API mo_text mo_token_bytes(const mo_model *model, int32_t token);
 MO_API bool mo_token_ends(const mo_model *model, int32_t token); /* it ends an answer */
 
@@ -296,7 +277,6 @@ MO_OPTIONS(mo_chat_options)
 
 /* A conversation as the model will see it, with the beginning of the next answer. */
 typedef struct mo_prompt mo_prompt;
-
 /* Renders a conversation with the model's own template, or, if its file has none or one that cannot be read, in a recognized
  * format. json: a list of messages, or an object with such a list as "messages", with "tools" and any variable that the template
  * may use, such as "enable_thinking" or "documents"; members of "chat_template_kwargs" override the others, which override the
@@ -308,25 +288,21 @@ typedef struct mo_prompt mo_prompt;
 MO_API mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
                                 const mo_chat_options *options, mo_prompt **out, mo_error *err);
 MO_API void mo_prompt_close(mo_prompt *prompt);
-MO_API mo_text mo_prompt_text(const mo_prompt *prompt); /* terminated; the prompt's */
-MO_API bool
-mo_prompt_in_thought(const mo_prompt *prompt); /* it ends in a thought, which the answer continues */
-/* Its tokens, the prompt's. Text of the conversation never becomes a control token, and there is one BOS at
- * most. *count is 0 when the model has no vocabulary. */
+MO_API mo_text mo_prompt_text(const mo_prompt *prompt);    /* terminated; the prompt's */
+MO_API bool mo_prompt_in_thought(const mo_prompt *prompt); /* it ends in a thought */
+/* The prompt's. Text of the conversation never becomes a control token. *count is 0 when the model has no vocabulary. */
 MO_API const int32_t *mo_prompt_tokens(const mo_prompt *prompt, size_t *count);
 
 /* ---- Sessions --------------------------------------------------------------------------------- */
 /* One conversation. Any number per model; one call at a time per session, but for mo_session_cancel(). Any thread may
  * open, feed and close its own while others do. Options may be NULL. */
 typedef struct mo_session mo_session;
-
 typedef struct mo_session_options {
     size_t size;
     mo_kv_type kv;
     int64_t context; /* positions it can hold; 0: the model's context */
 } mo_session_options;
 MO_OPTIONS(mo_session_options)
-
 MO_API mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo_session **out,
                                  mo_error *err);
 MO_API void mo_session_close(mo_session *session);
@@ -335,12 +311,10 @@ MO_API void mo_session_close(mo_session *session);
  * belong to the engine. Called on the thread that feeds, layer by layer within a step. It must not feed. */
 typedef void (*mo_routing_observer)(void *user, int layer, int64_t position, const int32_t *ids,
                                     const float *weights, int used);
-
 typedef struct mo_logprob {
     int32_t token;
     float logprob; /* natural logarithm of its probability */
 } mo_logprob;
-
 typedef struct mo_feed_report {
     mo_error error;   /* of this session; status MO_OK: it holds the whole sequence */
     int64_t computed; /* tokens; it held the others */
@@ -350,7 +324,6 @@ typedef struct mo_feed_report {
     int top_count;
     const mo_logprob *top;
 } mo_feed_report;
-
 /* Unused members are 0. */
 typedef struct mo_feed {
     size_t size; /* sizeof(mo_feed) */
@@ -375,7 +348,6 @@ typedef struct mo_feed {
     bool unfinished; /* more of the sequence follows: the logits after these tokens are not needed */
     bool uncounted;  /* a dry run: it changes no profile, and steps with only such feeds are not counted */
 } mo_feed;
-
 /* Extends sessions of one model, 1 to 256, to their sequences, in steps that they share; no result depends on that. A session
  * whose feed fails (also MO_ECANCELLED) keeps a part and computes the rest again next time; the others are completed, and the
  * call returns the first failure. Feeds that cannot be combined (a session named twice, sessions of two models) are MO_EINVAL
@@ -392,18 +364,16 @@ MO_API mo_status mo_session_discover(mo_session *session, const int32_t *tokens,
 MO_API const float *mo_session_logits(const mo_session *session);
 
 typedef struct mo_session_info {
-    int64_t length;        /* positions it holds */
-    int64_t context;       /* and can hold */
-    int64_t computed;      /* tokens the last feed computed */
-    uint64_t adapters;     /* identifies adapters, their scales and their order; 0: the model alone */
-    const int32_t *tokens; /* [length] that it holds; the session's until its next feed */
+    int64_t length, context; /* positions it holds, and can hold */
+    int64_t computed;        /* tokens the last feed computed */
+    uint64_t adapters;       /* identifies adapters, their scales and their order; 0: the model alone */
+    const int32_t *tokens;   /* [length] that it holds; the session's until its next feed */
     mo_kv_type kv;
 } mo_session_info;
 MO_API void mo_session_describe(const mo_session *session, mo_session_info *out, size_t size);
 
-/* Cancels the running feed, within about a layer if no other feed shares its step, otherwise after the step. It stays in effect, so
- * that it is not lost between two feeds: later ones end with MO_ECANCELLED at once, until mo_session_clear_cancel(), which is
- * called before the session gets new work. Any thread, and signal handlers. */
+/* Cancels the running feed, within about a layer if no other feed shares its step, otherwise after the step, and later ones, until
+ * mo_session_clear_cancel(), which is called before the session gets new work. Any thread, and signal handlers. */
 MO_API void mo_session_cancel(mo_session *session);
 MO_API void mo_session_clear_cancel(mo_session *session);
 
@@ -564,8 +534,7 @@ MO_API mo_status mo_generation_load(mo_model *model, mo_session *session, const 
 /* ---- Snapshots -------------------------------------------------------------------------------- */
 /* A session's state, to rewind to or to fork from: it can be restored into any session of the same model and format, by several
  * threads at the same time, and outlives the session, but not its model. It shares the session's blocks, so that opening and
- * restoring take microseconds, and wait for no steps of others (on a device that leaves layers to the CPU, or has the logits
- * still: for the one that runs). */
+ * restoring take microseconds (on a device that leaves layers to the CPU, or has the logits still: after the step that runs). */
 typedef struct mo_snapshot mo_snapshot;
 MO_API mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_error *err);
 MO_API void mo_snapshot_close(mo_snapshot *snapshot);
@@ -577,11 +546,8 @@ MO_API mo_status mo_session_restore(mo_session *session, const mo_snapshot *snap
 
 typedef struct mo_snapshot_info {
     int64_t length; /* positions */
-    /* The fewest that can be restored: 1 where all layers attend to everything; with windows, while the window is still held; with
-     * recurrent layers, all. If read from bytes: all, although the model may allow fewer. */
-    int64_t least;
-    uint64_t bytes;        /* that only this snapshot holds now: what closing it frees */
-    uint64_t all_bytes;    /* that it refers to */
+    int64_t least; /* fewest that can be restored: 1; with windows or recurrent layers, or from bytes, more */
+    uint64_t bytes, all_bytes; /* that only this snapshot holds: what closing it frees; that it refers to */
     uint64_t adapters;     /* as in mo_session_info; it is restored only into sessions with the same number */
     uint64_t fingerprint;  /* of the model */
     bool on_device;        /* it is in the memory of a device */
@@ -589,8 +555,7 @@ typedef struct mo_snapshot_info {
 } mo_snapshot_info;
 MO_API void mo_snapshot_describe(const mo_snapshot *snapshot, mo_snapshot_info *out, size_t size);
 
-/* As bytes for a file, which mo_free() frees; and from such bytes: every field is validated, and those of another model are
- * MO_EINVAL. */
+/* As bytes for a file, which mo_free() frees; and from such bytes, which are validated; those of another model are MO_EINVAL. */
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);
 MO_API mo_status mo_snapshot_read(const mo_model *model, const uint8_t *bytes, size_t size, mo_snapshot **out,
                                   mo_error *err);
@@ -599,17 +564,14 @@ MO_API mo_status mo_snapshot_read(const mo_model *model, const uint8_t *bytes, s
 /* A LoRA adapter (GGUF) for an open model, whose weights are not changed: a session with it computes W x + f B (A x), on every
  * device and tier. At most 16 per model. */
 typedef struct mo_adapter mo_adapter;
-
 typedef struct mo_adapter_info {
     const char *path, *name;   /* name: of the file's metadata */
     const char *task, *prefix; /* as the file says: what it is for, a text to begin prompts with; or "" */
-    int64_t rank;              /* the largest */
-    int64_t tensors;           /* of the model that it changes */
+    int64_t rank, tensors;     /* the largest rank; tensors of the model that it changes */
     float alpha;               /* f = scale * alpha / rank; 0: f = scale */
     int64_t bytes;             /* in memory */
     uint64_t identity;         /* identifies an adapter by its contents; never 0 */
 } mo_adapter_info;
-
 /* Reads the file. One of another model is MO_EINVAL with the reason. Sessions may be fed meanwhile; close the adapter before the model. */
 MO_API mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, mo_error *err);
 MO_API void mo_adapter_close(mo_adapter *adapter); /* sessions that have it keep it */
@@ -621,54 +583,45 @@ typedef struct mo_adapter_use {
     mo_adapter *adapter;
     float scale; /* 1: as trained; 0: no effect */
 } mo_adapter_use;
-
-/* From now on the session computes with these and no others; none: with the model alone. They are added in this order; at most 8 whose
- * scale is not 0. Sessions with different ones are fed together with the results that each has alone. What the session held is dropped
- * unless it was computed with the same. */
+/* From now on the session computes with these and no others, in this order; none: with the model alone. At most 8 whose scale is not 0.
+ * What the session held is dropped unless it was computed with the same. */
 MO_API mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int count, mo_error *err);
 
 /* ---- Several machines ------------------------------------------------------------------------- */
-/* The ranks of a run: processes started by mpirun. Each has the file and loads a part of it: a range of layers, or experts. Rank 0
- * leads: it opens models with `cluster` set and uses them as usual, with the same results; the others follow. Messages between
- * ranks are not encrypted. */
+/* The ranks of a run: processes started by mpirun. Each has the file and loads a part of it. Rank 0 leads: it opens models with
+ * `cluster` set and uses them as usual, with the same results; the others follow. Messages between ranks are not encrypted. */
 typedef struct mo_cluster mo_cluster;
-
 typedef struct mo_cluster_options {
     size_t size;
     /* A rank that is silent for this long ends the run, and so does a step without progress: every later step fails with MO_EIO and
      * names the rank. 0.1 to 3600; by default 10. */
     double timeout_s;
-    void (*lost)(void *user,
-                 const char *why); /* called once, by any thread, when that happens; may be NULL */
+    void (*lost)(void *user, const char *why); /* called once, by any thread, when that happens; or NULL */
     void *user;
 } mo_cluster_options;
 MO_OPTIONS(mo_cluster_options)
-
 MO_API const char *mo_cluster_library(void); /* such as "Open MPI v4.1.4"; NULL: this build has none */
-
 /* Joins the run; call it once in each process. options may be NULL. A process that was not started by mpirun is a cluster of one.
  * Closing it in rank 0, after its models, ends the run and waits for the others. */
 MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
 MO_API void mo_cluster_close(mo_cluster *cluster);
-
 typedef struct mo_cluster_info {
     int rank, ranks; /* this one, and how many there are */
 } mo_cluster_info;
 MO_API void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out, size_t size);
 
-/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK) or the
- * run ends otherwise. path: this rank's file; options: threads, ceiling and I/O of this rank; session settings come from rank 0. */
+/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK).
+ * path: this rank's file; options: threads, ceiling and I/O of this rank; session settings come from rank 0. */
 MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
                                    mo_error *err);
 
 /* ---- Statistics ------------------------------------------------------------------------------- */
-/* What a model has, and what it has done since it was opened, by name, as in "tier.ram.hits" or "kept.free_bytes". Names end with
- * their unit; about: one line, which says what the index is where a name has several values. NULL past the last; constants. Names
- * may be added by any version. Some are of plans only (mo_plan_stat()), where they have the same meaning. */
+/* What a model has, and what it has done since it was opened, by name, as in "tier.ram.hits" or "kept.free_bytes". about: one line,
+ * with what the index is where a name has several values. NULL past the last; constants. Versions may add names. Some are of plans
+ * (mo_plan_stat()); where both have a name, it means the same. */
 MO_API const char *mo_stat_name(int index, const char **about);
-/* One value. Any thread at any time: it waits for no step, and then has the values of a moment before. index: 0, or a layer, or
- * layer * model.experts + expert. MO_ENOENT: unknown name, with the nearest; MO_EINVAL: past the last index; MO_EUNSUPPORTED: of
- * plans only. */
+/* One value; waits for no step, and has the values of a moment before then. index: 0, or a layer, or layer * model.experts + expert.
+ * MO_ENOENT: unknown name, with the nearest; MO_EINVAL: past the last index; MO_EUNSUPPORTED: of plans only. */
 MO_API mo_status mo_model_stat(mo_model *model, const char *name, int64_t index, double *value,
                                mo_error *err);
 /* Several of one moment, each with index 0. */

@@ -501,6 +501,38 @@ typedef struct mo_bar {
 } mo_bar;
 mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path, mo_error *err);
 
+/* ---- Quantizing ------------------------------------------------------------------------------- */
+
+/* Class of a tensor when a model is quantized. */
+typedef enum mo_tensor_class {
+    MO_CLASS_EXPERTS,   /* the matrices of routed experts */
+    MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
+    MO_CLASS_OUTPUT,    /* the output matrix, where the model has one of its own */
+    MO_CLASS_EMBEDDING, /* the embedding, which also is the output where that is tied to it */
+    MO_CLASS_KEPT,      /* routers, vectors, convolutions: always copied as they are */
+    MO_TENSOR_CLASSES
+} mo_tensor_class;
+
+/* "experts", "rest", ... A constant. */
+const char *mo_tensor_class_text(mo_tensor_class tensor_class);
+
+typedef struct mo_quantize_class {
+    int64_t tensors, values;
+    int64_t bytes_before, bytes_after;
+    int64_t converted; /* tensors that got another format */
+    double error;      /* of those: root of the sum of squared differences over the sum of squares */
+} mo_quantize_class;
+
+typedef struct mo_quantize_report {
+    int64_t file_bytes_before, file_bytes_after; /* before: all parts */
+    mo_quantize_class classes[MO_TENSOR_CLASSES];
+} mo_quantize_report;
+
+/* As mo_quantize(), with what it did; report may be NULL. */
+mo_status mo_quantize_reported(const char *source, const char *path, const mo_quantize_options *options,
+                               mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
+                               mo_error *err);
+
 /* ---- Text ------------------------------------------------------------------------------------- */
 
 /* The first `most` tokens of the text: the rest is not tokenized. 0: all. */

@@ -140,8 +140,6 @@ typedef struct mo_tensor_info {
 MO_API int64_t mo_file_tensor_count(const mo_file *file);
 MO_API bool mo_file_tensor(const mo_file *file, int64_t index, mo_tensor_info *out, size_t size);
 
-#define MO_FILE_FORMATS 32
-
 typedef struct mo_file_format {
     const char *type;
     int64_t tensors, values, bytes;
@@ -171,8 +169,8 @@ typedef struct mo_file_info {
     int64_t token_bytes;           /* all of these */
     bool output_tied;              /* the output matrix is the embedding */
 
-    int formats; /* entries of format, most bytes first */
-    mo_file_format format[MO_FILE_FORMATS];
+    int formats;                  /* that tensors have */
+    const mo_file_format *format; /* [formats], most bytes first; the file's */
 } mo_file_info;
 
 /* Fails with MO_EFORMAT where metadata and tensors contradict each other. */
@@ -221,23 +219,11 @@ MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_opt
 
 /* ---- Other formats for a model's weights --------------------------------------------------- */
 
-/* Class of a tensor when a model is quantized. */
-typedef enum mo_tensor_class {
-    MO_CLASS_EXPERTS,   /* the matrices of routed experts */
-    MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
-    MO_CLASS_OUTPUT,    /* the output matrix, where the model has one of its own */
-    MO_CLASS_EMBEDDING, /* the embedding, which also is the output where that is tied to it */
-    MO_CLASS_KEPT,      /* routers, vectors, convolutions: always copied as they are */
-    MO_TENSOR_CLASSES
-} mo_tensor_class;
-
-/* "experts", "rest", ... A constant. */
-MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
-
 typedef struct mo_quantize_options {
     size_t size;
-    /* A format such as "Q8_0" for each class; NULL copies the tensors unchanged. output and embedding
-     * follow rest when they are NULL. Tensors that have the format already are copied. */
+    /* A format such as "Q8_0" for each class of tensors (routed experts, other matrices, the output matrix where the model has one of
+     * its own, the embedding); NULL copies the tensors unchanged. output and embedding follow rest when they are NULL. Tensors that
+     * have the format already are copied; so are routers, vectors and convolutions, always. */
     const char *experts, *rest, *output, *embedding;
     int threads;    /* 0: one per usable core; the file does not depend on it */
     bool overwrite; /* an existing file */
@@ -245,26 +231,13 @@ typedef struct mo_quantize_options {
 
 MO_OPTIONS(mo_quantize_options)
 
-typedef struct mo_quantize_class {
-    int64_t tensors, values;
-    int64_t bytes_before, bytes_after;
-    int64_t converted; /* tensors that got another format */
-    double error;      /* of those: root of the sum of squared differences over the sum of squares */
-} mo_quantize_class;
-
-typedef struct mo_quantize_report {
-    int64_t file_bytes_before, file_bytes_after; /* before: all parts */
-    mo_quantize_class classes[MO_TENSOR_CLASSES];
-} mo_quantize_report;
-
 /* Writes a model with its weights in other formats: one file with the same metadata, also where the source
  * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
  * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown. Rows that do not fit a
  * format's blocks get the usual fallback format (Q4_K: Q5_0, ...; else F16), which is logged as a warning. The same bytes for any number of threads. Memory is a few
- * MiB per thread. report may be NULL. progress may be NULL; it counts bytes of the new file. */
+ * MiB per thread. progress may be NULL; it counts bytes of the new file. */
 MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
-                             mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
-                             mo_error *err);
+                             mo_progress_fn progress, void *user, mo_error *err);
 
 /* ---- Plans --------------------------------------------------------------------------------- */
 

@@ -281,17 +281,18 @@ static void one_named_twice_keeps_unlike_ceilings(void **state)
     p.threads = 2;
     p.device = "sim:0,sim:0";
     setenv("MORAINE_SIM_0", "memory=64M", 1);
-    p.vram_each[0] = 40 << 20;
-    p.vram_each[1] = 16 << 20;
+    int64_t each[2] = {40 << 20, 16 << 20};
+    p.vram_each = each;
+    p.vram_each_count = 2;
     assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.card_count, 2);
     assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
     assert_int_equal(r.cards[1].ceiling_bytes, 16 << 20);
-    p.vram_each[1] = 0;
+    each[1] = 0;
     assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
     assert_true(r.cards[1].ceiling_bytes > 16 << 20 && r.cards[1].ceiling_bytes <= 24 << 20);
-    p.vram_each[1] = 40 << 20; /* too much together */
+    each[1] = 40 << 20; /* too much together */
     assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.cards[0].ceiling_bytes, 32 << 20);
     assert_int_equal(r.cards[1].ceiling_bytes, 32 << 20);

@@ -107,7 +107,7 @@ CALL(mo_file_summarize, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_file_info)), 1, er
 CALL(mo_tokenize_file, P(0, "x"), P(1, "x"), 1, 0, P(2, &ids), P(3, &count), err)
 CALL(mo_synth_measure, P(0, "x"), NULL, P(1, OBJECT(mo_synth_info)), 1, err)
 CALL(mo_synth, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
-CALL(mo_quantize, P(0, "x"), P(1, "x"), NULL, NULL, NULL, NULL, 0, err)
+CALL(mo_quantize, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
 CALL(mo_plan_file, P(0, "x"), NULL, NULL, P(1, OBJECT(mo_plan_report)), 1, err)
 CALL(mo_plan_report_json, P(0, OBJECT(mo_plan_report)), 1, P(1, &made), err)
 CALL(mo_plan_open, P(0, "x"), NULL, NULL, P(1, OUT(mo_plan)), err)

@@ -27,7 +27,8 @@ static mo_plan_report plan_of(const oracle *o, const setting *s)
     p.vram_bytes = s->vram;
     p.ram_bytes = s->ram;
     p.kv = s->kv;
-    memcpy(p.vram_each, s->vram_each, sizeof p.vram_each);
+    p.vram_each = s->vram_each;
+    p.vram_each_count = MO_DEVICES_MAX;
     if (mo_plan_file(o->path, &p, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s: %s", o->name, err.detail);
     }
@@ -334,7 +335,8 @@ static setting full_tiers(int64_t *experts)
     for (int i = 0; i < 2; i++) {
         s.vram_each[i] = r.cards[i].used_bytes - (int64_t)(0.4 * (double)r.cards[i].slot_bytes);
     }
-    memcpy(ask.vram_each, s.vram_each, sizeof ask.vram_each);
+    ask.vram_each = s.vram_each;
+    ask.vram_each_count = MO_DEVICES_MAX;
     ask.ram_bytes = r.least_bytes + (1 << 20);
     do { /* how much of it becomes slots is the plan's choice: their size depends on the disk, and the core may be kept as well */
         ask.ram_bytes += r.classes[0].slot_bytes;

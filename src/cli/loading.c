@@ -282,8 +282,10 @@ static bool set_device(const char *command, cli_loading *l)
                                          : "--device none uses no GPU");
             return false;
         }
-        *(l->vram.count == 1 ? &m->vram_bytes : &m->vram_each[i]) = (int64_t)l->vram.item[i];
+        *(l->vram.count == 1 ? &m->vram_bytes : &l->vram_each[i]) = (int64_t)l->vram.item[i];
     }
+    m->vram_each = l->vram_each;
+    m->vram_each_count = l->vram.count == 1 ? 0 : l->vram.count;
     return true;
 }
 

@@ -11,6 +11,7 @@ typedef struct cli_loading {
     const char *kv, *predict, *io, *postfetch, *postfetch_enable, *prompt_precision,
         *divide; /* words; NULL: not given */
     cli_sizes vram;
+    int64_t vram_each[MO_DEVICES_MAX]; /* of several devices; the model's options refer to it */
     cli_texts lora, lora_scaled;
     double rank_timeout; /* seconds; 0: not given */
     bool streaming;      /* the switch of three tiers, which is only reported */

@@ -73,7 +73,8 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.prompt_precision = s->precision;
     options.device = s->device ? s->device : "none";
     options.vram_bytes = s->vram;
-    memcpy(options.vram_each, s->vram_each, sizeof options.vram_each);
+    options.vram_each = s->vram_each;
+    options.vram_each_count = MO_DEVICES_MAX;
     options.ram_bytes = s->ram;
     options.isa = s->isa;
     options.map = s->map;
