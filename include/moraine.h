@@ -1,5 +1,26 @@
-/* Moraine: running models. moraine_tools.h has the tools for files and measurements: plans, probing, traces,
- * synthetic and quantized models, the contents of a file. docs/api.md shows how to use both.
+/* Moraine: running models. moraine_tools.h has several machines, and the tools for files and measurements: plans,
+ * probing, traces, synthetic and quantized models, the contents of a file. docs/api.md shows how to use both.
+ *
+ *     mo_model *model = NULL;
+ *     mo_session *session = NULL;
+ *     mo_prompt *prompt = NULL;
+ *     mo_generation *generation = NULL;
+ *     mo_generation_event event;
+ *     mo_error err;
+ *     size_t count;
+ *     const char *chat = "[{\"role\": \"user\", \"content\": \"Tell me a story about a fox.\"}]";
+ *     if (mo_model_open("model.gguf", NULL, &model, &err) != MO_OK ||
+ *         mo_session_open(model, NULL, &session, &err) != MO_OK ||
+ *         mo_prompt_open(model, chat, strlen(chat), NULL, &prompt, &err) != MO_OK ||
+ *         mo_generation_open(model, NULL, &generation, &err) != MO_OK) {
+ *         return fail(&err);
+ *     }
+ *     const int32_t *tokens = mo_prompt_tokens(prompt, &count);
+ *     mo_generation_prompt(generation, session, tokens, count, &err);
+ *     while (mo_generation_step(&generation, 1, &err) > 0) {
+ *         while (mo_generation_next(generation, &event, sizeof event)) printf("%s", event.text.data);
+ *     }
+ *     (then take the last events, and close generation, prompt, session and model)
  *
  * Conventions
  *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names the
@@ -21,14 +42,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define MO_API               __attribute__((visibility("default")))
 #define MO_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-
 /* The functions of options that set them up: mo_model_options o = mo_model_options_default(). */
 #define MO_OPTIONS(type)                                                                                     \
     MO_API void type##_init(type *options, size_t size);                                                     \
@@ -67,7 +86,6 @@ MO_API void mo_free(void *memory);                   /* that a function returned
 #define MORAINE_VERSION_PATCH 0
 #define MORAINE_VERSION                                                                                      \
     (MORAINE_VERSION_MAJOR * 1000000 + MORAINE_VERSION_MINOR * 1000 + MORAINE_VERSION_PATCH)
-
 MO_API const char *mo_version(void); /* of the loaded library, as in "0.2.0" */
 /* Checks that this library supports programs compiled with that header; pass MORAINE_VERSION. It does for the same
  * major number and the same or an earlier minor one; while the major number is 0, for the same minor number. */
@@ -95,14 +113,12 @@ typedef enum mo_io { MO_IO_AUTO, MO_IO_DIRECT, MO_IO_CACHED } mo_io;
 /* How ranks share a model: each has a range of layers; or rank 0 has all but the routed experts, which all ranks share. */
 typedef enum mo_divide { MO_DIVIDE_AUTO, MO_DIVIDE_LAYERS, MO_DIVIDE_EXPERTS } mo_divide;
 /* Post-Fetch: how an expert in RAM gets to a device: its down matrix is copied while the CPU computes gate and up, or the whole
- * expert is copied, or nothing; AUTO: whichever is faster by measured rates. DEFAULT: as LLAMA_POSTFETCH_ENABLE says, else AUTO. */
+ * expert is copied, or nothing; AUTO: whichever is faster by measured rates. DEFAULT: AUTO, or with `environment` as LLAMA_POSTFETCH_ENABLE says. */
+/* clang-format off */
 typedef enum mo_postfetch_mode {
-    MO_POSTFETCH_DEFAULT,
-    MO_POSTFETCH_OFF,
-    MO_POSTFETCH_AUTO,
-    MO_POSTFETCH_DOWN,
-    MO_POSTFETCH_EXPERT
+    MO_POSTFETCH_DEFAULT, MO_POSTFETCH_OFF, MO_POSTFETCH_AUTO, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT
 } mo_postfetch_mode;
+/* clang-format on */
 
 /* The hot cache: experts chosen from a profile. With a device they are in its memory, and an update rate exchanges them in the
  * background after each request and every 64 tokens. Without one they are in RAM, and are exchanged after a request. */
@@ -115,7 +131,6 @@ typedef struct mo_hot_cache_options {
     double layer_curve;       /* how much layers differ, 0 to 1; by default 0.5 */
     uint64_t reserved[4];     /* 0 */
 } mo_hot_cache_options;
-
 /* Expert usage statistics and where they are stored. No result depends on them. */
 typedef struct mo_learning_options {
     /* The counts of all runs, which warm the cache at the next start: NULL or "off": none; "auto": a file in the user's cache directory
@@ -127,7 +142,6 @@ typedef struct mo_learning_options {
     mo_hot_cache_options hot_cache;
     uint64_t reserved[4]; /* 0 */
 } mo_learning_options;
-
 #define MO_DEVICES_MAX 8 /* maximum number of devices that share a model */
 typedef struct mo_model_options {
     size_t size;
@@ -164,8 +178,7 @@ typedef struct mo_model_options {
     /* Positions of all sessions in total; 0: `sessions` times `context`. Sessions allocate blocks of 128 positions as they grow,
      * and share them with snapshots and with each other; a feed for which no block is free fails with MO_ENOMEM. */
     int64_t positions;
-    int64_t kept_bytes,
-        kept_device_bytes;     /* more memory, for snapshots in RAM, on a device; it is reserved */
+    int64_t kept_bytes, kept_device_bytes; /* more memory, for snapshots in RAM, on a device */
     const char *chat_template; /* Jinja, or the name of a chat format, such as "chatml"; NULL: the file's */
     /* Files of LoRA adapters that are opened with the model: mo_model_adapter(). They stay in memory; the plan reserves it. */
     const char *const *adapters;
@@ -222,21 +235,6 @@ MO_API const char *mo_model_text(const mo_model *model, const char *key);
 MO_API mo_status mo_model_request_done(mo_model *model, mo_error *err);
 /* What was counted since the model was opened, or since a reset: one line of JSON, as perf_out gets it; mo_free() *json. */
 MO_API mo_status mo_model_profile(mo_model *model, char **json, mo_error *err);
-/* Counts from 0 again, in the mode named (NULL: the one it was). */
-MO_API mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err);
-
-typedef struct mo_profile_report {
-    bool success, active;              /* all that was planned was done; some experts can be exchanged */
-    double update_rate;                /* 1 */
-    uint64_t exchanged;                /* experts */
-    uint64_t candidates, max_exchange; /* exchanges that would help; as many as the rate allows */
-    uint64_t hot_experts;              /* on the device, or in RAM */
-    uint64_t layers_changed;
-} mo_profile_report;
-/* Moves the experts that a profile (JSON) ranks highest to the device, if it holds experts, or else into RAM, layer by layer,
- * replacing those it ranks lowest. MO_EFORMAT if it is not a profile, or of another model. *out is always filled. */
-MO_API mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length,
-                                        mo_profile_report *out, size_t size, mo_error *err);
 
 /* ---- Text ------------------------------------------------------------------------------------- */
 /* Bytes that end before data[length]; where a function says so, a terminator follows. */
@@ -378,66 +376,52 @@ MO_API void mo_session_cancel(mo_session *session);
 MO_API void mo_session_clear_cancel(mo_session *session);
 
 /* ---- Generation ------------------------------------------------------------------------------- */
-
-/* One answer at a time, generated in a session. It samples, follows a grammar, notices end tokens and stop strings, and takes the
- * answer apart; tokens that the vocabulary forbids are never sampled. The text does not depend on who else is stepped with it. */
+/* One answer at a time, generated in a session. It samples, follows a grammar, notices end tokens and stop strings, and parses the
+ * answer; tokens that the vocabulary forbids are never sampled. The text does not depend on who else is stepped with it. */
 typedef struct mo_generation mo_generation;
+/* clang-format off: one line for each member */
 
 typedef struct mo_logit_bias {
     int32_t token;
     float bias; /* added to its logit; -INFINITY forbids it */
 } mo_logit_bias;
 
-typedef enum mo_end {
-    MO_END_NONE,      /* it has not ended */
-    MO_END_MODEL,     /* the model ended its answer, or its grammar did */
-    MO_END_STOP,      /* a stop string came, which is not part of the text */
-    MO_END_LENGTH,    /* max_tokens */
-    MO_END_CONTEXT,   /* the session is full */
-    MO_END_CANCELLED, /* mo_generation_cancel(), or `progress` returned false */
-    MO_END_FAILED,    /* `error` says why */
-} mo_end;
-
 typedef struct mo_generation_options {
     size_t size;
-    /* Sampling: bias, grammar, and the samplers in the order of `samplers`. A member that is left as
-     * mo_generation_options_init() sets it (NAN, MO_UNSET) has the value that the model's file recommends, or else: */
-    float temperature;                         /* 0.8; 0: always the likeliest token */
-    float top_p;                               /* 0.95; 1: all */
-    float min_p;                               /* 0.05, relative to the likeliest token; 0: all */
-    int64_t top_k;                             /* 40; 0: all */
-    float repeat_penalty;                      /* 1: none */
-    float presence_penalty, frequency_penalty; /* 0: none */
-    int64_t penalty_last;                      /* 64: recent tokens that count; 0: none, -1: all */
-    float top_n_sigma; /* 0: off; logits this many standard deviations below the best are left out */
-    float typical_p;   /* 1: off; tokens as surprising as expected, up to this share */
-    float xtc_probability,
-        xtc_threshold; /* 0: off; 0.1: with that chance only the least likely of those above it stays */
+    /* Sampling: bias and grammar first, then the samplers in the order of `samplers`. A member that is left as
+     * mo_generation_options_default() sets it (NAN or MO_UNSET) is what the model's file recommends, or else this: */
+    float temperature, top_p, min_p; /* 0.8 (0: always the likeliest token), 0.95 (1: off), 0.05 (0: off) */
+    int64_t top_k;                   /* 40 (0: off) */
+    float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0 and 0: off */
+    int64_t penalty_last; /* 64: recent tokens that count; 0: none, -1: all */
+    float top_n_sigma;    /* 0: off; drops logits this many standard deviations below the best */
+    float typical_p;      /* 1: off; keeps tokens about as surprising as expected, up to this share */
+    /* 0: off; 0.1: with that chance, of the tokens above the threshold only the least likely stays. */
+    float xtc_probability, xtc_threshold;
     float dynatemp_range, dynatemp_exponent; /* 0: off; 1: the temperature varies by it with the entropy */
-    float mirostat_tau, mirostat_eta;        /* 5 and 0.1, where */
-    int64_t mirostat;               /* 0: off; 2: keeps the surprise at tau, instead of leaving tokens out */
-    float dry_multiplier, dry_base; /* 0: off; 1.75: penalty for each token that prolongs a repetition, */
-    int64_t dry_allowed_length;     /* 2: of more tokens than this, */
-    int64_t dry_penalty_last;       /* -1: of all tokens, or of so many recent ones, */
-    const char *const
-        *dry_breakers; /* not across these strings; NULL: newline, colon, quotation mark and star */
+    float mirostat_tau, mirostat_eta;        /* 5 and 0.1 */
+    int64_t mirostat; /* 0: off; 2: keeps the surprise at tau, in place of top_k, top_p and the like */
+    /* DRY: a token that continues a repetition of more than the allowed length costs multiplier * base to the power of what is
+     * above it. 0: off; 1.75; 2; -1: looks at all tokens, or at so many recent ones. No repetition goes across the breakers; NULL:
+     * newline, colon, quotation mark and star. */
+    float dry_multiplier, dry_base;
+    int64_t dry_allowed_length, dry_penalty_last;
+    const char *const *dry_breakers;
     size_t dry_breaker_count;
-    const char *
-        samplers; /* order and choice, as "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" (NULL) */
+    /* NULL: "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature". What is not named is off. */
+    const char *samplers;
     int64_t
         seed; /* the same seed gives the same text on every machine; -1 (default): random, see mo_generation_info */
     const mo_logit_bias *bias;
     size_t bias_count;
-    /* Where it ends. */
-    int64_t
-        max_tokens; /* -1 (default): until the session is full; 0: the prompt is computed, and nothing else */
-    const char *const *stop; /* strings; the first that comes ends the answer before it */
+    int64_t max_tokens;      /* -1 (default): until the session is full; 0: only the prompt is computed */
+    const char *const *stop; /* [stop_count] strings; the first that comes ends the answer before it */
     size_t stop_count;
     bool ignore_end; /* end tokens do not end it */
-    /* What it must look like: GBNF or a JSON schema (docs/grammar.md), for what follows a thought; NULL: anything. */
-    const char *grammar, *schema;
     bool
-        strict; /* what of schemas cannot be enforced is MO_EUNSUPPORTED; else see mo_generation_unenforced() */
+        strict; /* what of a schema cannot be enforced is MO_EUNSUPPORTED; else mo_generation_unenforced() lists it */
+    const char *grammar,
+        *schema; /* GBNF, or a JSON schema (docs/grammar.md), for what follows a thought; NULL: none */
     /* Functions that may be called: a JSON list of {"type": "function", "function": {"name", "parameters"}}; NULL: none.
      * Arguments follow the schemas. tool_choice: "auto" (NULL), "required", "none", or the name of the one to be called. */
     const char *tools, *tool_choice;
@@ -445,14 +429,12 @@ typedef struct mo_generation_options {
     bool raw;         /* all text is MO_EVENT_TEXT: no thoughts, no calls */
     int64_t
         thought_tokens; /* most tokens of thought, after which its end is forced; -1 (default): any number */
-    int logprobs; /* log probabilities of sampled tokens, and of this many of the likeliest, 0 to 20; -1 (default): none */
+    int logprobs; /* of sampled tokens, and of this many of the likeliest, 0 to 20; -1 (default): none */
     /* While a prompt is computed; returning false cancels. NULL: none. */
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     void *user;
 } mo_generation_options;
-
 #define MO_UNSET INT64_MIN
-
 MO_OPTIONS(mo_generation_options)
 
 /* Copies the options (NULL: the defaults) and checks them. Close it before the sessions it was used with, and the model. */
@@ -470,26 +452,37 @@ MO_API mo_status mo_generation_prompt(mo_generation *generation, mo_session *ses
  * no other. Generations that have ended are skipped. Decoding allocates nothing. */
 MO_API int mo_generation_step(mo_generation *const *list, int count, mo_error *err);
 
-/* Ends the answer, at once or after the step that runs with others. It stays in effect until the next prompt. Any thread, and signal
- * handlers. */
+/* Ends the answer, at once or after the step that runs with others, until the next prompt. Any thread, and signal handlers. */
 MO_API void mo_generation_cancel(mo_generation *generation);
 
+/* NONE: it has not ended; MODEL: an end token, or the grammar is complete; STOP: a stop string, which is not part of the text;
+ * LENGTH: max_tokens; CONTEXT: the session is full; CANCELLED: also by `progress`; FAILED: the event's `error` says why. */
+typedef enum mo_end {
+    MO_END_NONE,
+    MO_END_MODEL,
+    MO_END_STOP,
+    MO_END_LENGTH,
+    MO_END_CONTEXT,
+    MO_END_CANCELLED,
+    MO_END_FAILED
+} mo_end;
+
 typedef enum mo_generation_event_kind {
-    MO_EVENT_TEXT,    /* of the answer */
-    MO_EVENT_THOUGHT, /* of the model's reasoning */
-    MO_EVENT_CALL,    /* a tool call begins: text is the function's name */
-    MO_EVENT_ARGUMENTS, /* of the call: JSON; all together are an object, unless the answer was cut short in it */
-    MO_EVENT_CALL_END, /* comes for every call */
-    MO_EVENT_END,      /* the last one */
+    MO_EVENT_TEXT,      /* of the answer */
+    MO_EVENT_THOUGHT,   /* of the model's reasoning */
+    MO_EVENT_CALL,      /* a tool call begins: text is the function's name */
+    MO_EVENT_ARGUMENTS, /* of the call: JSON, an object unless the answer was cut short in it */
+    MO_EVENT_CALL_END,  /* comes for every call */
+    MO_EVENT_END,       /* the last one */
 } mo_generation_event_kind;
 
 /* A sampled token. */
 typedef struct mo_generation_token {
     int32_t id;
-    float logprob;         /* natural logarithm of its probability, where logprobs were asked for */
-    const mo_logprob *top; /* [top_count], best first */
     int top_count;
-    int64_t time_ns; /* when it was sampled, by CLOCK_MONOTONIC */
+    const mo_logprob *top; /* [top_count], best first, where logprobs were asked for */
+    float logprob;         /* likewise: natural logarithm of its probability */
+    int64_t time_ns;       /* when it was sampled, by CLOCK_MONOTONIC */
     uint64_t reserved[2];
 } mo_generation_token;
 
@@ -506,30 +499,29 @@ typedef struct mo_generation_event {
     int stop;          /* and the index of the stop string; -1: none */
     const mo_error *error;
 } mo_generation_event;
-
 /* Takes the next event, which is valid until the next call; false: there is none until the next step. */
 MO_API bool mo_generation_next(mo_generation *generation, mo_generation_event *out, size_t size);
 
 typedef struct mo_generation_info {
-    uint64_t seed;         /* in effect */
-    float temperature;     /* in effect */
-    const int32_t *tokens; /* prompt and answer; valid until the next step or prompt */
-    int64_t count, prompt_tokens;
-    int64_t computed;  /* tokens of the prompt that the session did not hold */
-    int64_t generated; /* tokens of the answer */
+    uint64_t seed;     /* in effect, as */
+    float temperature; /* this is */
     mo_end end;
+    const int32_t *tokens; /* [count] prompt and answer; valid until the next step or prompt */
+    int64_t count, prompt_tokens, generated; /* of them in the prompt, and in the answer */
+    int64_t computed;                        /* of the prompt: what the session did not hold */
 } mo_generation_info;
-
 MO_API void mo_generation_describe(const mo_generation *generation, mo_generation_info *out, size_t size);
-/* The parts of schemas that are not enforced, one per line, as "/properties/x/not"; "": none. Known after the first prompt. */
+/* The parts of schemas that are not enforced, one per line, as "/properties/x/not"; "": none. */
 MO_API const char *mo_generation_unenforced(const mo_generation *generation);
 
-/* The generation with its session's state as bytes, which mo_free() frees, when mo_generation_next() has returned false; and from such
- * bytes, into a session of the same model: in another process too, it continues with the same text. Checked by a checksum. */
+/* The generation with its session's state as bytes, which mo_free() frees, when mo_generation_next() has returned false; and from
+ * such bytes, into a session of the same model: in another process too, it continues with the same text. A damaged one is
+ * MO_EFORMAT. */
 MO_API mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, size_t *size,
                                     mo_error *err);
 MO_API mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t *bytes, size_t size,
                                     mo_generation **out, mo_error *err);
+/* clang-format on */
 
 /* ---- Snapshots -------------------------------------------------------------------------------- */
 /* A session's state, to rewind to or to fork from: it can be restored into any session of the same model and format, by several
@@ -586,34 +578,6 @@ typedef struct mo_adapter_use {
 /* From now on the session computes with these and no others, in this order; none: with the model alone. At most 8 whose scale is not 0.
  * What the session held is dropped unless it was computed with the same. */
 MO_API mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int count, mo_error *err);
-
-/* ---- Several machines ------------------------------------------------------------------------- */
-/* The ranks of a run: processes started by mpirun. Each has the file and loads a part of it. Rank 0 leads: it opens models with
- * `cluster` set and uses them as usual, with the same results; the others follow. Messages between ranks are not encrypted. */
-typedef struct mo_cluster mo_cluster;
-typedef struct mo_cluster_options {
-    size_t size;
-    /* A rank that is silent for this long ends the run, and so does a step without progress: every later step fails with MO_EIO and
-     * names the rank. 0.1 to 3600; by default 10. */
-    double timeout_s;
-    void (*lost)(void *user, const char *why); /* called once, by any thread, when that happens; or NULL */
-    void *user;
-} mo_cluster_options;
-MO_OPTIONS(mo_cluster_options)
-MO_API const char *mo_cluster_library(void); /* such as "Open MPI v4.1.4"; NULL: this build has none */
-/* Joins the run; call it once in each process. options may be NULL. A process that was not started by mpirun is a cluster of one.
- * Closing it in rank 0, after its models, ends the run and waits for the others. */
-MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
-MO_API void mo_cluster_close(mo_cluster *cluster);
-typedef struct mo_cluster_info {
-    int rank, ranks; /* this one, and how many there are */
-} mo_cluster_info;
-MO_API void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out, size_t size);
-
-/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK).
- * path: this rank's file; options: threads, ceiling and I/O of this rank; session settings come from rank 0. */
-MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
-                                   mo_error *err);
 
 /* ---- Statistics ------------------------------------------------------------------------------- */
 /* What a model has, and what it has done since it was opened, by name, as in "tier.ram.hits" or "kept.free_bytes". about: one line,

@@ -23,6 +23,24 @@ int mo_numerics_version(void);
 /* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
 int mo_model_layer_experts(const mo_model *model, int layer);
 
+/* ---- Profiles --------------------------------------------------------------------------------- */
+
+/* Counts from 0 again, in the mode named (NULL: the one it was). */
+mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err);
+
+typedef struct mo_profile_report {
+    bool success, active;              /* all that was planned was done; some experts can be exchanged */
+    double update_rate;                /* 1 */
+    uint64_t exchanged;                /* experts */
+    uint64_t candidates, max_exchange; /* exchanges that would help; as many as the rate allows */
+    uint64_t hot_experts;              /* on the device, or in RAM */
+    uint64_t layers_changed;
+} mo_profile_report;
+/* Moves the experts that a profile (JSON) ranks highest to the device, if it holds experts, or else into RAM, layer by layer,
+ * replacing those it ranks lowest. MO_EFORMAT if it is not a profile, or of another model. *out is always filled. */
+mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_report *out,
+                                 size_t size, mo_error *err);
+
 /* ---- Several machines ------------------------------------------------------------------------- */
 
 /* Changes `timeout_s`; use the same value in every rank. Any thread. */

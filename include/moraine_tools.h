@@ -1,5 +1,5 @@
 /* Moraine: tools for models: the contents of files, the machine and its speed, plans, the experts that
- * texts choose, and synthetic and converted models. The conventions are those of moraine.h. */
+ * texts choose, synthetic and converted models, and several machines. The conventions are those of moraine.h. */
 #ifndef MORAINE_TOOLS_H
 #define MORAINE_TOOLS_H
 
@@ -22,8 +22,7 @@ typedef struct mo_machine_info {
     uint64_t l2_bytes;            /* of the first core */
     uint64_t l3_bytes;            /* of the first core's cluster */
     uint64_t ram_total_bytes;     /* of the machine */
-    uint64_t ram_available_bytes; /* available memory: MemAvailable or the rest under the cgroup
-                                     limits, the smaller one */
+    uint64_t ram_available_bytes; /* MemAvailable, or the rest under the cgroup limits if less */
     uint64_t cgroup_limit_bytes;  /* the smallest memory limit of our cgroups, 0: none */
     uint64_t page_bytes;
     uint64_t huge_page_bytes; /* 0: none */
@@ -366,6 +365,34 @@ typedef struct mo_replay_report {
  * small for one layer's experts in use, or the policy is unknown. */
 MO_API mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_replay_report *out,
                            size_t size, mo_error *err);
+
+/* ---- Several machines ------------------------------------------------------------------------- */
+/* The ranks of a run: processes started by mpirun. Each has the file and loads a part of it. Rank 0 leads: it opens models with
+ * `cluster` set and uses them as usual, with the same results; the others follow. Messages between ranks are not encrypted. */
+typedef struct mo_cluster mo_cluster;
+typedef struct mo_cluster_options {
+    size_t size;
+    /* A rank that is silent for this long ends the run, and so does a step without progress: every later step fails with MO_EIO and
+     * names the rank. 0.1 to 3600; by default 10. */
+    double timeout_s;
+    void (*lost)(void *user, const char *why); /* called once, by any thread, when that happens; or NULL */
+    void *user;
+} mo_cluster_options;
+MO_OPTIONS(mo_cluster_options)
+MO_API const char *mo_cluster_library(void); /* such as "Open MPI v4.1.4"; NULL: this build has none */
+/* Joins the run; call it once in each process. options may be NULL. A process that was not started by mpirun is a cluster of one.
+ * Closing it in rank 0, after its models, ends the run and waits for the others. */
+MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
+MO_API void mo_cluster_close(mo_cluster *cluster);
+typedef struct mo_cluster_info {
+    int rank, ranks; /* this one, and how many there are */
+} mo_cluster_info;
+MO_API void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out, size_t size);
+
+/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK).
+ * path: this rank's file; options: threads, ceiling and I/O of this rank; session settings come from rank 0. */
+MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
+                                   mo_error *err);
 
 #ifdef __cplusplus
 }
