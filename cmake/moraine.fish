@@ -43,4 +43,6 @@ complete -c moraine -n '__moraine_at --log-level' -f -a 'error warning info debu
 complete -c moraine -n '__moraine_at --kv' -f -a 'i16 f32 q8_0'
 complete -c moraine -n '__moraine_at --profile --history' -a 'off'
 complete -c moraine -n '__moraine_command synth; or __moraine_at --synthetic' -f -a $shapes
-complete -c moraine -n '__moraine_command rm' -f -a '(moraine list 2>/dev/null | string match -rg "^([^ ]+)")'
+complete -c moraine -n '__moraine_command help' -f -a '(__moraine_commands)'
+complete -c moraine -n '__moraine_command run chat serve plan bench eval trace tokenize inspect show doctor' -a '(moraine list 2>/dev/null | string match -rg "^([^ ]+)")'
+complete -c moraine -n '__moraine_command rm stop' -f -a '(moraine list 2>/dev/null | string match -rg "^([^ ]+)")'

@@ -353,7 +353,7 @@ static void output_special(void **state)
     assert_int_equal(mo_output_create("/dev/full", 12345, &out, &err), MO_OK);
     assert_int_equal(mo_output_append(out, "x", 1, &err), MO_ENOSPC);
     check_says(&err, "/dev/full");
-    check_says(&err, "0 of 12345 bytes");
+    check_says(&err, "0 bytes of 12.1 KiB");
     check_says(&err, "another path");
     mo_output_abort(out);
     assert_true(stat("/dev/full", &st) == 0 && S_ISCHR(st.st_mode));
@@ -398,7 +398,7 @@ static void output_size_limit(void **state)
     assert_int_equal(reserved, MO_ENOSPC);
     assert_null(out);
     assert_false(left);
-    check_says(&err, "1001");
+    check_says(&err, "1001 bytes");
     assert_int_equal(created, MO_OK);
     assert_int_equal(fits, MO_OK);
     assert_int_equal(more, MO_ENOSPC);

@@ -83,8 +83,8 @@ static void test_bad_files(void **state)
     write_file("page.gguf", "<!DOCTYPE html>", 15);
     expect_failure("inspect page.gguf", 1, "web page");
     write_file("cut.gguf", model, size / 2);
-    expect_failure("inspect cut.gguf", 1, "bytes are missing");
-    expect_failure("inspect --json cut.gguf", 1, "bytes are missing");
+    expect_failure("inspect cut.gguf", 1, "are missing");
+    expect_failure("inspect --json cut.gguf", 1, "are missing");
     write_file("head.gguf", model, 1000);
     expect_failure("inspect head.gguf", 1, "cut short");
     expect_failure("inspect " MO_TEST_DATA "/llama31-split-00002-of-00003.gguf", 1, "00001-of-00003");

@@ -27,7 +27,8 @@ def moraine(*words):
 
 
 def begin(row):
-    return ["chat", "--profile", "off"] if row["command"] == "chat" else ["run", *ASK]
+    return {"chat": ["chat", "--profile", "off"], "serve": ["serve", "--port", "none"],
+            "bench": ["bench", "--prefill", "16", "--decode", "2", "--rounds", "1", "--profile", "off"]}.get(row["command"], ["run", *ASK])
 
 
 def good(ended, like=None):
@@ -75,12 +76,13 @@ def try_nothing(row, word):
 
 
 def try_note(row, word):
-    ended = good(moraine(*begin(row), word, *(["1"] if row["value"] else [])), good(moraine(*begin(row))))
+    ended = good(moraine(*begin(row), word, *(["1"] if row["value"] else [])))
+    assert row["command"] == "bench" or ended.stdout == good(moraine(*begin(row))).stdout, ended.stdout
     assert ended.stderr.count("%s has no effect: %s\n" % (word, row["says"])) == 1, ended.stderr
 
 
 def try_refused(row, word):
-    ended = moraine("run", *ASK, word, "1")
+    ended = moraine(*begin(row), word, "1")
     assert ended.returncode == 2 and "%s: %s" % (word, row["says"]) in ended.stderr and not ended.stdout, ended
 
 

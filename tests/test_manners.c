@@ -497,12 +497,13 @@ static void failures_are_1(void **state)
     (void)state;
     expect_failure("run /tmp -p x", 1, "is a directory");
     expect_failure("run nosuch.gguf -p x", 1, "no such file");
-    expect_failure("run pebble -p x", 1, "owner/repo");
+    expect_failure("run pebbles -p x", 1, "owner/repo");
     expect_failure("run 'Why is the sky blue?'", 1, "prompt with -p");
     expect_failure("run -m nosuch.gguf -p x", 1, "no such file");
     expect_failure("plan --model=nosuch.gguf", 2, "as a plain argument");
     expect_failure("replay -m x", 2, "unknown");
-    expect_failure("run nosuch.gguf 'Why is the sky blue?'", 2, "prompt with -p");
+    expect_failure("run nosuch.gguf 'Why is the sky blue?'", 1, "no such file");
+    expect_failure("run nosuch.gguf Why is the sky blue?", 2, "quotes around the prompt");
     expect_failure("plan .", 1, "is a directory");
     expect_failure("doctor .", 1, "is a directory");
     expect_failure("quantize . x.gguf --rest q8_0", 1, "is a directory");

@@ -282,6 +282,18 @@ static void parameters_have_names_in_every_dialect(void **state)
     assert_true(p.logprobs && p.top == 4 && !p.cache_prompt && !p.seeded);
     srv_parameters_free(&p);
     json_decref(root);
+    assert_true(read_parameters("{'mirostat':2,'mirostat_tau':3,'typical_p':0.5,'dry_multiplier':0.8,"
+                                "'dry_sequence_breakers':['a','b'],'xtc_probability':0.25,'top_n_sigma':-1,"
+                                "'dynatemp_range':0.5,'samplers':['top_k','temperature']}",
+                                SRV_DIALECT_COMPLETION, &p, &fault, &root));
+    assert_int_equal(p.generation.mirostat, 2);
+    assert_true(p.generation.mirostat_tau == 3 && p.generation.typical_p == 0.5F);
+    assert_true(p.generation.dry_multiplier == 0.8F && p.generation.xtc_probability == 0.25F);
+    assert_true(p.generation.top_n_sigma == 0 && p.generation.dynatemp_range == 0.5F);
+    assert_int_equal(p.generation.dry_breaker_count, 2);
+    assert_string_equal(p.samplers, "top_k;temperature");
+    srv_parameters_free(&p);
+    json_decref(root);
     assert_true(read_parameters("{'logprobs':2}", SRV_DIALECT_TEXT, &p, &fault, &root));
     assert_true(p.logprobs && p.top == 2);
     srv_parameters_free(&p);
@@ -318,9 +330,13 @@ static void wrong_parameters_are_named(void **state)
         {"{'logit_bias':{'99999999':1}}", "logit_bias.99999999"},
         {"{'logit_bias':{'5':'x'}}", "logit_bias.5"},
         {"{'logit_bias':[[5]]}", "logit_bias[0]"},
-        {"{'mirostat':2}", "mirostat"},
-        {"{'dry_multiplier':0.8}", "dry_multiplier"},
-        {"{'typical_p':0.5}", "typical_p"},
+        {"{'mirostat':1}", "mirostat"},
+        {"{'mirostat':3}", "mirostat"},
+        {"{'dry_multiplier':'x'}", "dry_multiplier"},
+        {"{'typical_p':1.5}", "typical_p"},
+        {"{'tfs_z':0.5}", "tfs_z"},
+        {"{'dry_sequence_breakers':'x'}", "dry_sequence_breakers"},
+        {"{'samplers':[1]}", "samplers[0]"},
         {"{'lora':[{'id':0}]}", "lora"},
         {"{'reasoning_effort':'enormous'}", "reasoning_effort"},
         {"{'max_tokens':99999999999999999999}", "max_tokens"},

@@ -6,6 +6,7 @@ the same prompt at --temp 0 gets the same answer.
 """
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unicodedata
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
@@ -64,12 +66,67 @@ def messages(name):
     return [(m["role"], m["content"]) for m in root["messages"]]
 
 
-class Terminal:
-    """The program on a terminal of 100 columns."""
+class Screen:
+    """What a terminal of this width shows of the bytes that it got: the rows, long lines continued in the next one."""
 
-    def __init__(self, *arguments, command="chat", lines=40):
+    def __init__(self, width):
+        self.width, self.rows, self.row, self.column, self.wrapped = width, [[]], 0, 0, set()
+
+    def put(self, text):
+        for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|.", text, re.S):
+            if part.startswith("\x1b["):
+                self.escape(part[2:-1], part[-1])
+            elif part == "\r":
+                self.column = 0
+            elif part == "\n":
+                self.row += 1
+            elif part >= " ":
+                self.show(part)
+            while len(self.rows) <= self.row:
+                self.rows.append([])
+        return self
+
+    def escape(self, number, letter):
+        n = int(number) if number.isdigit() else 1
+        if letter == "D":
+            self.column = max(0, self.column - n)
+        elif letter == "K":
+            del self.rows[self.row][self.column:]
+        elif letter == "J":
+            del self.rows[self.row][self.column:], self.rows[self.row + 1:]
+        elif letter == "A":
+            self.row = max(0, self.row - n)
+        elif letter == "C":
+            self.column += n
+
+    def show(self, character):
+        columns = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if self.column + columns > self.width:
+            self.wrapped.add(self.row)
+            self.row, self.column = self.row + 1, 0
+            if len(self.rows) <= self.row:
+                self.rows.append([])
+        row = self.rows[self.row]
+        row += [" "] * (self.column - len(row))
+        row[self.column:self.column + columns] = [character] + [""] * (columns - 1)
+        self.column += columns
+
+    def lines(self):
+        """As copying gives them: rows that the terminal itself broke are one."""
+        lines, open_line = [], False
+        for number, row in enumerate(self.rows):
+            text = "".join(row)
+            lines[-1:] = [lines[-1] + text] if open_line else lines[-1:] + [text]
+            open_line = number in self.wrapped
+        return [line.rstrip() for line in lines]
+
+
+class Terminal:
+    """The program on a terminal of 100 columns, if no others are wanted."""
+
+    def __init__(self, *arguments, command="chat", lines=40, columns=100):
         self.child = pexpect.spawn(PROGRAM, [command, *SAME, *arguments], env=environment, encoding="utf-8", timeout=60,
-                                   dimensions=(lines, 100))
+                                   dimensions=(lines, columns))
         self.child.delaybeforesend = 0.02
         self.seen = ""
 
@@ -807,7 +864,7 @@ def test_chat_message_longer_than_the_context():
 def test_chat_commands():
     t = chat("-n", "4")
     listed = t.say("/help")
-    for word in ("/clear", "/undo", "/drop", "/save FILE", "/load FILE", "/speed", "/profile", "/apply", "/exit", '"""'):
+    for word in ("/clear", "/undo", "/drop", "/regen", "/system [TEXT]", "/set [NAME VALUE]", "/model [NAME|FILE]", "/save FILE", "/load FILE", "/speed", "/profile", "/apply", "/exit", '"""'):
         assert word in listed, word
     assert "unknown command /nothing" in t.say("/nothing at all")
     assert "takes no argument" in t.say("/clear all")
@@ -825,6 +882,271 @@ def test_chat_stop():
     word = whole.split()[5]
     cut = run("-n", "40", "--stop", word, command="chat", text=FOX + "\n").out
     assert cut.rstrip("\n") == whole[:whole.index(word)].rstrip("\n"), (cut, whole)
+
+
+# ---- chat: what is shown ----
+
+SAYS = ("Once upon a time there was a fox who lived in a hollow under an old oak, and every evening it went to the river to drink and "
+        "to look at the moon.\n\n- a list: " + "word " * 30 + "\n\n```\nint main(void) { return printf(\"this line of code is longer than the "
+        "terminal and stays in one piece, blanks   and all\"); }\n```\nhttps://example.org/" + "a-long-word-that-nobody-breaks/" * 4 + " end\n"
+        "| a table | " + "cell | " * 20 + "\n世界" * 1 + "世界" * 40 + " äöü done.\n")
+
+
+def scripted(name, *script):
+    """A model that says this whatever it is asked."""
+    model = path(name + ".gguf")
+    program = os.path.join(sys.argv[1], "tests", "make_scripted_model")
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    subprocess.run([program, model, template, *[s.replace("\n", "\\n") for s in script]], check=True, capture_output=True)
+    return model
+
+
+def answer_shown(t, text, width):
+    t.type(text + "\r")
+    t.child.expect_exact("\x1b[?2004l")
+    return Screen(width).put(t.prompt())
+
+
+def test_chat_wraps_between_words():
+    """Rows end between words at every width; what is code, a table or one long word is copied as it is; the text that is kept is the model's."""
+    model = scripted("wrapped", SAYS)
+    for width in (40, 57, 100):
+        t = Terminal(model, columns=width)
+        t.prompt()
+        screen = answer_shown(t, "Hi", width)
+        lines = screen.lines()
+        t.say("/save " + path("wrapped%d.session" % width))
+        leave(t)
+        said = messages("wrapped%d.session" % width)[1][1]
+        assert said.strip() == SAYS.strip(), said
+        assert max(len("".join(r)) for r in screen.rows) <= width
+        assert " ".join("\n".join(lines).split()).replace(" ", "") == "".join(SAYS.split()), lines
+        for line in SAYS.split("\n"):
+            if line.startswith(("int main", "|")):
+                assert line.rstrip() in lines, (width, line, lines)
+        words = set(SAYS.split())
+        for line in lines:
+            assert all(w in words or "世" in w for w in line.split()), (width, line)
+            assert "世" in line or "|" in line or "main" in line or "https" in line or len(line) < width, (width, line)
+        assert any("a-long-word-that-nobody-breaks/" * 4 in line for line in lines), lines
+
+
+def test_wrapping_follows_the_window():
+    """An answer goes on in the width that the window has now."""
+    t = Terminal(scripted("narrow", "word " * 400), columns=100)
+    t.prompt()
+    t.type("Hi\r")
+    t.child.expect_exact("word word word")
+    t.child.setwinsize(40, 44)
+    rows = ["".join(r) for r in Screen(100).put(t.prompt()).rows]
+    leave(t)
+    assert len(rows) > 30 and all(36 < len(r) < 44 for r in rows[-20:-2]), rows
+
+
+def test_no_wrapping_in_pipes():
+    model = scripted("piped", SAYS)
+    ended = run("-q", "-p", "Hi", model)
+    assert ended.out.strip() == SAYS.strip(), ended.out
+    ended = run(model, command="chat", text="Hi\n")
+    assert ended.out.strip() == SAYS.strip() and "/help" not in ended.err, ended
+    shown = Terminal("-q", "-p", "Hi", model, command="run", columns=60).end()
+    assert all(len("".join(r)) <= 60 for r in Screen(60).put(shown).rows) and "\x1b[K" in shown, shown
+
+
+def test_chat_says_who_answers():
+    t = Terminal("--ctx", "512")
+    first = [line for line in Screen(100).put(t.prompt()).lines() if line]
+    assert "context 512 tokens" in first[0] and "/help" in first[0] and first[0].lower().startswith("pebble"), first
+    assert all(len(line) < 100 for line in first), first
+    leave(t)
+    t = Terminal(columns=80)
+    t.prompt()
+    for command in ("/help", "/nothing", "/load", "/set", "/profile"):
+        screen = Screen(80).put(t.say(command))
+        assert not screen.wrapped, (command, screen.lines())
+    leave(t)
+
+
+def test_chat_answers_again():
+    t = chat("-n", "24", "--temp", "1.5", "--seed", "1")
+    assert "no messages yet" in t.say("/regen")
+    t.say(FOX)
+    answers = []
+    for _ in range(4):
+        t.say("/save " + path("again.session"))
+        said = messages("again.session")
+        assert [r for r, _ in said] == ["user", "assistant"] and said[0][1] == FOX, said
+        answers.append(said[1][1])
+        t.say("/regen")
+    assert len(set(answers)) > 1, answers
+    t.say("/set temp 0")
+    assert "stays the same" in t.say("/regen")
+    leave(t)
+
+
+def test_chat_keeps_an_answer_that_is_not_replaced():
+    t = chat("-n", "8")
+    t.say(FOX)
+    t.say("/save " + path("held.session"))
+    before = messages("held.session")
+    t.type("/regen\r")
+    os.kill(t.child.pid, signal.SIGINT)  # before its first word, if the machine lets it be
+    t.prompt()
+    t.say("")
+    t.say("/save " + path("held.session"))
+    leave(t)
+    assert [r for r, _ in messages("held.session")] == ["user", "assistant"] and messages("held.session")[0] == before[0]
+
+
+def test_chat_system_message():
+    t = chat("-n", "2")
+    assert "no system message" in t.say("/system")
+    assert "set the system message" in t.say("/system Be brief.")
+    assert "Be brief." in t.say("/system")
+    t.say("hi")
+    assert "replaced" in t.say("/system Be long.")
+    t.say("/save " + path("system.session"))
+    assert messages("system.session")[0] == ("system", "Be long.") and len(messages("system.session")) == 3
+    assert "removed all 2 messages; the system message stays" in t.say("/clear")
+    assert "removed" in t.say('/system ""') and "no system message" in t.say("/system")
+    assert "set" in t.say('/set system "Quoted"')
+    leave(t)
+
+
+def test_chat_settings():
+    t = chat("-n", "4", "--seed", "3")
+    shown = t.say("/set")
+    for line in ("max-tokens +4", "temp +0", "seed +3", "top-k +default", "dry-multiplier +0", "samplers +default"):
+        assert re.search(line, shown), (line, shown)
+    assert "max-tokens is 2 now" in t.say("/set max-tokens 2")
+    t.say(FOX)
+    assert "answer 2 tokens" in t.say("/speed")
+    for words in ("temp 0.5", "temperature 0.25", "parameter top_k 20", "num_predict 3", "seed 9", "samplers top_k;temperature"):
+        assert "now" in t.say("/set " + words), words
+    shown = t.say("/set")
+    for line in ("max-tokens +3", "temp +0.25", "seed +9", "top-k +20", "samplers +top_k;temperature"):
+        assert re.search(line, shown), (line, shown)
+    for words, why in (("temp hot", "expected a number"), ("nothing 1", "no setting nothing"), ("temperatur 1", "did you mean temp"),
+                       ("top-p", "needs a value"), ("top-p 2", "expected"), ("samplers nonsense", "nonsense"), ("mirostat 1", "mirostat")):
+        seen = t.say("/set " + words)
+        assert why in seen and " now" not in seen, (words, seen)
+    assert t.say("/set") == shown  # errors leave everything as it was
+    t.say(FOX)
+    leave(t)
+
+
+def test_chat_changes_the_model():
+    other = scripted("other", "I am another one.")
+    t = chat("-n", "8")
+    t.say(FOX)
+    shown = t.say("/model")
+    assert "pebble" in shown and "context" in shown, shown
+    for wrong in (path("nowhere.gguf"), "README.md", "nobody"):
+        assert "moraine chat" in t.say("/model " + wrong), wrong
+    assert "pebble" in t.say("/model")
+    assert "/help" in t.say("/model " + other)
+    assert "I am another one." in t.say("And you?")
+    t.say("/save " + path("changed.session"))
+    leave(t)
+    assert [r for r, _ in messages("changed.session")] == ["user", "assistant"] * 2
+
+
+def test_chat_other_words_for_commands():
+    t = chat("-n", "4")
+    assert "/regen" in t.say("/?")
+    t.say(FOX)
+    assert "removed the last message and its answer; 0 messages are left" in t.say("/undo")
+    assert "nothing to remove" in t.say("/clear")
+    t.type("/bye\r")
+    t.end()
+
+
+def test_chat_tab_completes():
+    t = chat("-n", "4")
+    t.type("/sp\t")
+    t.expect("eed ")
+    assert "no answer yet" in t.say("")
+    t.type("/s\t")
+    seen = t.expect("/speed")
+    assert "/system" in seen and "/set" in seen and "/save" in seen, seen
+    t.type("e\t")
+    t.expect("t ")
+    assert "max-tokens" in t.say("")
+    t.type("/load models/peb\t")
+    t.expect("ble.gguf")
+    assert "not a session" in t.say("")
+    t.type("no\tcommand")
+    t.say("")
+    leave(t)
+
+
+def test_chat_profile_is_a_table():
+    t = chat("-n", "8")
+    t.say(FOX)
+    lines = [line for line in t.say("/profile").split("\r\n") if re.match(r"\s+\d+ ", line)]
+    assert len(lines) == 7 and all("100.0 %" in line and " of 64 " in line and line.count("(") == 5 for line in lines), lines
+    leave(t)
+    ended = run("-n", "8", command="chat", text=FOX + "\n/profile\n")
+    assert json.loads(ended.out.strip().split("\n")[-1])["n_expert"] == 64
+
+
+def test_chat_stops_and_continues():
+    """Ctrl-Z gives the terminal back to the shell; fg finds the line again, and its keys."""
+    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=dict(environment, PS1="shell$ "), encoding="utf-8", timeout=60,
+                          dimensions=(40, 100))
+    shell.expect_exact("shell$ ")
+    shell.sendline(" ".join([PROGRAM, "chat", *SAME, "-n", "4"]))
+    shell.expect_exact("\x1b[?2004h> ")
+    for _ in range(2):
+        shell.send("half a lime")
+        time.sleep(0.3)
+        shell.send("\x1a")
+        shell.expect_exact("Stopped")
+        shell.expect_exact("shell$ ")
+        shell.sendline("stty -a | grep -o '.icanon'")
+        assert "-icanon" not in shell.before
+        shell.expect_exact("shell$ ")
+        shell.sendline("fg")
+        shell.expect_exact("> ")
+        shell.expect_exact("half a lime")
+        time.sleep(0.2)
+        shell.send("\x1b[D\x7fn")  # the arrows edit
+        time.sleep(0.2)
+        shell.send("\r")
+        shell.expect_exact("\x1b[?2004h> ")
+        assert "^[" not in shell.before, shell.before
+    os_pid = subprocess.run(["pgrep", "-P", str(shell.pid), "moraine"], capture_output=True, text=True).stdout.split()[0]
+    shell.send("still here")
+    time.sleep(0.2)
+    os.kill(int(os_pid), signal.SIGCONT)  # without a stop it only draws
+    shell.expect_exact("still here")
+    shell.send("\x15/save " + path("stopped.session") + "\r")
+    shell.expect_exact("saved to")
+    shell.expect_exact("> ")
+    shell.send("\x04")
+    shell.expect_exact("shell$ ")
+    shell.close(force=True)
+    assert [c for r, c in messages("stopped.session") if r == "user"] == ["half a line"] * 2, messages("stopped.session")
+
+
+def test_chat_line_in_a_window_that_changes():
+    """A line of several rows is drawn again at the width that the window has now, and nothing of it stays."""
+    t = chat("-n", "2")
+    text = "abcdefghij" * 15
+    t.type(text)
+    time.sleep(0.3)
+    t.child.expect(r".+")
+    for width in (60, 120):
+        t.child.setwinsize(40, width)
+        time.sleep(0.3)
+        t.child.expect_exact("\x1b[J")
+        t.child.expect_exact("> ")
+        t.child.expect("abcdefghij")
+    t.type("\x15short")
+    t.say("")
+    t.say("/save " + path("resized.session"))
+    leave(t)
+    assert messages("resized.session")[0] == ("user", "short")
 
 
 def test_help_teaches_it():

@@ -174,6 +174,7 @@ all)
     launch native test_build.sh tests/test_build.sh build
     launch native test_terminal.py tests/test_terminal.py build
     launch native test_foreign.py tests/test_foreign.py build
+    launch native test_habits.py tests/test_habits.py build
     launch native test_templates.py tests/test_templates.py build
     launch native test_schema.py tests/test_schema.py build
     launch native test_bound.py tests/test_bound.py build

@@ -1,5 +1,6 @@
 #include "base/output.h"
 
+#include "base/size_text.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -46,34 +47,32 @@ static const char *why_full(int code)
 
 static mo_status fail_reserve(const char *path, uint64_t bytes, int code, uint64_t bytes_free, mo_error *err)
 {
+    char needed[32], free_text[32];
     if (!is_full(code)) {
-        return mo_fail(err, MO_EIO, "%s: %" PRIu64 " bytes cannot be reserved: %s", path, bytes,
+        return mo_fail(err, MO_EIO, "%s: %s cannot be reserved: %s", path, mo_size_text(bytes, needed),
                        strerror(code));
     }
     if (code == ENOSPC) {
         return mo_fail(err, MO_ENOSPC,
-                       "%s: the file needs %" PRIu64 " bytes, but only %" PRIu64
-                       " are free; free some space or choose another path",
-                       path, bytes, bytes_free);
+                       "%s: the file needs %s, but only %s are free; free some space or choose another path",
+                       path, mo_size_text(bytes, needed), mo_size_text(bytes_free, free_text));
     }
-    return mo_fail(err, MO_ENOSPC,
-                   "%s: the file needs %" PRIu64 " bytes, but %s; raise the limit or choose another path",
-                   path, bytes, why_full(code));
+    return mo_fail(err, MO_ENOSPC, "%s: the file needs %s, but %s; raise the limit or choose another path",
+                   path, mo_size_text(bytes, needed), why_full(code));
 }
 
 static mo_status fail_write(const mo_output *o, int code, mo_error *err)
 {
+    char written[32], whole[32], of[48] = "";
+    mo_size_text(o->written, written);
     if (!is_full(code)) {
-        return mo_fail(err, MO_EIO, "%s: writing failed after %" PRIu64 " bytes: %s", o->path, o->written,
-                       strerror(code));
+        return mo_fail(err, MO_EIO, "%s: writing failed after %s: %s", o->path, written, strerror(code));
     }
-    char of[48] = "";
     if (o->bytes) {
-        snprintf(of, sizeof of, " of %" PRIu64, o->bytes);
+        snprintf(of, sizeof of, " of %s", mo_size_text(o->bytes, whole));
     }
-    return mo_fail(err, MO_ENOSPC,
-                   "%s: %s, after %" PRIu64 "%s bytes were written; free some space or choose another path",
-                   o->path, why_full(code), o->written, of);
+    return mo_fail(err, MO_ENOSPC, "%s: %s, after %s%s were written; free some space or choose another path",
+                   o->path, why_full(code), written, of);
 }
 
 static mo_status fail_create(const char *path, int code, mo_error *err)

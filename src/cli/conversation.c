@@ -45,6 +45,27 @@ size_t cli_conversation_fixed(const cli_conversation *c)
     return c->count > 0 && strcmp(c->messages[0].role, "system") == 0 ? 1 : 0;
 }
 
+bool cli_conversation_set_system(cli_conversation *c, const char *content)
+{
+    const size_t fixed = cli_conversation_fixed(c);
+    if (!cli_conversation_say(c, "system",
+                              content)) { /* behind the others, from where it goes to the front */
+        return false;
+    }
+    const mo_message said = c->messages[--c->count];
+    if (fixed) {
+        free((char *)c->messages[0].content);
+        memmove(c->messages, c->messages + 1, sizeof *c->messages * --c->count);
+    }
+    if (content[0]) {
+        memmove(c->messages + 1, c->messages, sizeof *c->messages * c->count++);
+        c->messages[0] = said;
+    } else {
+        free((char *)said.content);
+    }
+    return true;
+}
+
 void cli_conversation_forget(cli_conversation *c, size_t from)
 {
     while (c->count > from) {

@@ -16,6 +16,9 @@ void cli_conversation_close(cli_conversation *c); /* empties it; it may be used 
 /* Adds a message with a copy of content; role is "system", "user" or "assistant". False when memory is out. */
 bool cli_conversation_say(cli_conversation *c, const char *role, const char *content);
 
+/* Replaces the system message by a copy of content, or removes it where that is empty. False when memory is out. */
+bool cli_conversation_set_system(cli_conversation *c, const char *content);
+
 /* Messages that every /clear leaves: the system message, if there is one. */
 size_t cli_conversation_fixed(const cli_conversation *c);
 

@@ -53,10 +53,11 @@ bool cli_model_name(const char *path)
 const char *cli_model_path(const char *command, const char *given, bool quiet, int *code)
 {
     const char *named = getenv("MORAINE_MODEL");
-    if (given) {
+    const bool pebble = given && strcmp(given, "pebble") == 0 && access(given, F_OK) != 0 && built_in();
+    if (given && !pebble) {
         return cli_pulled_path(command, given, code);
     }
-    if (named && *named) {
+    if (!pebble && named && *named) {
         named = cli_pulled_path(command, named, code);
         if (!named) {
             return NULL;
@@ -79,7 +80,7 @@ const char *cli_model_path(const char *command, const char *given, bool quiet, i
                 "next to the program; name a GGUF file or set MORAINE_MODEL\n",
                 command);
         *code = CLI_USAGE;
-    } else if (!quiet) {
+    } else if (!quiet && !pebble) {
         fprintf(stderr, "model: pebble (built in)\n");
     }
     return path;

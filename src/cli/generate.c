@@ -247,6 +247,21 @@ int cli_generation_open(cli_generation *g, const char *command, mo_model *model,
     return code;
 }
 
+bool cli_generation_change(cli_generation *g, const cli_sampling *s, int64_t limit)
+{
+    mo_generation *before = g->generation;
+    const int64_t limit_before = g->how.limit;
+    g->generation = NULL;
+    g->how.limit = limit;
+    if (open_generation(g, s) != CLI_OK) {
+        g->generation = before;
+        g->how.limit = limit_before;
+        return false;
+    }
+    mo_generation_close(before);
+    return true;
+}
+
 void cli_generation_close(cli_generation *g)
 {
     mo_generation_close(g->generation);
@@ -286,7 +301,7 @@ static bool print_text(cli_generation *g, const mo_text *text, bool thought)
         if (g->thinking && !thought) {
             fputs("\n\n", stderr);
         }
-        fwrite(text->data, 1, text->length, thought ? stderr : stdout);
+        cli_wrapping_put(thought ? &g->thought : &g->shown, text->data, text->length);
     }
     g->thinking = thought;
     mo_bytes_add(kept, text->data, text->length);
@@ -395,6 +410,8 @@ int cli_generate(cli_generation *g)
     g->answer_tokens = g->prompt_tokens = 0;
     g->stop = NULL;
     g->thinking = false;
+    cli_wrapping_begin(&g->shown, stdout, g->how.wraps);
+    cli_wrapping_begin(&g->thought, stderr, g->how.wraps);
     mo_bytes_free(&g->answer);
     mo_bytes_free(&g->reasoning);
     const bool begun = begin(g);

@@ -10,6 +10,7 @@
 #include "cli/constraint.h"
 #include "cli/options.h"
 #include "cli/print/terminal.h"
+#include "cli/print/wrapping.h"
 
 /* Sampling options as people type them. What was not given is as the model's file recommends, else as the help says: NAN, or
  * CLI_SAMPLING_UNSAID. */
@@ -82,6 +83,7 @@ typedef struct cli_answering {
     bool
         plain; /* every token as it is; otherwise of a chat format: the answer on stdout, reasoning on stderr */
     bool silent; /* print nothing of the answer */
+    bool wraps;  /* on a terminal, lines are broken between words */
 } cli_answering;
 
 /* A conversation's tokens with what is needed to go on. */
@@ -102,8 +104,9 @@ typedef struct cli_generation {
     int64_t prompt_tokens, answer_tokens;
     double prompt_seconds, answer_seconds;
     cli_finish finish;
-    const char *stop;           /* the string that ended it; NULL: none did */
-    bool thinking;              /* the last text was reasoning */
+    const char *stop; /* the string that ended it; NULL: none did */
+    bool thinking;    /* the last text was reasoning */
+    cli_wrapping shown, thought;
     mo_bytes answer, reasoning; /* as text */
 } cli_generation;
 
@@ -112,6 +115,9 @@ typedef struct cli_generation {
 int cli_generation_open(cli_generation *g, const char *command, mo_model *model, mo_kv_type kv,
                         const cli_sampling *s, const cli_answering *how);
 void cli_generation_close(cli_generation *g);
+
+/* Other settings and another limit from the next answer on. False after saying what is wrong; then nothing has changed. */
+bool cli_generation_change(cli_generation *g, const cli_sampling *s, int64_t limit);
 
 /* Replaces the tokens by ids (which are copied). False when memory is out. */
 bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);

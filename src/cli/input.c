@@ -20,7 +20,7 @@ static void recall(void *lines, const char *text)
     cli_lines_remember(lines, text);
 }
 
-cli_input *cli_input_open(const char *history)
+cli_input *cli_input_open(const char *history, const char *const *words)
 {
     cli_input *in = calloc(1, sizeof *in);
     if (!in) {
@@ -31,6 +31,7 @@ cli_input *cli_input_open(const char *history)
         free(in);
         return NULL;
     }
+    cli_lines_complete(in->lines, words);
     if (cli_lines_edited(in->lines)) { /* what comes from a file need not be found again */
         in->history = cli_history_open(history);
         cli_history_load(in->history, recall, in->lines);

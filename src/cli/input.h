@@ -7,8 +7,8 @@
 
 typedef struct cli_input cli_input;
 
-/* history: as --history says, see cli_history_open(). NULL when memory is out. */
-cli_input *cli_input_open(const char *history);
+/* history: as --history says, see cli_history_open(). words: commands that Tab completes, see cli_lines_complete(). NULL when memory is out. */
+cli_input *cli_input_open(const char *history, const char *const *words);
 void cli_input_close(cli_input *input);
 
 /* The next message, without line ends around it and perhaps empty; valid until the next call. NULL at the end of input.

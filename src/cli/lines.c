@@ -14,15 +14,17 @@
 
 #include "base/array.h"
 #include "cli/history.h"
+#include "cli/print/terminal.h"
 #include "cli/signals.h"
 
 struct cli_lines {
     const char *prompt;
-    EditLine *edit;   /* NULL: stdin is no terminal */
-    History *history; /* with edit */
-    FILE *plain;      /* stdin without edit */
-    bool brackets;    /* the terminal can tell what is pasted */
-    bool begun;       /* something has been read */
+    EditLine *edit;           /* NULL: stdin is no terminal */
+    History *history;         /* with edit */
+    FILE *plain;              /* stdin without edit */
+    bool brackets;            /* the terminal can tell what is pasted */
+    bool begun;               /* something has been read */
+    const char *const *words; /* that Tab completes; NULL: none */
     char *line;
     size_t space;
 };
@@ -50,6 +52,18 @@ static void on_signal(int number)
     errno = before;
 }
 
+/* What has happened to the terminal since it was looked at. */
+static volatile sig_atomic_t stopped, continued, resized;
+
+static void on_change(int number)
+{
+    const int before = errno;
+    *(number == SIGTSTP ? &stopped : number == SIGCONT ? &continued : &resized) = 1;
+    const ssize_t written = write(wake[1], "", 1);
+    (void)written;
+    errno = before;
+}
+
 static bool make_wake(void)
 {
     if (wake[0] < 0 && pipe(wake) != 0) {
@@ -62,15 +76,21 @@ static bool make_wake(void)
     return true;
 }
 
-static void forget_signals(void)
+static void forget_wakes(void)
 {
     char bytes[64];
-    caught = 0;
     while (read(wake[0], bytes, sizeof bytes) > 0) {
     }
 }
 
-/* Bytes of stdin, as read(); EINTR after a signal. */
+static void forget_signals(void)
+{
+    caught = 0;
+    stopped = continued = resized = 0;
+    forget_wakes();
+}
+
+/* Bytes of stdin, as read(); EINTR after a signal that ends the line, EAGAIN after one that the editor has to attend to. */
 static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
 {
     struct pollfd ways[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
@@ -81,6 +101,11 @@ static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
             errno = EINTR;
             return -1;
         }
+        if (stopped || continued || resized) {
+            forget_wakes();
+            errno = EAGAIN;
+            return -1;
+        }
         if (ready < 0 && errno != EINTR) {
             return -1;
         }
@@ -88,9 +113,80 @@ static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
             return read(STDIN_FILENO, bytes, most);
         }
         if (ready > 0) {
-            forget_signals(); /* one that was heard already */
+            forget_wakes(); /* of one that was heard already */
         }
     }
+}
+
+static void tell_brackets(const cli_lines *l, bool on)
+{
+    if (l->brackets) {
+        fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
+        fflush(stdout);
+    }
+}
+
+/* Ctrl-Z: leaves the terminal as a shell wants it, and stops. */
+static void stop(const cli_lines *l)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL}, mine;
+    el_set(l->edit, EL_PREP_TERM, 0);
+    tell_brackets(l, false);
+    fputs("\n", stdout);
+    fflush(stdout);
+    sigaction(SIGTSTP, &usual, &mine);
+    raise(SIGTSTP);
+    sigaction(SIGTSTP, &mine, NULL);
+}
+
+/* Rows above the cursor that the prompt and the line have in a window of this width. */
+static int rows_above(const cli_lines *l, int width)
+{
+    const LineInfoW *line = el_wline(l->edit);
+    int column = cli_text_columns(l->prompt);
+    for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+        const int columns = *c == L'\n' ? width - column % width : wcwidth(*c);
+        column += columns > 0 ? columns : 0;
+    }
+    return column / width;
+}
+
+/* Terminals break lines anew when their width changes: what was drawn begins this many rows above. */
+static void resize(const cli_lines *l)
+{
+    const int rows = rows_above(l, cli_terminal_width(stdout));
+    if (l->brackets) {
+        if (rows > 0) {
+            fprintf(stdout, "\033[%dA", rows);
+        }
+        fputs("\r\033[J", stdout);
+        fflush(stdout);
+    }
+    el_resize(l->edit);
+    el_set(l->edit, EL_REFRESH);
+}
+
+static void attend(EditLine *edit)
+{
+    void *user = NULL;
+    el_get(edit, EL_CLIENTDATA, &user);
+    const cli_lines *l = user;
+    if (stopped) {
+        stopped = 0;
+        stop(l);
+        continued = 1;
+    }
+    if (resized && !continued) {
+        resize(l);
+    }
+    if (continued) { /* whoever had the terminal meanwhile has left it in a state of their own */
+        el_resize(edit);
+        el_set(edit, EL_PREP_TERM, 0);
+        el_set(edit, EL_PREP_TERM, 1);
+        tell_brackets(l, true);
+        el_set(edit, EL_REFRESH);
+    }
+    continued = resized = 0;
 }
 
 /* For the editor: the next character. Bytes that are none are left out. */
@@ -99,9 +195,12 @@ static int next_character(EditLine *edit, wchar_t *out)
     mbstate_t state = {0};
     bool begun = false; /* some bytes of a character are there */
     char byte;
-    (void)edit;
     for (;;) {
         const ssize_t got = read_stdin(NULL, &byte, 1);
+        if (got < 0 && errno == EAGAIN && (stopped || continued || resized)) {
+            attend(edit);
+            continue;
+        }
         if (got <= 0) {
             return (int)got;
         }
@@ -154,12 +253,70 @@ static unsigned char on_paste(EditLine *edit, int key)
     return CC_REFRESH;
 }
 
-static void tell_brackets(const cli_lines *l, bool on)
+/* ---- Completion ---- */
+
+/* How many of the words begin with this text; *common bytes are the same in all of them, *first is one. */
+static int count_matches(const cli_lines *l, const char *text, size_t length, const char **first,
+                         size_t *common)
 {
-    if (l->brackets) {
-        fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
-        fflush(stdout);
+    int count = 0;
+    for (const char *const *word = l->words; *word; word++) {
+        if (strncmp(*word, text, length) != 0) {
+            continue;
+        }
+        if (count++ == 0) {
+            *first = *word;
+            *common = strlen(*word);
+        }
+        size_t same = 0;
+        while (same < *common && (*word)[same] == (*first)[same]) {
+            same++;
+        }
+        *common = same;
     }
+    return count;
+}
+
+static void list_matches(const cli_lines *l, const char *text, size_t length)
+{
+    fputs("\n", stdout);
+    for (const char *const *word = l->words; *word; word++) {
+        if (strncmp(*word, text, length) == 0) {
+            printf("%s  ", *word);
+        }
+    }
+    fputs("\n", stdout);
+    fflush(stdout);
+}
+
+/* Bound to Tab. */
+static unsigned char on_tab(EditLine *edit, int key)
+{
+    void *user = NULL;
+    el_get(edit, EL_CLIENTDATA, &user);
+    const cli_lines *l = user;
+    const LineInfo *line = el_line(edit);
+    const size_t length = (size_t)(line->cursor - line->buffer);
+    const char *first = NULL;
+    size_t common = 0;
+    char more[64];
+    if (!l->words || length == 0 || line->buffer[0] != '/') {
+        return CC_ERROR;
+    }
+    if (memchr(line->buffer, ' ', length)) {
+        return _el_fn_complete(edit, key);
+    }
+    const int count = count_matches(l, line->buffer, length, &first, &common);
+    if (count == 0) {
+        return CC_ERROR;
+    }
+    if (count > 1 && common == length) {
+        list_matches(l, line->buffer, length);
+        return CC_REDISPLAY;
+    }
+    snprintf(more, sizeof more, "%.*s%s", (int)(common - length), first + length, count == 1 ? " " : "");
+    el_insertstr(edit, more);
+    return CC_REFRESH;
 }
 
 /* ---- Opening ---- */
@@ -197,6 +354,8 @@ cli_lines *cli_lines_open(void)
         el_set(l->edit, EL_GETCFN, next_character);
         el_set(l->edit, EL_ADDFN, "paste", "Insert pasted text", on_paste);
         el_set(l->edit, EL_BIND, PASTE_BEGIN, "paste", NULL);
+        el_set(l->edit, EL_ADDFN, "complete", "Complete a command", on_tab);
+        el_set(l->edit, EL_BIND, "^I", "complete", NULL);
     } else {
         l->plain = fopencookie(NULL, "r", (cookie_io_functions_t){.read = read_stdin});
         if (!l->plain) {
@@ -229,6 +388,11 @@ bool cli_lines_edited(const cli_lines *lines)
     return lines->edit != NULL;
 }
 
+void cli_lines_complete(cli_lines *lines, const char *const *words)
+{
+    lines->words = words;
+}
+
 void cli_lines_remember(cli_lines *lines, const char *text)
 {
     HistEvent event;
@@ -239,8 +403,9 @@ void cli_lines_remember(cli_lines *lines, const char *text)
 
 /* ---- Reading ---- */
 
-enum { SIGNALS = 3 };
-static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+/* The first three end a line, in an editor alone come the others. */
+enum { ENDING = 3, SIGNALS = 6 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH};
 
 /* One edited line, or NULL. */
 static const char *edit_line(cli_lines *l)
@@ -284,12 +449,15 @@ static void cut_end(char *line)
 
 cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
 {
-    struct sigaction mine = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[SIGNALS];
+    const struct sigaction ends = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction before[SIGNALS];
+    const struct sigaction changes = {.sa_handler = on_change, .sa_flags = SA_RESTART};
+    const int count = l->plain ? ENDING : SIGNALS;
     l->prompt = prompt;
     forget_signals();
-    for (int i = 0; i < SIGNALS; i++) {
+    for (int i = 0; i < count; i++) {
         if (sigaction(signals[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) {
-            sigaction(signals[i], &mine, NULL);
+            sigaction(signals[i], i < ENDING ? &ends : &changes, NULL);
         }
     }
     if (!l->plain) { /* a Ctrl-C between two lines had nothing to end */
@@ -297,7 +465,7 @@ cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
     }
     const bool ending = cli_interrupted(); /* by a signal that came before these handlers */
     *line = ending ? NULL : l->plain ? plain_line(l) : edit_line(l);
-    for (int i = 0; i < SIGNALS; i++) {
+    for (int i = 0; i < count; i++) {
         sigaction(signals[i], &before[i], NULL);
     }
     l->begun = true;

@@ -1,4 +1,5 @@
-/* Lines: what a person types, with editing and history on a terminal, plainly otherwise. */
+/* Lines: what a person types, with editing and history on a terminal, plainly otherwise. A program that was stopped (Ctrl-Z) and a window that
+ * changes its size find the line again. */
 #ifndef MO_CLI_LINES_H
 #define MO_CLI_LINES_H
 
@@ -22,6 +23,9 @@ cli_line cli_lines_read(cli_lines *lines, const char *prompt, const char **line)
 
 /* Is there a person at a terminal? */
 bool cli_lines_edited(const cli_lines *lines);
+
+/* Words, NULL behind the last, which stay as they are: Tab completes them at the beginning of a line, and names of files behind them. */
+void cli_lines_complete(cli_lines *lines, const char *const *words);
 
 /* What the arrow keys will find. */
 void cli_lines_remember(cli_lines *lines, const char *text);

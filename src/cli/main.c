@@ -30,8 +30,11 @@ static const struct {
      cli_serve},
 #endif
     {"pull", "download a model from Hugging Face or another hub", cli_pull},
-    {"list", "list pulled models", cli_list},
+    {"list", "list pulled models; also ls", cli_list},
     {"rm", "remove pulled models", cli_rm},
+    {"show", "show what a model is, in a few lines", cli_show},
+    {"ps", "list the models that a running server has loaded", cli_ps},
+    {"stop", "unload models of a running server", cli_stop},
     {"plan", "show where a model would be placed and how fast it would run, without loading it", cli_plan},
     {"probe", "measure the speed of memory, disk and GPU, for plans", cli_probe},
     {"trace", "record which experts the tokens of a text choose", cli_trace},
@@ -61,7 +64,7 @@ static void print_help(FILE *stream)
         stream,
         "\nOptions\n"
         "  -h, --help  print this help, or the options of a command, and exit\n"
-        "  --version   print the version and the build features, and exit\n\n"
+        "  --version   print the version and the build features, and exit; also version\n\n"
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 128+N ended by signal N (130: Ctrl-C,\n"
         "143: SIGTERM). Results go to stdout, everything else to stderr.\n"
         "Environment: MORAINE_MODEL is the model for commands that are given none (default: the built-in\n"
@@ -109,6 +112,9 @@ static int run_command(int argc, char **argv)
             return commands[i].run(argc, argv);
         }
     }
+    if (strcmp(argv[0], "ls") == 0) {
+        return cli_list(argc, argv);
+    }
     mo_nearest nearest = {.word = argv[0], .length = strlen(argv[0])};
     for (size_t i = 0; i < COMMANDS; i++) {
         mo_nearest_offer(&nearest, commands[i].name);
@@ -137,7 +143,7 @@ static int run(int argc, char **argv)
         char *words[] = {argv[2], "--help", NULL};
         return run_command(2, words);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         cli_version_print();
         return CLI_OK;
     }

@@ -10,7 +10,7 @@
 
 #include "base/nearest.h"
 #include "cli/foreign.h"
-#include "cli/print/terminal.h"
+#include "cli/help.h"
 
 #define HELP_VALUE 256 /* getopt_long's number for --help; table entries follow it */
 
@@ -33,40 +33,6 @@ void cli_options_pick(cli_options *to, const cli_options *from, const char *name
                 break;
             }
         }
-    }
-}
-
-/* ---- Help ---- */
-
-static void print_option(const char *name, char letter, const char *value, const char *help)
-{
-    char left[80];
-    char dash[8] = "    ";
-    if (letter) {
-        snprintf(dash, sizeof dash, "-%c, ", letter);
-    }
-    snprintf(left, sizeof left, "%s--%s%s%s", dash, name, value ? " " : "", value ? value : "");
-    if (strlen(left) > 25) {
-        printf("  %s\n  %26s", left, "");
-    } else {
-        printf("  %-26s", left);
-    }
-    cli_terminal_wrap(help, 28);
-}
-
-static void print_help(const cli_usage *u)
-{
-    printf("usage: moraine %s%s%s%s\n\n", u->command, u->option_count ? " [options]" : "",
-           u->arguments ? " " : "", u->arguments ? u->arguments : "");
-    cli_terminal_wrap(u->description, 0);
-    printf("\nOptions\n");
-    for (int i = 0; i < u->option_count; i++) {
-        const cli_option *o = &u->options[i];
-        print_option(o->name, o->letter, o->value, o->help);
-    }
-    print_option("help", 'h', NULL, "print this help and exit");
-    if (u->examples) {
-        printf("\nExamples\n%s", u->examples);
     }
 }
 
@@ -267,12 +233,47 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     return CLI_USAGE;
 }
 
+bool cli_option_store(const char *command, const cli_option *option, const char *text)
+{
+    const cli_usage usage = {.command = command};
+    return store(&usage, option, text) == -1;
+}
+
 /* ---- Parsing ---- */
 
 static int complain(const cli_usage *u, const char *what, const char *which)
 {
     fprintf(stderr, "moraine %s: %s%s; see moraine %s --help\n", u->command, what, which, u->command);
     return CLI_USAGE;
+}
+
+/* "--x" that several options begin with: says so and returns true. */
+static bool complain_ambiguous(const cli_usage *u, const char *typed)
+{
+    const size_t length = strcspn(typed + 2, "=");
+    int count = 0;
+    for (int print = 0; print < 2; print++) {
+        for (int i = 0; i < u->option_count; i++) {
+            const char *name = u->options[i].name;
+            if (length == 0 || strncmp(name, typed + 2, length) != 0) {
+                continue;
+            }
+            if (print) {
+                fprintf(stderr, "%s --%s", count++ ? "," : "", name);
+            } else {
+                count++;
+            }
+        }
+        if (!print && count < 2) {
+            return false;
+        }
+        if (!print) {
+            fprintf(stderr, "moraine %s: %.*s is ambiguous:", u->command, (int)length + 2, typed);
+            count = 0;
+        }
+    }
+    fprintf(stderr, "; see moraine %s --help\n", u->command);
+    return true;
 }
 
 /* "--wrod=x" that is none of the options: says so, with the one that was probably meant. */
@@ -312,6 +313,9 @@ static int complain_option(const cli_usage *u, int code, char **argv)
         return CLI_USAGE;
     }
     if (code != ':' && !is_letter && strncmp(which, "--", 2) == 0) {
+        if (complain_ambiguous(u, which)) {
+            return CLI_USAGE;
+        }
         return complain_unknown(u, which);
     }
     return complain(u, code == ':' ? "missing value for " : "unknown option ", which);
@@ -346,7 +350,7 @@ int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
     for (int code; (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
         const cli_option *o = NULL;
         if (code == 'h' || code == HELP_VALUE) {
-            print_help(u);
+            cli_help_print(u);
             return CLI_OK;
         }
         for (int i = 0; i < count; i++) {

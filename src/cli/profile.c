@@ -9,8 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "cli/infile.h"
 #include "cli/messages.h"
+#include "cli/print/terminal.h"
 
 /* May the file be written: is it absent, or a profile as they are written here? */
 static bool is_ours(const char *path)
@@ -47,6 +50,77 @@ static void show_in(const char *json, const char *path)
     }
 }
 
+/* ---- The table ---- */
+
+enum { HOTTEST = 5 };
+
+static json_int_t number_at(const json_t *pair, size_t index)
+{
+    return json_integer_value(json_array_get(pair, index));
+}
+
+/* "12 (8 %), 40 (7 %), ...": the experts with the most picks of this list of pairs. */
+static void hottest(const json_t *experts, json_int_t picks, char *text, size_t size)
+{
+    const size_t count = json_array_size(experts);
+    json_int_t last_picks = INT64_MAX, last_id = -1;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int n = 0; n < HOTTEST && used < size; n++) {
+        const json_t *best = NULL;
+        for (size_t i = 0; i < count; i++) { /* the next in the order of picks, then of numbers */
+            const json_t *pair = json_array_get(experts, i);
+            const json_int_t id = number_at(pair, 0), own = number_at(pair, 1);
+            const bool after = own < last_picks || (own == last_picks && id > last_id);
+            if (own > 0 && after && (!best || own > number_at(best, 1))) {
+                best = pair;
+            }
+        }
+        if (!best) {
+            break;
+        }
+        last_id = number_at(best, 0);
+        last_picks = number_at(best, 1);
+        used += (size_t)snprintf(text + used, size - used, "%s%lld (%.0f %%)", n ? ", " : "",
+                                 (long long)last_id, 100.0 * (double)last_picks / (double)picks);
+    }
+}
+
+static void print_layer(const json_t *layer, json_int_t expert_count)
+{
+    char used[32], hits[32], hot[256];
+    const json_t *experts = json_object_get(layer, "experts");
+    const json_int_t held = json_integer_value(json_object_get(layer, "hot_slots_total"));
+    const json_int_t picks = held + json_integer_value(json_object_get(layer, "cold_slots_total"));
+    hottest(experts, picks, hot, sizeof hot);
+    snprintf(used, sizeof used, "%zu of %lld", json_array_size(experts), (long long)expert_count);
+    snprintf(hits, sizeof hits, "%.1f %%", picks ? 100.0 * (double)held / (double)picks : 0.0);
+    printf("%5lld  %8lld  %8s  %12s  %s\n", (long long)json_integer_value(json_object_get(layer, "layer")),
+           (long long)picks, picks ? hits : "-", used, hot);
+}
+
+static void print_table(const char *json)
+{
+    json_t *root = json_loads(json, 0, NULL);
+    const json_t *layers = json_object_get(root, "layers");
+    const json_int_t experts = json_integer_value(json_object_get(root, "n_expert"));
+    if (!json_is_true(json_object_get(root, "enabled"))) {
+        fprintf(stderr, "expert usage is not counted: LLAMA_MOE_LAYER_PERF is off\n");
+    } else if (json_array_size(layers) == 0) {
+        fprintf(stderr, "no expert usage yet, or the model has no routed experts\n");
+    } else {
+        printf("%s%5s  %8s  %8s  %12s  %s%s\n", cli_terminal_bold(), "layer", "picks", "hits", "experts used",
+               "hottest experts", cli_terminal_plain());
+        for (size_t i = 0; i < json_array_size(layers); i++) {
+            print_layer(json_array_get(layers, i), experts);
+        }
+        fflush(stdout);
+        fprintf(stderr,
+                "Hits were in fast memory when a router chose them. /profile FILE writes all counts.\n");
+    }
+    json_decref(root);
+}
+
 void cli_profile_show(mo_model *model, const char *path)
 {
     mo_error err;
@@ -55,6 +129,8 @@ void cli_profile_show(mo_model *model, const char *path)
         cli_say_error("chat", &err);
     } else if (path) {
         show_in(json, path);
+    } else if (cli_terminal_is(stdout)) {
+        print_table(json);
     } else {
         printf("%s\n", json);
     }

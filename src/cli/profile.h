@@ -4,7 +4,7 @@
 
 #include <moraine_server.h>
 
-/* The profile of this run, on stdout or into a file, which replaces an older profile alone. */
+/* The profile of this run: a table of layers on a terminal, otherwise JSON on stdout, or in a file, which replaces an older profile alone. */
 void cli_profile_show(mo_model *model, const char *path);
 
 /* Applies a profile and prints what that did. */

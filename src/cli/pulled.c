@@ -11,6 +11,7 @@
 #include "cli/default_model.h"
 #include "cli/options.h"
 #include "cli/pulling.h"
+#include "cli/short_names.h"
 #include "hub/store.h"
 
 /* Texts that live as long as the process. */
@@ -70,21 +71,28 @@ static void name_several(const char *command, const char *given, const hub_model
     fprintf(stderr, "\n");
 }
 
-static const char *pull(const char *command, const char *given, int *code)
+/* given: as it was typed; name: what is to be pulled. */
+static const char *pull(const char *command, const char *given, const char *name, int *code)
 {
+    const bool usual = strcmp(given, name) != 0;
 #ifdef MO_PULL
     if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
         cli_pulling p = CLI_PULLING_DEFAULT;
         char path[4096];
         p.asks = true;
-        *code = cli_pulling_run(command, given, &p, path, sizeof path);
+        if (usual) {
+            fprintf(stderr, "%s has not been pulled; its usual repository is %s\n", given, name);
+        }
+        *code = cli_pulling_run(command, name, &p, path, sizeof path);
         return path[0] ? keep(path) : NULL;
     }
 #endif
-    fprintf(stderr,
-            "moraine %s: there is no file %s, and no model of that name has been pulled; moraine pull %s "
-            "downloads it\n",
-            command, given, given);
+    fprintf(
+        stderr,
+        usual ? "moraine %s: %s has not been pulled; moraine pull %s downloads it from its usual repository\n"
+              : "moraine %s: there is no file %s, and no model of that name has been pulled; moraine pull %s "
+                "downloads it\n",
+        command, given, name);
     *code = CLI_FAILED;
     return NULL;
 }
@@ -96,10 +104,44 @@ static void say_bare(const char *command, const char *given)
     fprintf(stderr,
             "moraine %s: there is no file %s; give a .gguf file, or a "
             "Hugging Face name such as owner/repo for moraine pull%s\n",
-            command, given,
-            prompt                         ? "; give the prompt with -p"
-            : strcmp(given, "pebble") == 0 ? " (the built-in pebble needs no name)"
-                                           : "");
+            command, given, prompt ? "; give the prompt with -p" : "");
+}
+
+/* A bare name: of a pulled model, or one that is known. */
+static const char *bare_path(const char *command, const char *given, int *code)
+{
+    hub_models models;
+    const char *path = NULL;
+    int best = 0, count = 0;
+    scan(&models);
+    for (int i = 0; i < models.count; i++) {
+        const int means = models.items[i].whole ? cli_short_name_means(given, &models.items[i]) : 0;
+        count = means > best ? 1 : count + (means > 0 && means == best);
+        if (means > best) {
+            best = means;
+            path = models.items[i].files[0];
+        }
+    }
+    path = path && count == 1 ? keep(path) : NULL;
+    *code = CLI_FAILED;
+    if (count > 1) {
+        fprintf(stderr, "moraine %s: %s matches several models; choose one:", command, given);
+        for (int i = 0; i < models.count; i++) {
+            if (models.items[i].whole && cli_short_name_means(given, &models.items[i]) == best) {
+                fprintf(stderr, " %s", models.items[i].name);
+            }
+        }
+        fprintf(stderr, "\n");
+        *code = CLI_USAGE;
+    }
+    hub_models_free(&models);
+    const char *usual = count == 0 ? cli_short_name_usual(given) : NULL;
+    if (usual) {
+        path = pull(command, given, usual, code);
+    } else if (count == 0) {
+        say_bare(command, given);
+    }
+    return path;
 }
 
 const char *cli_pulled_path(const char *command, const char *given, int *code)
@@ -109,9 +151,7 @@ const char *cli_pulled_path(const char *command, const char *given, int *code)
     mo_error err;
     bool several = false;
     if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) {
-        say_bare(command, given);
-        *code = CLI_FAILED;
-        return NULL;
+        return bare_path(command, given, code);
     }
     if (access(given, F_OK) == 0 || !hub_reference_like(given) ||
         hub_reference_parse(given, getenv("HF_ENDPOINT"), &reference, &err) != MO_OK) {
@@ -125,5 +165,5 @@ const char *cli_pulled_path(const char *command, const char *given, int *code)
         *code = CLI_USAGE;
     }
     hub_models_free(&models);
-    return path || several ? path : pull(command, given, code);
+    return path || several ? path : pull(command, given, given, code);
 }

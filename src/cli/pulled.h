@@ -2,8 +2,8 @@
 #ifndef MO_CLI_PULLED_H
 #define MO_CLI_PULLED_H
 
-/* The file that a command's MODEL means: what is a file, or cannot be the name of a pulled model, is returned as it is, but for bare names,
- * which are neither; a name becomes the path of the model's first file. One that is not here is pulled after a question, if stdin is a terminal. NULL, with *code set,
+/* The file that a command's MODEL means: what is a file, or cannot be the name of a pulled model, is returned as it is; a name becomes the path of the model's first file,
+ * also one as people say it (short_names.h), which may stand for its usual repository. One that is not here is pulled after a question, if stdin is a terminal. NULL, with *code set,
  * after saying what to do. The text is the process's. */
 const char *cli_pulled_path(const char *command, const char *given, int *code);
 

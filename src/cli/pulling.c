@@ -15,6 +15,8 @@
 #include "hub/pull.h"
 #include "hub/store.h"
 
+#define LEFT_FREE ((int64_t)2 << 30) /* a disk with less free is nearly full */
+
 typedef struct show {
     const char *command;
     cli_progress progress;
@@ -78,6 +80,11 @@ static void tell_size(const hub_pull_info *info, const char *directory)
     if (info->free_bytes >= 0) {
         fprintf(stderr, "disk: %s needed, %s free in %s\n", cli_bytes_text((uint64_t)info->need_bytes, a),
                 cli_bytes_text((uint64_t)info->free_bytes, b), directory);
+    }
+    const int64_t left = info->free_bytes - info->need_bytes;
+    if (info->free_bytes >= 0 && left >= 0 && left < LEFT_FREE) {
+        fprintf(stderr, "warning: only %s of that disk will be left free\n",
+                cli_bytes_text((uint64_t)left, a));
     }
 }
 

@@ -17,7 +17,7 @@ void cli_welcome_print(void)
         fprintf(stderr, "  moraine chat\n"
                         "      chat with the small built-in model\n");
 #ifdef MO_PULL
-        fprintf(stderr, "  moraine pull ggml-org/gpt-oss-20b-GGUF\n"
+        fprintf(stderr, "  moraine pull gpt-oss-20b\n"
                         "      download a larger one; shows the disk space and expected speed first\n");
 #endif
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size_text.h"
 #include "base/status.h"
 
 mo_status mo_cursor_damaged(mo_cursor *c, const char *what)
@@ -33,10 +34,11 @@ mo_status mo_cursor_need(mo_cursor *c, uint64_t n)
         return mo_cursor_damaged(c, "claims more bytes than a header may have");
     }
     if (n > remaining(c)) {
+        char text[32];
         return mo_fail(c->err, MO_EFORMAT,
                        "%s: the file ends inside its header, in %s; the download is probably cut short: at "
-                       "least %llu bytes are missing",
-                       c->source->name, c->where, (unsigned long long)(n - remaining(c)));
+                       "least %s are missing",
+                       c->source->name, c->where, mo_size_text(n - remaining(c), text));
     }
     size_t want = c->at + (size_t)n;
     if (want > c->capacity) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/size_text.h"
 #include "base/status.h"
 #include "gguf/cursor.h"
 #include "gguf/header.h"
@@ -467,11 +468,11 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
     if (!layout_known || last->offset + last->bytes > layout_end) {
         return mo_cursor_damaged(c, "is outside the file, at an offset that no layout has");
     }
+    char text[32];
     return mo_fail(
         c->err, MO_EFORMAT,
-        "%s: tensor %s ends %lld bytes past the end of the file; the download is probably cut short: "
-        "%lld bytes are missing",
-        c->source->name, last->name, (long long)missing, (long long)missing);
+        "%s: tensor %s ends past the end of the file; the download is probably cut short: %s are missing",
+        c->source->name, last->name, mo_size_text((uint64_t)missing, text));
 }
 
 /* ---- The whole ---- */

@@ -120,6 +120,9 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     if (lanes) {
         cli_device_lanes_end(lanes);
     }
+    if (status != MO_OK) {
+        cli_rounds_hide();
+    }
     if (status != MO_OK && !cli_interrupted()) {
         cli_say_error("bench", &err);
     }
@@ -156,13 +159,16 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     s->generating = (cli_device_lanes){.model = model};
     mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
+        cli_rounds_show(r, s->rounds, "prompt");
         if (s->prefill) { /* the CPU's own clocks cost nothing */
             prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL, NULL)
                                      : measure_split(model, session, tokens, s);
         }
+        cli_rounds_show(r, s->rounds, "answer");
         decode[r] =
             s->decode ? measure(session, tokens, s->depth, s->decode, true, NULL, &s->generating) : 0.0;
         s->decode_seconds += decode[r] > 0.0 ? (double)s->decode / decode[r] : 0.0;
+        cli_rounds_hide();
         cli_learning_done("bench", model);
         if ((s->prefill && prefill[r] == 0.0) || (s->decode && decode[r] == 0.0)) {
             return false;
@@ -314,10 +320,6 @@ static bool draw(const speeds *s, const char *svg)
 /* For sessions of that many tokens. NULL with *code set. */
 static mo_model *open_model(const char *path, const char *text, int64_t tokens, cli_loading *l, int *code)
 {
-    *code = CLI_USAGE;
-    if (!cli_loading_set("bench", l)) {
-        return NULL;
-    }
     if (!l->model.context) {
         l->model.context = tokens;
         l->own_context = l->measures = true;
@@ -526,6 +528,9 @@ static int check(const request *q, const speeds *s, const char *url)
 static int bench_model(const request *q, speeds *s, cli_loading *l)
 {
     char made[512];
+    if (!cli_loading_set("bench", l)) {
+        return CLI_USAGE;
+    }
     int code = q->synthetic ? make_model(q->synthetic, q->layers, made, sizeof made) : CLI_OK;
     if (code != CLI_OK) {
         return code;

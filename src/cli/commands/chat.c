@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/check.h"
+#include "cli/commands/chat_set.h"
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/default_model.h"
@@ -19,15 +21,85 @@
 #include "cli/session_file.h"
 #include "cli/signals.h"
 
+typedef struct request {
+    const char *system, *session, *history;
+    int64_t limit, discover;
+    cli_texts stops;
+    cli_thinking thinking;
+} request;
+
 typedef struct dialog {
-    cli_generation *g;
+    const request *r;
+    const cli_loading *l;
+    char *path; /* of the model */
+    mo_model *model;
+    cli_generation generation, *g; /* &generation, or NULL */
+    cli_chat_settings settings;
     cli_conversation c;
-    const char *session; /* where the conversation is kept at the end; NULL: nowhere */
     int64_t context;
     mo_thinking thinking;
     bool leave, failed;
     char *pending; /* a message that the full context had no place for; NULL: none */
 } dialog;
+
+/* ---- The model ---- */
+
+static const char *model_name(const dialog *chat)
+{
+    mo_model_info info;
+    mo_model_describe(chat->model, &info, sizeof info);
+    const char *slash = strrchr(chat->path, '/');
+    return info.name && info.name[0] ? info.name : slash ? slash + 1 : chat->path;
+}
+
+static void close_model(dialog *chat)
+{
+    if (chat->g) {
+        cli_generation_close(chat->g);
+        chat->g = NULL;
+    }
+    cli_tiers_left_out("chat", chat->model);
+    mo_model_close(chat->model);
+    chat->model = NULL;
+    free(chat->path);
+    chat->path = NULL;
+}
+
+/* Loads a model that was checked, and begins to talk with it. CLI_OK, or another code after saying what is wrong. */
+static int open_model(dialog *chat, const char *path)
+{
+    const request *r = chat->r;
+    const cli_answering how = {
+        .stops = &r->stops, .limit = chat->settings.limit, .discover = r->discover, .wraps = true};
+    mo_model_info info;
+    int code = CLI_FAILED;
+    chat->path = strdup(path);
+    chat->model = chat->path ? cli_loading_load("chat", path, chat->l, &code) : NULL;
+    if (!chat->model) {
+        close_model(chat);
+        return code;
+    }
+    mo_model_describe(chat->model, &info, sizeof info);
+    chat->context = info.context;
+    if (strcmp(mo_model_chat_name(chat->model), "none") == 0) {
+        cli_wrapping_say(
+            "moraine chat: this model has no known chat format; moraine run --raw continues a text");
+        close_model(chat);
+        return CLI_FAILED;
+    }
+    if (isatty(STDIN_FILENO)) {
+        cli_wrapping_say("%s, context %lld tokens; /help lists commands, Ctrl-D exits", model_name(chat),
+                         (long long)chat->context);
+    }
+    code = cli_generation_open(&chat->generation, "chat", chat->model, chat->l->model.kv,
+                               &chat->settings.sampling, &how);
+    if (code != CLI_OK) {
+        close_model(chat);
+        return code;
+    }
+    chat->g = &chat->generation;
+    return CLI_OK;
+}
 
 /* ---- Questions and answers ---- */
 
@@ -64,9 +136,9 @@ static void answer(dialog *chat)
         !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {
         cli_conversation_forget(&chat->c, chat->c.count - 1); /* the question can be put again */
     } else if (g->finish == CLI_FINISH_CONTEXT) {
-        fprintf(stderr,
-                "The context of %lld tokens is full and the answer was cut off. To continue, use one of:\n",
-                (long long)chat->context);
+        cli_wrapping_say(
+            "The context of %lld tokens is full and the answer was cut off. To continue, use one of:",
+            (long long)chat->context);
         offer();
     }
     chat->failed = !cli_stdout_flush();
@@ -89,18 +161,16 @@ static void ask(dialog *chat, const char *text)
         return;
     }
     if (alone) {
-        fprintf(stderr,
-                "This message alone takes %zu of the context's "
-                "%lld tokens; shorten it or increase --ctx.\n",
-                count, (long long)chat->context);
+        cli_wrapping_say(
+            "This message alone takes %zu of the context's %lld tokens; shorten it or increase --ctx.", count,
+            (long long)chat->context);
         return;
     }
     chat->pending = strdup(text);
-    fprintf(stderr,
-            "The context of %lld tokens is full: with this "
-            "message the conversation has %zu. The message "
-            "is kept; free some context with one of:\n",
-            (long long)chat->context, count);
+    cli_wrapping_say(
+        "The context of %lld tokens is full: with this message the conversation has %zu. Your message is "
+        "kept; make room with one of:",
+        (long long)chat->context, count);
     offer();
 }
 
@@ -123,22 +193,31 @@ static void leave(dialog *chat, const char *argument)
     chat->leave = true;
 }
 
-static void clear(dialog *chat, const char *argument)
-{
-    (void)argument;
-    cli_conversation_forget(&chat->c, cli_conversation_fixed(&chat->c));
-    ask_again(chat);
-}
-
 static void say_nothing_asked(void)
 {
     fprintf(stderr, "nothing to remove: no messages yet\n");
 }
 
+static void clear(dialog *chat, const char *argument)
+{
+    const size_t fixed = cli_conversation_fixed(&chat->c), count = chat->c.count - fixed;
+    (void)argument;
+    cli_conversation_forget(&chat->c, fixed);
+    if (count == 0) {
+        say_nothing_asked();
+    } else {
+        fprintf(stderr, "removed all %zu messages%s\n", count, fixed ? "; the system message stays" : "");
+    }
+    ask_again(chat);
+}
+
 static void undo(dialog *chat, const char *argument)
 {
     (void)argument;
-    if (!cli_conversation_undo(&chat->c)) {
+    if (cli_conversation_undo(&chat->c)) {
+        fprintf(stderr, "removed the last message and its answer; %zu messages are left\n",
+                chat->c.count - cli_conversation_fixed(&chat->c));
+    } else {
         say_nothing_asked();
     }
     ask_again(chat);
@@ -171,10 +250,114 @@ static void drop(dialog *chat, const char *argument)
     } else if (needed <= chat->context / 2) {
         fprintf(stderr, "nothing to remove: half of the context is free\n");
     } else {
-        fprintf(stderr, "nothing to remove: only the last message and "
-                        "its answer are left; use /undo or /clear\n");
+        cli_wrapping_say(
+            "nothing to remove: only the last message and its answer are left; use /undo or /clear");
     }
     ask_again(chat);
+}
+
+/* The last message is answered once more; the answer that it has stays when there is no other. */
+static void regenerate(dialog *chat, const char *argument)
+{
+    mo_generation_info info;
+    cli_conversation *c = &chat->c;
+    (void)argument;
+    if (c->count < 2 || strcmp(c->messages[c->count - 1].role, "assistant") != 0 ||
+        strcmp(c->messages[c->count - 2].role, "user") != 0) {
+        fprintf(stderr, "nothing to answer again: no messages yet\n");
+        return;
+    }
+    mo_generation_describe(chat->g->generation, &info, sizeof info);
+    if (info.temperature == 0.0f) {
+        fprintf(stderr, "at temperature 0 the answer stays the same; /set temp 0.8 changes that\n");
+    }
+    char *question = strdup(c->messages[c->count - 2].content);
+    char *before = strdup(c->messages[c->count - 1].content);
+    const size_t count = c->count - 1;
+    cli_conversation_forget(c, count);
+    const size_t tokens = question && before ? prepare(chat) : 0;
+    if (tokens > 0 && (int64_t)tokens < chat->context) {
+        answer(chat);
+    }
+    if (question && before && c->count < count) { /* it was interrupted before its first word */
+        cli_conversation_say(c, "user", question);
+    }
+    if (question && before && c->count == count) {
+        cli_conversation_say(c, "assistant", before);
+    }
+    free(question);
+    free(before);
+}
+
+static void set_system(dialog *chat, const char *text)
+{
+    const bool empty = strcmp(text, "\"\"") == 0;
+    const size_t fixed = cli_conversation_fixed(&chat->c);
+    if (!text[0] && fixed) {
+        cli_wrapping_say("%s", chat->c.messages[0].content);
+    } else if (!text[0] || (empty && !fixed)) {
+        fprintf(stderr, "no system message; /system TEXT sets one\n");
+    } else if (!cli_conversation_set_system(&chat->c, empty ? "" : text)) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+    } else {
+        cli_wrapping_say("%s the system message; this applies from the next answer on", empty   ? "removed"
+                                                                                        : fixed ? "replaced"
+                                                                                                : "set");
+    }
+}
+
+/* As Ollama has it, "parameter" may stand before the name, and the system message is one of the settings. */
+static void set(dialog *chat, const char *words)
+{
+    static const char parameter[] = "parameter ", system[] = "system ";
+    if (strncmp(words, parameter, sizeof parameter - 1) == 0) {
+        words += sizeof parameter - 1;
+    }
+    if (!words[0]) {
+        cli_chat_set_show(&chat->settings, chat->g);
+    } else if (strncmp(words, system, sizeof system - 1) == 0) {
+        set_system(chat, words + sizeof system - 1);
+    } else {
+        cli_chat_set(&chat->settings, chat->g, words);
+    }
+}
+
+static void show_model(const dialog *chat)
+{
+    char bytes[32];
+    mo_model_info info;
+    mo_model_describe(chat->model, &info, sizeof info);
+    fprintf(stderr, "  model    %s\n  file     %s\n  context  %lld tokens\n", model_name(chat), chat->path,
+            (long long)chat->context);
+    fprintf(
+        stderr, "  weights  %s\n",
+        cli_bytes_text(info.core_bytes + info.expert_bytes + info.table_bytes + info.vector_bytes, bytes));
+}
+
+/* Memory is for one model: the old one goes first, and comes back if the new one cannot be used. */
+static void change_model(dialog *chat, const char *name)
+{
+    int code;
+    if (!name[0]) {
+        show_model(chat);
+        return;
+    }
+    const char *found = cli_model_path("chat", name, true, &code);
+    if (!found || cli_check_model("chat", found, chat->l) != CLI_OK) {
+        return;
+    }
+    char *before = strdup(chat->path), *path = strdup(found);
+    if (!before || !path) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+    } else {
+        close_model(chat);
+        if (open_model(chat, path) != CLI_OK) {
+            fprintf(stderr, "loading the previous model again\n");
+            chat->failed = open_model(chat, before) != CLI_OK;
+        }
+    }
+    free(before);
+    free(path);
 }
 
 static void print_speed(dialog *chat, const char *argument)
@@ -241,40 +424,54 @@ static const struct command {
     const char *name, *argument, *help;
     void (*run)(dialog *chat, const char *argument);
 } commands[] = {
-    {"/clear", NULL, "start over (the system message stays)", clear},
+    {"/regen", NULL, "answer the last message again", regenerate},
     {"/undo", NULL, "remove the last message and its answer", undo},
-    {"/drop", NULL, "remove the oldest messages until half of the context is free", drop},
+    {"/drop", NULL, "remove the oldest messages until half the context is free", drop},
+    {"/clear", NULL, "start over (the system message stays)", clear},
+    {"/system", "[TEXT]", "show or replace the system message; \"\" removes it", set_system},
+    {"/set", "[NAME VALUE]", "show or change settings, such as /set temp 0.5", set},
+    {"/model", "[NAME|FILE]", "show or change the model; the conversation stays", change_model},
     {"/save", "FILE", "save the conversation and its state to a file", save},
     {"/load", "FILE", "resume a saved conversation", load},
     {"/speed", NULL, "speed of the last answer", print_speed},
-    {"/profile", "[FILE]", "print expert usage as JSON, or write it to a file", profile},
-    {"/apply", "FILE", "move the experts preferred by a profile to the GPU or into RAM", apply},
-    {"/help", NULL, "list the commands", help},
-    {"/exit", NULL, "exit, like Ctrl-D; Ctrl-C stops an answer", leave},
-    {"/quit", NULL, "same as /exit", leave},
+    {"/profile", "[FILE]", "show expert usage, or write it to a file as JSON", profile},
+    {"/apply", "FILE", "move experts that a profile prefers to the GPU or RAM", apply},
+    {"/help", NULL, "list the commands; also /?", help},
+    {"/?", NULL, NULL, help},
+    {"/exit", NULL, "exit, like /bye and Ctrl-D; Ctrl-C stops an answer", leave},
+    {"/quit", NULL, NULL, leave},
+    {"/bye", NULL, NULL, leave},
 };
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(dialog *chat, const char *argument)
 {
     (void)chat;
     (void)argument;
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    for (int i = 0; i < COMMANDS; i++) {
         char left[32];
         snprintf(left, sizeof left, "%s %s", commands[i].name,
                  commands[i].argument ? commands[i].argument : "");
-        fprintf(stderr, "  %-16s%s\n", left, commands[i].help);
+        if (commands[i].help) {
+            fprintf(stderr, "  %-20s%s\n", left, commands[i].help);
+        }
     }
-    fprintf(stderr, "For a message of several lines, end a line with \\, "
-                    "or put it between \"\"\" and \"\"\", or paste it.\n");
+    cli_wrapping_say(
+        "Tab completes commands. For a message of several lines, end a line with \\, put it between "
+        "\"\"\" and \"\"\", or paste it.");
 }
 
-/* Runs a command with what follows it, which is the name of a file for all that take something. */
+/* Runs a command with what follows it, in which ~/ is the home directory. */
 static void run_with(dialog *chat, const struct command *c, const char *argument)
 {
     char *path = cli_homepath(argument);
     if (!path) {
         fprintf(stderr, "moraine chat: out of memory\n");
         return;
+    }
+    for (size_t length = strlen(path); length > 0 && path[length - 1] == ' '; length--) {
+        path[length - 1] = '\0'; /* that Tab has put behind it */
     }
     c->run(chat, path);
     free(path);
@@ -284,7 +481,7 @@ static void obey(dialog *chat, const char *line)
 {
     const size_t length = strcspn(line, " ");
     const char *argument = line + length + strspn(line + length, " ");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    for (int i = 0; i < COMMANDS; i++) {
         const struct command *c = &commands[i];
         if (strlen(c->name) != length || strncmp(line, c->name, length) != 0) {
             continue;
@@ -298,17 +495,20 @@ static void obey(dialog *chat, const char *line)
         }
         return;
     }
-    fprintf(stderr,
-            "unknown command %.*s; /help lists commands. Put a message that starts with / between \"\"\" and "
-            "\"\"\".\n",
-            (int)length, line);
+    cli_wrapping_say("unknown command %.*s; /help lists commands. Put a message that starts with / between "
+                     "\"\"\" and \"\"\".",
+                     (int)length, line);
 }
 
 /* ---- The conversation ---- */
 
 static int converse(dialog *chat, const char *history)
 {
-    cli_input *input = cli_input_open(history);
+    const char *names[COMMANDS + 1] = {NULL};
+    for (int i = 0; i < COMMANDS; i++) {
+        names[i] = commands[i].name;
+    }
+    cli_input *input = cli_input_open(history, names);
     if (!input) {
         fprintf(stderr, "moraine chat: out of memory\n");
         return CLI_FAILED;
@@ -339,29 +539,19 @@ static int converse(dialog *chat, const char *history)
     return chat->failed ? CLI_FAILED : CLI_OK;
 }
 
-typedef struct request {
-    const char *system, *session, *history;
-    int64_t limit, discover;
-    cli_texts stops;
-    cli_thinking thinking;
-} request;
-
-static int talk(const request *r, cli_generation *g, const cli_session_file *saved)
+static int talk(dialog *chat, const cli_session_file *saved)
 {
-    mo_model_info info;
-    mo_model_describe(g->model, &info, sizeof info);
-    dialog chat = {
-        .g = g, .session = r->session, .thinking = cli_thinking_of(&r->thinking), .context = info.context};
+    const request *r = chat->r;
     int code = CLI_FAILED;
-    if ((!saved || go_on_with(&chat, saved, r->session)) &&
-        (!r->system || cli_conversation_say(&chat.c, "system", r->system))) {
-        code = converse(&chat, r->history);
-        if (r->session) {
+    if ((!saved || go_on_with(chat, saved, r->session)) &&
+        (!r->system || cli_conversation_say(&chat->c, "system", r->system))) {
+        code = converse(chat, r->history);
+        if (r->session && chat->g) {
             cli_signals_patience(); /* what was said until a signal, or until the terminal went, is kept whole */
-            code = cli_session_file_write(r->session, g, &chat.c, false) ? code : CLI_FAILED;
+            code = cli_session_file_write(r->session, chat->g, &chat->c, false) ? code : CLI_FAILED;
         }
     }
-    cli_conversation_close(&chat.c);
+    cli_conversation_close(&chat->c);
     return code;
 }
 
@@ -381,7 +571,6 @@ static bool check(const request *r, const cli_session_file *saved)
 
 static int chat_with(const char *name, const request *r, cli_loading *l, const cli_sampling *s)
 {
-    cli_generation g;
     if (!cli_loading_set("chat", l)) {
         return CLI_USAGE;
     }
@@ -390,31 +579,20 @@ static int chat_with(const char *name, const request *r, cli_loading *l, const c
     l->bias = s->bias;
     l->discovers = r->discover > 0;
     int code = CLI_OK;
+    dialog chat = {.r = r, .l = l, .thinking = l->thinking, .settings = {.sampling = *s, .limit = r->limit}};
     cli_session_file *saved = r->session ? cli_session_file_open("chat", r->session, &code) : NULL;
     if (code == CLI_OK && !check(r, saved)) {
         code = CLI_USAGE;
     }
-    const char *path = code == CLI_OK ? cli_model_path("chat", name, false, &code) : NULL;
-    mo_model *model = path ? cli_loading_open("chat", path, l, &code) : NULL;
-    if (!model) {
-        cli_session_file_close(saved);
-        return code;
+    const char *path = code == CLI_OK ? cli_model_path("chat", name, isatty(STDIN_FILENO), &code) : NULL;
+    code = path ? cli_check_model("chat", path, l) : code;
+    code = path && code == CLI_OK ? open_model(&chat, path) : code;
+    if (chat.g) {
+        code = talk(&chat, saved);
+        close_model(&chat);
     }
-    const cli_answering how = {.stops = &r->stops, .limit = r->limit, .discover = r->discover};
-    if (strcmp(mo_model_chat_name(model), "none") == 0) {
-        fprintf(stderr, "moraine chat: this model has no known chat "
-                        "format; moraine run --raw continues a text\n");
-        code = CLI_FAILED;
-    } else {
-        code = cli_generation_open(&g, "chat", model, l->model.kv, s, &how);
-    }
-    if (code == CLI_OK) {
-        code = talk(r, &g, saved);
-        cli_generation_close(&g);
-    }
+    cli_chat_settings_close(&chat.settings);
     cli_session_file_close(saved);
-    cli_tiers_left_out("chat", model);
-    mo_model_close(model);
     return code;
 }
 
@@ -451,11 +629,12 @@ int cli_chat(int argc, char **argv)
                        "starts and ends a message of several lines; pasted text "
                        "is one message. Ctrl-C stops an answer, Ctrl-D or /exit "
                        "quits; /save and /load store and resume a conversation, "
-                       "/drop frees part of a full context, /help lists all commands." CLI_DEFAULT_MODEL_HELP,
+                       "/drop frees part of a full context, /help lists all commands. On a terminal, "
+                       "answers are wrapped between words." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine chat\n"
                     "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"
-                    "  moraine chat model.gguf --session ada.session\n",
+                    "  moraine chat model.gguf --session fox.session\n",
         .options = options.item,
         .foreign = true,
         .option_count = options.count,

@@ -374,3 +374,49 @@ int cli_inspect(int argc, char **argv)
     mo_file_close(file);
     return code;
 }
+
+/* moraine show: the same in a few lines. */
+int cli_show(int argc, char **argv)
+{
+    bool json = false;
+    const cli_option options[] = {
+        {"json", 0, CLI_FLAG, NULL, "print JSON", &json, 0, 0},
+    };
+    const cli_usage usage = {
+        .command = "show",
+        .arguments = "[MODEL]",
+        .description = "Shows what a model is: name, architecture, parameters, experts, context, size. "
+                       "moraine inspect shows more of its file." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine show model.gguf\n"
+                    "  moraine show gpt-oss-20b\n",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .max_arguments = 1,
+    };
+    int first, code = cli_options_parse(&usage, argc, argv, &first);
+    if (code >= 0) {
+        return code;
+    }
+    mo_error err;
+    mo_file *file = NULL;
+    mo_file_info summary;
+    const char *path = cli_model_path("show", argv[first], json, &code);
+    if (!path) {
+        return code;
+    }
+    if (mo_file_open(path, &file, &err) != MO_OK ||
+        mo_file_summarize(file, &summary, sizeof summary, &err) != MO_OK) {
+        cli_say_error("show", &err);
+        code = CLI_FAILED;
+    } else if (json) {
+        code = cli_json_print(json_pack("{s:o, s:o}", "path", cli_json_string(mo_file_part_path(file, 0)),
+                                        "summary", summary_json(&summary)));
+    } else {
+        printf("%s\n", mo_file_part_path(file, 0));
+        print_model(file, &summary);
+        print_formats(&summary);
+        code = CLI_OK;
+    }
+    mo_file_close(file);
+    return code;
+}

@@ -12,6 +12,7 @@
 #include "cli/print/device.h"
 #include "cli/print/json.h"
 #include "cli/print/measured.h"
+#include "cli/print/terminal.h"
 #include "cli/print/tiers.h"
 #include "cli/signals.h"
 
@@ -57,6 +58,9 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
                                 .sampler = s->sampler};
     }
     const mo_status status = mo_session_feed(m->feeds, (int)count, &err);
+    if (status != MO_OK) {
+        cli_rounds_hide();
+    }
     if (status != MO_OK && !cli_interrupted()) {
         cli_say_error("bench", &err);
     }
@@ -122,10 +126,12 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
         if (!forget(m, tokens)) {
             return false;
         }
+        cli_rounds_show(r, p->rounds, "prompts");
         const double begin = mo_clock_s();
         if (!read_prompts(m, tokens)) {
             return false;
         }
+        cli_rounds_show(r, p->rounds, "answers");
         const double answers = mo_clock_s();
         p->generating.model = m->model;
         cli_device_lanes_begin(&p->generating);
@@ -140,6 +146,7 @@ static bool run_rounds(measuring *m, const int32_t *tokens)
         together[r] = p->generated ? (double)(p->sequences * p->generated) / (end - answers) : 0.0;
         first[r] = cli_quantile(m->first, p->sequences, 0.5);
         last[r] = m->first[p->sequences - 1];
+        cli_rounds_hide();
         cli_learning_done("bench", m->model);
     }
     p->together_tps = cli_quantile(together, p->rounds, 0.5);

@@ -4,6 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options.h"
 #include "cli/pulling.h"
+#include "cli/short_names.h"
 
 #ifdef MO_PULL
 
@@ -30,13 +31,14 @@ int cli_pull(int argc, char **argv)
     const cli_usage usage = {
         .command = "pull",
         .arguments = "MODEL...",
-        .description = "Downloads models: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo "
-                       "or the URL of a .gguf file. First shows the disk space needed "
+        .description = "Downloads models: owner/repo, owner/repo:Q4_K_M, hf.co/owner/repo, "
+                       "the URL of a .gguf file, or a well-known name such as gpt-oss-20b. First shows the "
+                       "disk space needed "
                        "and the expected speed on this machine; prints the path of the "
                        "model. Run the same command again to resume an interrupted "
                        "download; a file gets its final name when it is complete and its "
                        "checksum matches. For private and gated repositories set HF_TOKEN.",
-        .examples = "  moraine pull ggml-org/gpt-oss-20b-GGUF\n"
+        .examples = "  moraine pull gpt-oss-20b\n"
                     "  moraine pull unsloth/Qwen3-30B-A3B-GGUF --list\n"
                     "  moraine pull unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n"
                     "  moraine chat unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M\n",
@@ -52,7 +54,11 @@ int cli_pull(int argc, char **argv)
     code = CLI_OK;
     for (int i = first; i < argc && code == CLI_OK; i++) {
         char path[4096];
-        code = cli_pulling_run("pull", argv[i], &p, path, sizeof path);
+        const char *usual = cli_short_name(argv[i]) ? cli_short_name_usual(argv[i]) : NULL;
+        if (usual) {
+            fprintf(stderr, "%s: %s\n", argv[i], usual);
+        }
+        code = cli_pulling_run("pull", usual ? usual : argv[i], &p, path, sizeof path);
         if (path[0]) {
             printf("%s\n", path);
         }

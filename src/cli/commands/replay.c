@@ -158,6 +158,16 @@ static void print_rate(const mo_replay_report *r, int phase)
     }
 }
 
+static bool never_hits(const row *rows, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (hit_rate(&rows[i].result, -1) > 0.0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void print_rows(const request *r, const mo_trace_info *info, const row *rows)
 {
     char bytes[32], all[32], core[32];
@@ -180,6 +190,11 @@ static void print_rows(const request *r, const mo_trace_info *info, const row *r
         printf("  %11s  %8.1f\n",
                cli_bytes_text((uint64_t)(p->tokens ? p->bytes_read / p->tokens : 0), bytes),
                tokens_per_second(p));
+    }
+    if (never_hits(rows, count)) {
+        printf("\nNothing is found in RAM: %s. --step 1 replays the text token by token.\n",
+               info->passes == 1 ? "a trace of one pass needs each expert once, when it is not there yet"
+                                 : "every pass needs more experts than there is memory for");
     }
     printf("\nHit rates, bytes read and speed of %s; " OPTIMUM " knows the future and is the upper bound.\n",
            info->tokens[MO_TRACE_GENERATION] ? "answers" : "prompts, without compute time");

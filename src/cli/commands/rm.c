@@ -9,7 +9,13 @@
 #include "cli/messages.h"
 #include "cli/options.h"
 #include "cli/print/terminal.h"
+#include "cli/short_names.h"
 #include "hub/store.h"
+
+static bool is_meant(const hub_model *m, const char *name, const hub_reference *r)
+{
+    return cli_short_name(name) ? cli_short_name_means(name, m) == 2 : hub_model_meant(m, r);
+}
 
 static int remove_one(const char *name, const char *directory, const hub_models *models, bool all)
 {
@@ -17,12 +23,12 @@ static int remove_one(const char *name, const char *directory, const hub_models 
     mo_error err;
     char a[32];
     int meant = 0;
-    if (hub_reference_parse(name, getenv("HF_ENDPOINT"), &r, &err) != MO_OK) {
+    if (!cli_short_name(name) && hub_reference_parse(name, getenv("HF_ENDPOINT"), &r, &err) != MO_OK) {
         cli_say_error("rm", &err);
         return CLI_USAGE;
     }
     for (int i = 0; i < models->count; i++) {
-        meant += hub_model_meant(&models->items[i], &r); /* also an unfinished one */
+        meant += is_meant(&models->items[i], name, &r); /* also an unfinished one */
     }
     if (meant == 0 || (meant > 1 && !all)) {
         fprintf(stderr,
@@ -33,7 +39,7 @@ static int remove_one(const char *name, const char *directory, const hub_models 
     }
     for (int i = 0; i < models->count; i++) {
         const hub_model *m = &models->items[i];
-        if (hub_model_meant(m, &r)) {
+        if (is_meant(m, name, &r)) {
             if (hub_model_remove(directory, m, &err) != MO_OK) {
                 cli_say_error("rm", &err);
                 return CLI_FAILED;

@@ -25,6 +25,7 @@
 
 typedef struct request {
     const char *model, *prompt, *file, *system, *session;
+    const char *plain; /* the prompt as an argument behind the model */
     int64_t limit, discover;
     cli_texts stops;
     cli_constraint constraint;
@@ -173,22 +174,14 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
 {
     size_t length = 0;
     cli_generation g;
-    cli_loading settings = *l;
-    settings.vocabulary = true;
-    settings.thinking = cli_thinking_of(&r->thinking);
-    settings.bias = s->bias;
-    settings.discovers = r->discover > 0;
-    if (!cli_loading_set("run", &settings)) {
-        return CLI_USAGE;
-    }
-    int code = cli_check_model("run", r->model, &settings); /* check before the user types a prompt */
+    int code = cli_check_model("run", r->model, l); /* check before the user types a prompt */
     char *text = code == CLI_OK ? cli_prompt_read(r->prompt, r->file, &length) : NULL;
     if (!text) {
         return code == CLI_OK ? CLI_FAILED : code;
     }
-    code = cli_check_prompt("run", r->model, &settings, text, length);
+    code = cli_check_prompt("run", r->model, l, text, length);
     const double start = mo_clock_s();
-    mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, &settings, &code) : NULL;
+    mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, l, &code) : NULL;
     r->load_seconds = mo_clock_s() - start;
     if (model) {
         const cli_answering how = {.stops = &r->stops,
@@ -197,8 +190,9 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
                                    .discover = r->discover,
                                    .go_on = r->go_on,
                                    .plain = !is_chat(model, r),
-                                   .silent = r->json};
-        code = cli_generation_open(&g, "run", model, settings.model.kv, s, &how);
+                                   .silent = r->json,
+                                   .wraps = is_chat(model, r)};
+        code = cli_generation_open(&g, "run", model, l->model.kv, s, &how);
     }
     if (model && code == CLI_OK) {
         code = answer(r, &g, saved, text, length);
@@ -213,6 +207,11 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
 /* Checks what the options say together. */
 static int check(const request *r, const cli_session_file *saved)
 {
+    if (r->plain && (r->prompt || r->file)) {
+        fprintf(stderr, "moraine run: the prompt is given twice: '%s' and with %s\n", r->plain,
+                r->prompt ? "-p" : "-f");
+        return CLI_USAGE;
+    }
     if (r->prompt && r->file) {
         fprintf(stderr, "moraine run: give -p or -f, not both\n");
         return CLI_USAGE;
@@ -282,24 +281,25 @@ int cli_run(int argc, char **argv)
     cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "run",
-        .arguments = "[MODEL]",
+        .arguments = "[MODEL [PROMPT]]",
         .description =
             "Answers a prompt: text on stdout, speed and bytes per token "
             "on stderr. Ctrl-C stops the answer; the exit code is then 130." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine run -p 'Tell me a story about a fox.'\n"
-                    "  moraine run model.gguf -p 'Why is the sky blue?'\n"
+                    "  moraine run pebble 'What is 27 + 15?'\n"
+                    "  moraine run model.gguf -p 'What is the opposite of hot?'\n"
                     "  moraine run model.gguf -f story.txt --raw -n 200 --temp 0\n"
                     "  git diff | moraine run model.gguf -p 'Review this change.'\n"
-                    "  moraine run -p 'Name three rivers.' --stop 3. --json\n"
-                    "  moraine run -p 'Describe a fox.' --schema animal.json\n"
-                    "  moraine run -p 'My name is Ada.' --session ada.session\n"
-                    "  moraine run -p 'What is my name?' --session ada.session\n",
+                    "  moraine run -p 'Count from 1 to 10.' --stop 6 --json\n"
+                    "  moraine run model.gguf -p 'Describe a fox.' --schema animal.json\n"
+                    "  moraine run -p 'Tell me a story about a fox.' -n 40 --session fox.session\n"
+                    "  moraine run -p 'What is the name of the fox?' --session fox.session\n",
         .options = options.item,
         .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
-        .max_arguments = 1,
-        .surplus = "give the prompt with -p",
+        .max_arguments = 2,
+        .surplus = "put quotes around the prompt",
     };
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);
@@ -311,13 +311,20 @@ int cli_run(int argc, char **argv)
     }
     cli_session_file *saved = NULL;
     code = CLI_OK;
+    r.plain = argv[first] ? argv[first + 1] : NULL;
     if (r.session) {
         saved = cli_session_file_open("run", r.session, &code);
     }
     s.quiet = r.quiet || r.json;
     code = code == CLI_OK ? check(&r, saved) : code;
     code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
+    l.vocabulary = true;
+    l.thinking = cli_thinking_of(&r.thinking);
+    l.bias = s.bias;
+    l.discovers = r.discover > 0;
+    code = code == CLI_OK && !cli_loading_set("run", &l) ? CLI_USAGE : code;
     if (code == CLI_OK) {
+        r.prompt = r.plain ? r.plain : r.prompt;
         r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
         code = r.model ? run(&r, &l, &s, saved) : code;
     }

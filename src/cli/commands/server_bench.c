@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/print/json.h"
 #include "cli/print/measured.h"
+#include "cli/print/terminal.h"
 #include "cli/signals.h"
 
 enum { STREAMS_MAX = 512, SILENCE_S = 300 };
@@ -254,7 +255,9 @@ int cli_server_bench_run(const cli_server_bench *b)
     } else if (forget_version(&r->url), look(r)) {
         bool ok = true;
         for (int64_t i = 0; i < b->rounds && ok; i++) {
+            cli_rounds_show(i, b->rounds, "answers");
             ok = play(r);
+            cli_rounds_hide();
         }
         code = ok ? print(r) : CLI_FAILED;
     }

@@ -295,9 +295,10 @@ int cli_trace(int argc, char **argv)
             "Records the experts chosen in each layer by the tokens of texts, "
             "prompts and answers, for moraine replay. Texts longer than the "
             "context are split into windows. Ctrl-C keeps the recording so far." CLI_DEFAULT_MODEL_HELP,
-        .examples = "  moraine trace -p 'Tell me a story about a fox.' -o story.trace\n"
-                    "  moraine trace model.gguf --text novel.txt --text program.c -o mixed.trace\n"
-                    "  moraine trace model.gguf --chat -p 'Why is the sky blue?' -n 500 -o sky.trace\n",
+        .examples =
+            "  moraine trace -p 'Tell me a story about a fox.' -o story.trace\n"
+            "  moraine trace model.gguf --text novel.txt --text program.c -o mixed.trace\n"
+            "  moraine trace model.gguf --chat -p 'Tell me a story about a fox.' -n 500 -o fox.trace\n",
         .options = options.item,
         .option_count = options.count,
         .min_arguments = 0,

@@ -209,6 +209,22 @@ void cli_progress_end(cli_progress *p)
     }
 }
 
+void cli_rounds_show(int64_t round, int64_t rounds, const char *part)
+{
+    if (cli_terminal_is(stderr)) {
+        fprintf(stderr, "\rround %" PRId64 " of %" PRId64 ": %s\033[K", round + 1, rounds, part);
+        fflush(stderr);
+    }
+}
+
+void cli_rounds_hide(void)
+{
+    if (cli_terminal_is(stderr)) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+}
+
 static int
     stdout_errno; /* of the first flush that failed; what follows it may well succeed, with a hole before it */
 

@@ -315,6 +315,8 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.count = g->prompts[prompt].count;
     o.generation = p->generation;
     o.generation.stop = p->stop;
+    o.generation.dry_breakers = p->generation.dry_breaker_count || p->no_breakers ? p->breakers : NULL;
+    o.generation.samplers = p->samplers[0] ? p->samplers : NULL;
     o.generation.logprobs = p->logprobs ? (int)p->top : -1;
     o.generation.raw = g->raw;
     memcpy(o.adapters, p->adapters, sizeof o.adapters);

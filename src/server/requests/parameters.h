@@ -24,10 +24,14 @@ typedef enum srv_dialect {
 } srv_dialect;
 
 typedef struct srv_parameters {
-    /* Complete, but for what is set when the job is submitted: stop and logprobs, from members below, and raw. */
+    /* Complete, but for what is set when the job is submitted: stop, breakers, samplers and logprobs, from members below, and raw. */
     mo_generation_options generation;
     bool seeded; /* a seed was given; otherwise one is drawn */
     const char *stop[SRV_STOP_MAX];
+    const char
+        *breakers[SRV_STOP_MAX]; /* of DRY; used where generation.dry_breaker_count or no_breakers is set */
+    bool no_breakers;
+    char samplers[160]; /* their order; "": as usual */
     mo_logit_bias *bias;
     int64_t n;
     bool logprobs;
