@@ -236,7 +236,7 @@ static void watch_batch(const mo_checkpoint *model, mo_gpu *gpu, mo_pool *pool, 
         gpu->link.watch = round == ROUNDS - 1 ? &watch : NULL;
         const int64_t began = mo_clock_ns();
         check(mo_session_feed(
-                  &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = ids, .count = tokens},
+                  &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = ids, .count = tokens}, 1,
                   &err),
               &err);
         const double seconds = (double)(mo_clock_ns() - began) * 1e-9;

@@ -1,5 +1,5 @@
 /* Moraine: tools for models: the contents of files, the machine and its speed, plans, the experts that
- * texts choose, and synthetic and converted models. The conventions are those of moraine.h. */
+ * texts choose, synthetic and converted models, and several machines. The conventions are those of moraine.h. */
 #ifndef MORAINE_TOOLS_H
 #define MORAINE_TOOLS_H
 
@@ -22,8 +22,7 @@ typedef struct mo_machine_info {
     uint64_t l2_bytes;            /* of the first core */
     uint64_t l3_bytes;            /* of the first core's cluster */
     uint64_t ram_total_bytes;     /* of the machine */
-    uint64_t ram_available_bytes; /* available memory: MemAvailable or the rest under the cgroup
-                                     limits, the smaller one */
+    uint64_t ram_available_bytes; /* MemAvailable, or the rest under the cgroup limits if less */
     uint64_t cgroup_limit_bytes;  /* the smallest memory limit of our cgroups, 0: none */
     uint64_t page_bytes;
     uint64_t huge_page_bytes; /* 0: none */
@@ -43,13 +42,7 @@ typedef struct mo_doctor_options {
     const char *root;
 } mo_doctor_options;
 
-MO_API void mo_doctor_options_init(mo_doctor_options *options, size_t size);
-static inline mo_doctor_options mo_doctor_options_default(void)
-{
-    mo_doctor_options o;
-    mo_doctor_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_doctor_options)
 
 /* One check and its result. */
 typedef struct mo_finding_info {
@@ -146,8 +139,6 @@ typedef struct mo_tensor_info {
 MO_API int64_t mo_file_tensor_count(const mo_file *file);
 MO_API bool mo_file_tensor(const mo_file *file, int64_t index, mo_tensor_info *out, size_t size);
 
-#define MO_FILE_FORMATS 32
-
 typedef struct mo_file_format {
     const char *type;
     int64_t tensors, values, bytes;
@@ -177,8 +168,8 @@ typedef struct mo_file_info {
     int64_t token_bytes;           /* all of these */
     bool output_tied;              /* the output matrix is the embedding */
 
-    int formats; /* entries of format, most bytes first */
-    mo_file_format format[MO_FILE_FORMATS];
+    int formats;                  /* that tensors have */
+    const mo_file_format *format; /* [formats], most bytes first; the file's */
 } mo_file_info;
 
 /* Fails with MO_EFORMAT where metadata and tensors contradict each other. */
@@ -204,13 +195,7 @@ typedef struct mo_synth_options {
     const char *experts; /* format of the matrices of routed experts; NULL: as `type` says */
 } mo_synth_options;
 
-MO_API void mo_synth_options_init(mo_synth_options *options, size_t size);
-static inline mo_synth_options mo_synth_options_default(void)
-{
-    mo_synth_options o;
-    mo_synth_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_synth_options)
 
 /* The published models whose shapes are known, by number; NULL past the last. */
 MO_API const char *mo_synth_name(int index);
@@ -233,281 +218,57 @@ MO_API mo_status mo_synth(const char *name, const char *path, const mo_synth_opt
 
 /* ---- Other formats for a model's weights --------------------------------------------------- */
 
-/* Class of a tensor when a model is quantized. */
-typedef enum mo_tensor_class {
-    MO_CLASS_EXPERTS,   /* the matrices of routed experts */
-    MO_CLASS_REST,      /* other matrices: attention, shared experts, dense layers */
-    MO_CLASS_OUTPUT,    /* the output matrix, where the model has one of its own */
-    MO_CLASS_EMBEDDING, /* the embedding, which also is the output where that is tied to it */
-    MO_CLASS_KEPT,      /* routers, vectors, convolutions: always copied as they are */
-    MO_TENSOR_CLASSES
-} mo_tensor_class;
-
-/* "experts", "rest", ... A constant. */
-MO_API const char *mo_tensor_class_text(mo_tensor_class tensor_class);
-
 typedef struct mo_quantize_options {
     size_t size;
-    /* A format such as "Q8_0" for each class; NULL copies the tensors unchanged. output and embedding
-     * follow rest when they are NULL. Tensors that have the format already are copied. */
+    /* A format such as "Q8_0" for each class of tensors (routed experts, other matrices, the output matrix where the model has one of
+     * its own, the embedding); NULL copies the tensors unchanged. output and embedding follow rest when they are NULL. Tensors that
+     * have the format already are copied; so are routers, vectors and convolutions, always. */
     const char *experts, *rest, *output, *embedding;
     int threads;    /* 0: one per usable core; the file does not depend on it */
     bool overwrite; /* an existing file */
 } mo_quantize_options;
 
-MO_API void mo_quantize_options_init(mo_quantize_options *options, size_t size);
-static inline mo_quantize_options mo_quantize_options_default(void)
-{
-    mo_quantize_options o;
-    mo_quantize_options_init(&o, sizeof o);
-    return o;
-}
-
-typedef struct mo_quantize_class {
-    int64_t tensors, values;
-    int64_t bytes_before, bytes_after;
-    int64_t converted; /* tensors that got another format */
-    double error;      /* of those: root of the sum of squared differences over the sum of squares */
-} mo_quantize_class;
-
-typedef struct mo_quantize_report {
-    int64_t file_bytes_before, file_bytes_after; /* before: all parts */
-    mo_quantize_class classes[MO_TENSOR_CLASSES];
-} mo_quantize_report;
+MO_OPTIONS(mo_quantize_options)
 
 /* Writes a model with its weights in other formats: one file with the same metadata, also where the source
  * is split. Values pass through F32. The file appears when it is complete; after a failure or cancellation
  * nothing is left. Fails with MO_EINVAL, before anything is written, where a format is unknown. Rows that do not fit a
  * format's blocks get the usual fallback format (Q4_K: Q5_0, ...; else F16), which is logged as a warning. The same bytes for any number of threads. Memory is a few
- * MiB per thread. report may be NULL. progress may be NULL; it counts bytes of the new file. */
+ * MiB per thread. progress may be NULL; it counts bytes of the new file. */
 MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
-                             mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
-                             mo_error *err);
+                             mo_progress_fn progress, void *user, mo_error *err);
 
 /* ---- Plans --------------------------------------------------------------------------------- */
 
-/* What to plan for. */
-typedef struct mo_plan_options {
+/* What only a plan has, in addition to the options of the model. Set `size`; the rest may be 0. */
+typedef struct mo_plan_extra {
     size_t size;
-    int64_t ram_bytes;      /* ceiling of the process; 0: available memory less a reserve */
-    int64_t context, batch; /* as in mo_model_options */
-    mo_kv_type kv;
-    int sessions;        /* held at once; 0: 1 */
-    const char *machine; /* file with another machine's sizes and rates (JSON, as moraine probe writes it);
-                            NULL: this machine, with its probed rates where there are any */
-    const char
-        *device; /* as in mo_model_options; of another machine: "none", or else what its file describes */
-    int64_t vram_bytes; /* ceiling of the device's memory; 0: what is free there, less a reserve */
-    bool cpu_moe;       /* no expert stays in the device's memory, but for a hot cache */
-    mo_postfetch_mode postfetch;
-    mo_hot_cache_options hot_cache;                   /* as in mo_model_options */
-    int threads;                                      /* likewise; of another machine: what its file says */
-    const char *isa;                                  /* likewise */
-    int64_t positions, kept_bytes, kept_device_bytes; /* likewise */
-    mo_precision prompt_precision;                    /* likewise */
-    int64_t vram_each[MO_DEVICES_MAX];                /* likewise */
-    const char *const *adapters;                      /* likewise */
-    int adapter_count;
-    int64_t adapter_bytes;
-    /* Likewise: plans rank 0's part with the other ranks as they are; if a model is open on it, as they were before, and for that
-     * model's file only. */
-    struct mo_cluster *cluster;
-    mo_divide divide; /* likewise */
+    /* File with another machine's sizes and rates (JSON, as moraine probe writes it); NULL: this machine, with its probed rates where
+     * there are any. Its device is then what the file describes, unless the options say "none". */
+    const char *machine;
     /* A model of this process: its memory counts as free, as if it were closed; keep it open until the call returns. NULL: none. */
     mo_model *instead;
-} mo_plan_options;
+} mo_plan_extra;
 
-MO_API void mo_plan_options_init(mo_plan_options *options, size_t size);
-static inline mo_plan_options mo_plan_options_default(void)
-{
-    mo_plan_options o;
-    mo_plan_options_init(&o, sizeof o);
-    return o;
-}
+/* The placement of a model and its expected speed. Constant once open: any thread may ask. */
+typedef struct mo_plan mo_plan;
 
-#define MO_PLAN_REPORT_CLASSES 16
-
-/* Experts of one size. */
-typedef struct mo_plan_report_class {
-    int64_t bytes, slot_bytes; /* of an expert, and of the slot for it */
-    int64_t experts, slots;    /* in the model; in RAM */
-    int64_t device_slot_bytes, device_slots;
-} mo_plan_report_class;
-
-/* What is in a device's memory. */
-typedef struct mo_plan_report_device {
-    char name[128];                    /* "": no device */
-    char why[256];                     /* what decided the ceiling; without a device, why there is none */
-    int64_t ceiling_bytes, used_bytes; /* 0: no device */
-    int64_t core_bytes, vector_bytes, kv_bytes, work_bytes, staging_bytes, layer_buffer_bytes, slot_bytes;
-    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
-    int64_t slots;
-    int layers, streamed_layers, layer_buffers; /* layers whose core stays; streamed layers, and the number of
-                                                   buffers */
-    int cpu_layers;     /* of those: streamed in prompts only; the CPU computes them for single tokens */
-    double hit_rate;    /* of experts, in the device's memory */
-    bool fetch;         /* missing experts are also copied over the link, in parallel with the CPU's work */
-    double fetch_share; /* of the missing bytes */
-    char lane[256];     /* the reason, one sentence */
-    int64_t token_bytes, token_link_bytes;
-    double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
-    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory while CPU and link use it at once */
-    bool measured;                                     /* false: estimates */
-} mo_plan_report_device;
-
-/* One of several devices, which share the layers. */
-typedef struct mo_plan_report_card {
-    char name[64];
-    int first_layer, layers;
-    int64_t ceiling_bytes, used_bytes;
-    int64_t core_bytes, kv_bytes, work_bytes, staging_bytes, slot_bytes; /* core: with vectors */
-    int64_t slots;                                                       /* experts that stay there */
-    double hit_rate;                                                     /* of the experts of its layers */
-    double seconds;                                                      /* of a token, in its layers */
-} mo_plan_report_card;
-
-/* The hot cache: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
- * slot_bytes there. */
-typedef struct mo_plan_report_hot {
-    int64_t budget_bytes, used_bytes; /* 0: there is none */
-    int64_t experts, filled;          /* in it; of those, experts without picks in the profile */
-    int layers, whole_layers;         /* with experts in it; with all of theirs, so that they need no host */
-    int moves;                        /* slots of each size in which updates prepare exchanges */
-    double hit_rate;                  /* of the picks that the profile knows */
-    double tokens_per_second;         /* if a text's picks are those */
-} mo_plan_report_hot;
-
-/* The placement of a model and its expected speed. */
-typedef struct mo_plan_report {
-    const char *mode; /* "resident", "slots" or "streamed": a constant */
-    char why[256];    /* one sentence: what decided the ceiling */
-
-    /* Bytes in RAM; used is their sum, at most the ceiling. */
-    int64_t ceiling_bytes, used_bytes;
-    int64_t core_bytes, vector_bytes, table_bytes, kv_bytes, work_bytes, staging_bytes, other_bytes,
-        slot_bytes;
-    int64_t least_bytes, whole_bytes; /* lowest ceilings: to run at all; to hold everything */
-    int64_t available_bytes;          /* available memory at planning time; 0: unknown */
-
-    /* Bytes that stay on disk. */
-    int64_t disk_core_bytes, disk_table_bytes, disk_expert_bytes;
-
-    int layers, routed_layers, experts, experts_used; /* experts of a layer, and those a token uses */
-    int streamed_layers, layer_buffers; /* layers read from disk for every token, and the number of buffers */
-    int class_count;
-    mo_plan_report_class classes[MO_PLAN_REPORT_CLASSES];
-    int64_t context, batch;
-
-    /* For one token, with uniform routing: the worst case for a cache. */
-    int64_t token_ram_bytes, token_disk_bytes; /* found in RAM; fetched first */
-    double hit_rate;                           /* of experts; 1 where there are none */
-    double core_seconds, expert_seconds, disk_seconds;
-    double tokens_per_second; /* 0: nothing to compute */
-
-    /* What the speed was computed from. */
-    double ram_bytes_s, compute_share, disk_bytes_s;
-    int64_t device_bytes; /* of memory that the device has; 0: none */
-    bool measured;        /* false: modest defaults */
-    mo_plan_report_device device;
-    mo_plan_report_hot hot;
-    int64_t kept_bytes, device_kept_bytes; /* for snapshots: part of kv_bytes, and of the device's */
-    int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
-    double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
-    char batch_why[192];                   /* one sentence: what decided the batch */
-    /* KV cache of the device's sessions that does not fit there, for this many layers: in RAM, part of kv_bytes. Every token
-     * reads that of its sequence over the link. */
-    int device_cold_layers;
-    int64_t device_cold_bytes;
-    /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
-    int card_count;
-    mo_plan_report_card cards[MO_DEVICES_MAX];
-    bool disk_learned; /* disk_bytes_s was measured by earlier runs from the same file system */
-    /* The same speed including the KV cache: for the first token of a text, and for one at the end of a full context, which
-     * takes this many seconds to read it. tokens_per_second counts weights, and half of the KV cache read over the link. */
-    double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
-    mo_precision prompt_precision; /* in effect: exact if no device supports bf16, or steps are too short */
-    /* As prompt_tokens_per_second, but for the last step of a full context; 0: not known (without a device, or with
-     * several). */
-    double full_prompt_tokens_per_second;
-} mo_plan_report;
-
-/* Plans for a model file of which only the header is read, and the hot cache's profile. MO_ENOMEM when it cannot run
- * under the ceiling, MO_EDEVICE when that is the device's, or there is no such device: err says how much is needed and
- * what to change. The environment's settings of the hot cache hold, as in mo_model_open(). Any thread. */
-MO_API mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out,
-                              size_t size, mo_error *err);
-
-/* A report of that size as one line of JSON, as `moraine plan --json` prints it; mo_free() *json. */
-MO_API mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
-
-/* ---- Plans for servers ---------------------------------------------------------------------- */
-
-/* The options of a plan for a model that is opened with these, except for its context, sessions and caches. */
-MO_API mo_plan_options mo_plan_options_of(const mo_model_options *loading);
-
-/* What was asked for; 0: not given. */
-typedef struct mo_server_request {
-    int64_t context, context_all; /* positions of one sequence; of all together */
-    int parallel;                 /* sequences */
-    int64_t kept_bytes;           /* most for cached prefixes */
-} mo_server_request;
-
-typedef struct mo_server_plan {
-    int64_t context; /* of one sequence */
-    int parallel;
-    int64_t made_for;                      /* the context that the file names; 0: none */
-    int64_t kept_bytes, kept_device_bytes; /* for prefixes, in addition to blocks that sequences do not use */
-} mo_server_plan;
-
-/* How many sequences a server decodes at once, with how many positions each and how much memory for cached prefixes, where that costs
- * little speed by the plan. Only headers are read. */
-MO_API mo_status mo_plan_server(const char *path, const mo_model_options *loading,
-                                const mo_server_request *asked, mo_server_plan *out, mo_error *err);
-
-/* ---- Plans for several machines ------------------------------------------------------------- */
-
-#define MO_PLAN_HOSTS 256 /* most of them */
-
-/* What one host would have, one rank on each: with layers divided, and with experts divided. Bytes are all that its rank holds;
- * disk: of those, the bytes that do not fit in memory. */
-typedef struct mo_plan_report_host {
-    char name[64];
-    int64_t ram_bytes, vram_bytes; /* that its rank may use */
-    int first_layer, layers;
-    int64_t layers_bytes, layers_disk_bytes;
-    int first_expert, experts; /* of every layer with experts */
-    int64_t experts_bytes, experts_disk_bytes;
-} mo_plan_report_host;
-
-/* The cost of one kind of division. A token's seconds are core + expert + latency + wire. */
-typedef struct mo_plan_report_way {
-    bool possible;                                     /* false: nothing else is set but why_not */
-    char why_not[128];                                 /* one sentence */
-    double token_seconds;                              /* of the next token of one sequence */
-    double core_seconds, expert_seconds, disk_seconds; /* disk: part of the other two */
-    double latency_seconds, wire_seconds;              /* waiting for messages, and for their bytes */
-    double token_messages, token_bytes;                /* between hosts */
-    double tokens_per_second, prompt_tokens_per_second;
-    const char *bound, *prompt_bound; /* bottleneck of a token, and of a prompt: constants */
-} mo_plan_report_way;
-
-typedef struct mo_plan_hosts_report {
-    const char *way; /* "layers" or "experts": a constant */
-    char why[256];   /* one sentence: why that one */
-    mo_plan_report_way by_layers, by_experts;
-    int layers, routed_layers, experts, experts_used;
-    int64_t context, batch, prompt_tokens;
-    int host_count;
-    mo_plan_report_host hosts[MO_PLAN_HOSTS];
-} mo_plan_hosts_report;
-
-/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md); "probed" are those that
- * mo_probe_ranks_save() saved. divide: "layers", "experts", or
- * "auto" (NULL), the faster one. Of the options, context, batch, kv and sessions apply. MO_EFORMAT: err names the line of the
- * file. Any thread; the report is large. */
-MO_API mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
-                               const mo_plan_options *options, mo_plan_hosts_report *out, size_t size,
-                               mo_error *err);
+/* Plans for a model file that would be opened with these options (may be NULL, as extra may). Only its header is read, and the hot
+ * cache's profile. MO_ENOMEM when it cannot run under the ceiling, MO_EDEVICE when that is the device's, or there is no such
+ * device: err says how much is needed and what to change. `map` and what is not about placement have no effect. With a `cluster`:
+ * rank 0's part with the other ranks as they are; if a model is open on it, as they were before, and for that model's file only. */
+MO_API mo_status mo_plan_open(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
+                              mo_plan **out, mo_error *err);
+MO_API void mo_plan_close(mo_plan *plan);
+/* One of the values that mo_stat_name() lists, as mo_model_stat() reads it of a run; index: 0, or that of a class or a device.
+ * MO_EUNSUPPORTED: of runs only. */
+MO_API mo_status mo_plan_stat(const mo_plan *plan, const char *name, int64_t index, double *value,
+                              mo_error *err);
+/* "tier.mode" and "device" as in mo_model_text(), and sentences: "ceiling", "device.ceiling" (what decided them; without a device
+ * why there is none), "device.fetch" (why missing experts are copied or not), "batch" (what decided it). NULL: unknown key. */
+MO_API const char *mo_plan_text(const mo_plan *plan, const char *key);
+/* One line of JSON, as `moraine plan --json` prints it; mo_free() *json. */
+MO_API mo_status mo_plan_json(const mo_plan *plan, char **json, mo_error *err);
 
 /* ---- Probing: the rates that plans are made with ------------------------------------------- */
 
@@ -524,121 +285,12 @@ typedef struct mo_probe_options {
     void *user;
 } mo_probe_options;
 
-MO_API void mo_probe_options_init(mo_probe_options *options, size_t size);
-static inline mo_probe_options mo_probe_options_default(void)
-{
-    mo_probe_options o;
-    mo_probe_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_probe_options)
 
-enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
-
-/* A device and the wire to it; rates in bytes per second. */
-typedef struct mo_probe_device_report {
-    char name[128];                   /* "": there is none, or none was requested */
-    char kind[16];                    /* "cuda", "sim" */
-    char why[256];                    /* without a device: why there is none */
-    int64_t memory_bytes, free_bytes; /* free: what a process may still have */
-    bool pinned;               /* false: the system refused; copies are then as slow as pageable ones */
-    double link_bytes_s;       /* host to device, from pinned memory: the best size */
-    double link_out_bytes_s;   /* device to host */
-    double pageable_bytes_s;   /* host to device, from ordinary memory */
-    double both_ram_bytes_s;   /* threads reading memory while copies run, */
-    double both_link_bytes_s;  /* and those copies */
-    double memory_bytes_s;     /* products reading the device's memory */
-    double launch_seconds;     /* one launch, from the request to its completion */
-    double round_trip_seconds; /* the device signals the host, and continues when the host answers */
-
-    struct mo_probe_copy {
-        int64_t bytes; /* of one copy */
-        double in_bytes_s, out_bytes_s, pageable_bytes_s;
-    } copies[MO_PROBE_COPIES];
-    int copy_count;
-} mo_probe_device_report;
-
-typedef struct mo_probe_report {
-    int threads;           /* with which products are fastest: all, unless fewer are clearly better */
-    int64_t ram_bytes;     /* what a process may still have */
-    double ram_bytes_s;    /* the best of the memory measurements */
-    double disk_bytes_s;   /* reads of 1 MiB as the engine makes them */
-    bool direct, io_uring; /* how they were read: bypassing the page cache; by io_uring */
-    int readers;
-    char disk_reason[320]; /* the reason, one sentence */
-
-    struct mo_probe_memory {
-        int threads;
-        double bytes_s;
-    } memory[MO_PROBE_MEMORY];
-    int memory_count;
-
-    struct mo_probe_disk {
-        int64_t block_bytes;
-        int depth; /* concurrent reads: threads, or entries of io_uring */
-        bool io_uring;
-        double bytes_s;
-        double read_s;    /* latency of a read with this many in flight */
-        double cpu_share; /* processor time, 1.0: one core */
-    } disk[MO_PROBE_DISK];
-    int disk_count;
-
-    mo_probe_device_report device;
-
-    double product_bytes_s; /* weights that products read, in the slowest of the common formats */
-    double slot_bytes_s;    /* the same for weights in the file's layout */
-} mo_probe_report;
-
-/* Measures the machine. Takes about ten seconds and 600 MiB of memory; other load lowers the rates. */
-MO_API mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t size, mo_error *err);
-
-/* Saves the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
-MO_API mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path,
-                               char *saved, size_t size, mo_error *err);
-
-/* One of several ranks: its speed, and its network distance. Rates in bytes per second. */
-typedef struct mo_probe_rank {
-    char host[64];
-    int64_t ram_bytes;                    /* that it may use; ranks of one machine share what is free there */
-    double product_bytes_s, disk_bytes_s; /* as plans take them */
-    bool measured;                        /* these rates; false: conservative estimates */
-    double latency_s, bytes_s;            /* a small message to rank 0, one way; large ones. Of rank 0: 0 */
-    double message_s;                     /* each further small message behind another */
-    double next_latency_s, next_bytes_s;  /* to the rank after it, from the last to rank 0 */
-} mo_probe_rank;
-
-typedef struct mo_probe_ranks_report {
-    int count;
-    mo_probe_rank ranks[MO_PLAN_HOSTS];
-} mo_probe_ranks_report;
-
-/* Measures the network between ranks. All of them call it: rank 0 gets the report, and the others return when it has closed the
- * cluster, with a report of none. own: what mo_probe() found in this rank; NULL: the saved rates. */
-MO_API mo_status mo_probe_ranks(mo_cluster *cluster, const mo_probe_report *own, size_t own_size,
-                                mo_probe_ranks_report *out, size_t size, mo_error *err);
-/* Saves them as a file of hosts where plans look for them (path NULL), or in a file; *saved (size bytes) says where. */
-MO_API mo_status mo_probe_ranks_save(const mo_probe_ranks_report *report, size_t report_size,
-                                     const char *path, char *saved, size_t size, mo_error *err);
-
-/* The rate at which the model's threads read memory, in GB/s: measured now, over at most `bytes` of its weights, whose contents
- * do not matter. MO_EUNSUPPORTED where it is mapped. */
-MO_API mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
-
-/* Time of prompts by part: steps of more than 8 tokens, in seconds that add up to `seconds`. */
-typedef struct mo_split_report {
-    uint64_t steps, tokens;
-    double seconds;
-    double attention; /* and recurrent mixers, without their products */
-    double products;  /* by matrices that every token uses */
-    double experts;   /* routed experts; on the CPU also the shared one */
-    double routing;
-    double other;  /* norms and sums */
-    double copies; /* over the link and from disk, where not overlapped with compute */
-    double host;   /* the rest: embedding, putting experts in order, waiting for each other */
-} mo_split_report;
-
-/* Starts or stops timing the parts of steps. *out (may be NULL): the times so far. It changes no result; on a
- * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
-MO_API void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
+/* Measures the machine and saves the rates where plans look for them (path NULL), or in a file; *saved (size bytes) says where. Takes
+ * about ten seconds and 600 MiB of memory; other load lowers the rates. options may be NULL. */
+MO_API mo_status mo_probe_machine(const mo_probe_options *options, const char *path, char *saved, size_t size,
+                                  mo_error *err);
 
 /* ---- Routing traces and their replay ------------------------------------------------------- */
 
@@ -690,13 +342,7 @@ typedef struct mo_replay_options {
     const char *rates;    /* a file of rates, for the time; NULL: this machine's, as measured, or defaults */
 } mo_replay_options;
 
-MO_API void mo_replay_options_init(mo_replay_options *options, size_t size);
-static inline mo_replay_options mo_replay_options_default(void)
-{
-    mo_replay_options o;
-    mo_replay_options_init(&o, sizeof o);
-    return o;
-}
+MO_OPTIONS(mo_replay_options)
 
 /* Totals of a phase. An expert counts once per pass and layer, even if several tokens picked it. */
 typedef struct mo_replay_phase {
@@ -720,32 +366,33 @@ typedef struct mo_replay_report {
 MO_API mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_replay_report *out,
                            size_t size, mo_error *err);
 
-/* A chart (SVG) of hit rates: a line for each policy, in the order in which they come. */
-typedef struct mo_replay_point {
-    const char *policy;
-    double budget_share, hit_rate; /* 0 to 1 */
-} mo_replay_point;
-MO_API mo_status mo_replay_chart(const mo_replay_point *points, int count, const char *title,
-                                 const char *path, mo_error *err);
+/* ---- Several machines ------------------------------------------------------------------------- */
+/* The ranks of a run: processes started by mpirun. Each has the file and loads a part of it. Rank 0 leads: it opens models with
+ * `cluster` set and uses them as usual, with the same results; the others follow. Messages between ranks are not encrypted. */
+typedef struct mo_cluster mo_cluster;
+typedef struct mo_cluster_options {
+    size_t size;
+    /* A rank that is silent for this long ends the run, and so does a step without progress: every later step fails with MO_EIO and
+     * names the rank. 0.1 to 3600; by default 10. */
+    double timeout_s;
+    void (*lost)(void *user, const char *why); /* called once, by any thread, when that happens; or NULL */
+    void *user;
+} mo_cluster_options;
+MO_OPTIONS(mo_cluster_options)
+MO_API const char *mo_cluster_library(void); /* such as "Open MPI v4.1.4"; NULL: this build has none */
+/* Joins the run; call it once in each process. options may be NULL. A process that was not started by mpirun is a cluster of one.
+ * Closing it in rank 0, after its models, ends the run and waits for the others. */
+MO_API mo_status mo_cluster_open(const mo_cluster_options *options, mo_cluster **out, mo_error *err);
+MO_API void mo_cluster_close(mo_cluster *cluster);
+typedef struct mo_cluster_info {
+    int rank, ranks; /* this one, and how many there are */
+} mo_cluster_info;
+MO_API void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out, size_t size);
 
-/* A chart (SVG) of how often each expert of each layer was picked. */
-MO_API mo_status mo_trace_chart(const mo_trace *trace, const char *title, const char *path, mo_error *err);
-
-/* A chart (SVG) of amounts, as of a plan's bytes: a bar for each, one below the other, made of pieces. Pieces of one label have one
- * colour, and where there are several labels a key tells them. */
-typedef struct mo_bar_piece {
-    const char *label;
-    double amount; /* 0: left out */
-} mo_bar_piece;
-typedef struct mo_bar {
-    const char *label, *note; /* above it, at its left and right; note may be NULL */
-    const mo_bar_piece *pieces;
-    int count;
-    double limit; /* drawn as a frame; 0: none */
-    double scale; /* value of the full width; 0: the largest sum or limit of bars without one */
-} mo_bar;
-MO_API mo_status mo_bar_chart(const mo_bar *bars, int count, const char *title, const char *path,
-                              mo_error *err);
+/* Every rank but 0: opens its part of each model that rank 0 opens and computes with it, until rank 0 closes the cluster (MO_OK).
+ * path: this rank's file; options: threads, ceiling and I/O of this rank; session settings come from rank 0. */
+MO_API mo_status mo_cluster_follow(mo_cluster *cluster, const char *path, const mo_model_options *options,
+                                   mo_error *err);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@
 
 #include "check.h"
 #include "counted_memory.h"
-#include "moraine.h"
+#include "moraine_server.h"
 #include "oracle.h"
 
 static oracle models[ORACLE_MODELS_MAX];
@@ -44,7 +44,7 @@ static void decoding_allocates_nothing(void **state)
         const int before = atomic_load(&allocations);
         for (int64_t n = 1; n < ORACLE_TOKENS; n++) {
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = o->tokens, .count = n},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = o->tokens, .count = n}, 1,
                 NULL);
             mo_sampler_pick(sampler, mo_session_logits(session), NULL, o->tokens, (size_t)n);
         }
@@ -100,7 +100,7 @@ static void decoding_together_allocates_nothing(void **state)
                                      .logprobs = true,
                                      .top = 5};
             }
-            check_status(mo_session_feed_all(feeds, SESSIONS, &err), &err);
+            check_status(mo_session_feed(feeds, SESSIONS, &err), &err);
             for (int i = 0; i < SESSIONS; i++) {
                 assert_true(reports[i].token >= (i % 2 ? 16 : 0));
                 tokens[i][n] = reports[i].token;

@@ -18,8 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 #define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
 
@@ -103,7 +102,8 @@ static bool talk_through(talk *t, float *logits, int64_t vocab, bool compare)
     bool good = true;
     while (good && t->count < ALL) {
         const mo_feed f = feed_of(t);
-        good = mo_session_feed(&f, NULL) == MO_OK && t->report.error.status == MO_OK && t->report.token >= 0;
+        good =
+            mo_session_feed(&f, 1, NULL) == MO_OK && t->report.error.status == MO_OK && t->report.token >= 0;
         float *row = logits + (t->count - PROMPT) * vocab;
         const size_t bytes = sizeof *row * (size_t)vocab;
         if (good && compare) {
@@ -177,7 +177,7 @@ static void *work(void *user)
         /* Cancelled at any moment, perhaps too late: what follows is whole. */
         w->good = w->good && pthread_create(&other, NULL, cancel_it, t.session) == 0;
         if (w->good) {
-            const mo_status status = mo_session_feed(&f, NULL);
+            const mo_status status = mo_session_feed(&f, 1, NULL);
             pthread_join(other, NULL);
             mo_session_clear_cancel(t.session);
             w->good = status == MO_OK || status == MO_ECANCELLED;
@@ -281,11 +281,11 @@ static void one_cancelled(void **state)
             feeds[3].progress = cancel_now;
             feeds[3].user = talks[3].session;
             mo_error err;
-            assert_int_equal(mo_session_feed_all(feeds, used, &err), MO_ECANCELLED);
+            assert_int_equal(mo_session_feed(feeds, used, &err), MO_ECANCELLED);
             assert_int_equal(talks[3].report.error.status, MO_ECANCELLED);
             assert_int_equal(talks[3].report.token, -1);
         } else {
-            assert_int_equal(mo_session_feed_all(feeds, used, NULL), MO_OK);
+            assert_int_equal(mo_session_feed(feeds, used, NULL), MO_OK);
         }
         for (int i = 0; i < THREADS; i++) {
             if (i != 3) {
@@ -297,7 +297,7 @@ static void one_cancelled(void **state)
     for (int i = 0; i < THREADS; i++) {
         if (i == 3) { /* it stays cancelled until that is cleared */
             const mo_feed f = feed_of(&talks[i]);
-            assert_int_equal(mo_session_feed(&f, NULL), MO_ECANCELLED);
+            assert_int_equal(mo_session_feed(&f, 1, NULL), MO_ECANCELLED);
             mo_session_clear_cancel(talks[i].session);
             assert_true(talk_through(&talks[i], want.logits[i], want.vocab, true));
         }
@@ -328,11 +328,11 @@ static void masks_may_come_late(void **state)
     mo_feed f = feed_of(&t);
     f.late_mask = give_mask;
     f.user = &given;
-    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_feed(&f, 1, NULL), MO_EINVAL);
     assert_int_equal(mo_session_length(t.session), t.count); /* only the token is missing */
     mask[2] = 1u << 7;
     given = mask;
-    assert_int_equal(mo_session_feed(&f, NULL), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, NULL), MO_OK);
     assert_int_equal(mo_session_computed(t.session), 0);
     assert_int_equal(t.report.token, 2 * 32 + 7);
     free(mask);
@@ -351,9 +351,9 @@ static void masks_and_log_probabilities(void **state)
     assert_true(talk_open(model, 1, &t));
     mo_feed f = feed_of(&t);
     f.mask = mask;
-    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL); /* nothing is allowed */
+    assert_int_equal(mo_session_feed(&f, 1, NULL), MO_EINVAL); /* nothing is allowed */
     mask[2] = 1u << 7;
-    assert_int_equal(mo_session_feed(&f, NULL), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, NULL), MO_OK);
     assert_int_equal(t.report.token, 2 * 32 + 7);
     assert_int_equal(t.report.top_count, 3);
     const float *row = mo_session_logits(t.session);
@@ -368,7 +368,7 @@ static void masks_and_log_probabilities(void **state)
     assert_true(t.report.logprob == mo_logprobs(row, vocab, t.report.token, NULL, 0));
 
     f.size = 0;
-    assert_int_equal(mo_session_feed(&f, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_feed(&f, 1, NULL), MO_EINVAL);
     free(mask);
     talk_close(&t);
     mo_model_close(model);
@@ -455,9 +455,9 @@ static int run_in_child(mo_model *model, mo_session *session, const mo_snapshot 
     int32_t token = 1;
     const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = &token, .count = 1};
     int64_t experts;
-    if (mo_session_feed(&feed, &err) != MO_EINVAL || !strstr(err.detail, "opened before fork()") ||
+    if (mo_session_feed(&feed, 1, &err) != MO_EINVAL || !strstr(err.detail, "opened before fork()") ||
         mo_session_open(model, NULL, &other, &err) != MO_EINVAL || other ||
-        mo_session_restore(session, snapshot, &err) != MO_EINVAL ||
+        mo_session_restore(session, snapshot, -1, &err) != MO_EINVAL ||
         mo_snapshot_open(session, &second, &err) != MO_EINVAL ||
         mo_session_discover(session, &token, 1, &experts, &err) != MO_EINVAL) {
         return 1;
@@ -472,7 +472,7 @@ static int run_in_child(mo_model *model, mo_session *session, const mo_snapshot 
         return 2;
     }
     const mo_feed again = {.size = sizeof again, .session = other, .tokens = &token, .count = 1};
-    if (mo_session_feed(&again, &err) != MO_OK) {
+    if (mo_session_feed(&again, 1, &err) != MO_OK) {
         return 3;
     }
     mo_session_close(other);
@@ -491,7 +491,7 @@ static void forked_processes_get_errors(void **state)
         int32_t token = 1;
         assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
         const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = &token, .count = 1};
-        assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&feed, 1, &err), MO_OK);
         assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
         const pid_t child = fork();
         if (child == 0) {
@@ -524,7 +524,7 @@ static void *restore_often(void *ctx)
         return NULL;
     }
     for (int i = 0; i < 50; i++) {
-        *r->failures += mo_session_restore(session, r->snapshot, &err) != MO_OK;
+        *r->failures += mo_session_restore(session, r->snapshot, -1, &err) != MO_OK;
         *r->failures += mo_session_length(session) != PROMPT;
     }
     mo_session_close(session);
@@ -545,7 +545,7 @@ static void threads_restore_from_one_snapshot(void **state)
         prompt_of(1, vocab_of(model), tokens);
         assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
         const mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = PROMPT};
-        assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&feed, 1, &err), MO_OK);
         assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
         restoring r = {model, snapshot, &failures};
         for (int t = 0; t < THREADS; t++) {
@@ -601,7 +601,7 @@ static mo_model *open_tiered_model(void)
     mo_error err = {.detail = ""};
     static mo_plan_report plan;
     mo_model *model = NULL;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     mo_model_options o = mo_model_options_default();
     p.context = o.context = 128;
     p.batch = o.batch = 16;
@@ -609,7 +609,7 @@ static mo_model *open_tiered_model(void)
     p.ram_bytes = (int64_t)1 << 30;
     o.threads = 2;
     o.learning.profile = "off";
-    if (mo_plan_file(MODEL, &p, &plan, sizeof plan, &err) != MO_OK) {
+    if (mo_plan_file(MODEL, &p, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     o.ram_bytes = plan.least_bytes;

@@ -29,13 +29,13 @@ static mo_plan_report plan_under(const char *device, int64_t ram)
 {
     mo_error err = {.detail = ""};
     mo_plan_report r;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     p.context = 600;
     p.batch = 64;
     p.threads = 2;
     p.device = device;
     p.ram_bytes = ram;
-    if (mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err) != MO_OK) {
+    if (mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return r;
@@ -275,24 +275,25 @@ static void one_named_twice_keeps_unlike_ceilings(void **state)
     (void)state;
     mo_error err = {.detail = ""};
     mo_plan_report r;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     p.context = 600;
     p.batch = 64;
     p.threads = 2;
     p.device = "sim:0,sim:0";
     setenv("MORAINE_SIM_0", "memory=64M", 1);
-    p.vram_each[0] = 40 << 20;
-    p.vram_each[1] = 16 << 20;
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    int64_t each[2] = {40 << 20, 16 << 20};
+    p.vram_each = each;
+    p.vram_each_count = 2;
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.card_count, 2);
     assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
     assert_int_equal(r.cards[1].ceiling_bytes, 16 << 20);
-    p.vram_each[1] = 0;
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    each[1] = 0;
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.cards[0].ceiling_bytes, 40 << 20);
     assert_true(r.cards[1].ceiling_bytes > 16 << 20 && r.cards[1].ceiling_bytes <= 24 << 20);
-    p.vram_each[1] = 40 << 20; /* too much together */
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, &r, sizeof r, &err), MO_OK);
+    each[1] = 40 << 20; /* too much together */
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &p, NULL, &r, sizeof r, &err), MO_OK);
     assert_int_equal(r.cards[0].ceiling_bytes, 32 << 20);
     assert_int_equal(r.cards[1].ceiling_bytes, 32 << 20);
 }

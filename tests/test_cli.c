@@ -785,6 +785,7 @@ static void test_lanes(void **state)
     if (access(MO_TEST_MODEL, R_OK) != 0) {
         skip();
     }
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1); /* what is late is waited for */
     assert_int_equal(run(LANES "--postfetch down --json --moe-layer-perf-out lanes.json"), 0);
     json_t *root = parse_output(), *lanes = json_object_get(root, "lanes");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -802,6 +803,20 @@ static void test_lanes(void **state)
     assert_int_equal(run(LANES "--postfetch down"), 0);
     assert_non_null(strstr(output, "GPU busy"));
     assert_non_null(strstr(output, "fallbacks      0.00 %"));
+    setenv("LLAMA_POSTFETCH_DEBUG", "1", 1); /* alone, and with the mode from the environment */
+    setenv("LLAMA_POSTFETCH_MODE", "down", 1);
+    assert_int_equal(run(LANES), 0);
+    assert_non_null(strstr(errors, "postfetch: layer 0: transferring 6 of 6 missing experts, 0."));
+    assert_non_null(strstr(errors, ": down, 9216 bytes at offset 0"));
+    assert_non_null(strstr(errors, "postfetch: layer 0: transfer "));
+    assert_non_null(strstr(errors, " ms, overlap "));
+    assert_int_equal(run(LANES "--postfetch-enable 0"), 0);
+    assert_null(strstr(errors, "transferring"));
+    unsetenv("LLAMA_POSTFETCH_DEBUG");
+    unsetenv("LLAMA_POSTFETCH_MODE");
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    assert_int_equal(run(LANES "--postfetch-enable 2"), 2);
+    assert_int_equal(run(LANES "--postfetch-enable 1 --postfetch down"), 2);
     setenv("LLAMA_MOE_LAYER_PERF", "update", 1);
     assert_int_equal(run(LANES "--moe-layer-perf-out lanes.json"), 0);
     shell("grep -q parallel_cold_lane_wall_time_per_call_us lanes.json && ! grep -q parallel_region "

@@ -11,9 +11,10 @@
 #include "check.h"
 #include "engine/session.h"
 #include "folder.h"
+#include "fork.h"
 #include "loopback.h"
 #include "lora_file.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "oracle.h"
 #include "plan/division.h"
 #include "sanitized.h"
@@ -173,10 +174,10 @@ static float *logits_of(mo_model *m, const oracle *o, int64_t step)
                           .step = step,
                           .logits = keep,
                           .user = &r};
-    check_status(mo_session_feed(&feed, &err), &err);
+    check_status(mo_session_feed(&feed, 1, &err), &err);
     for (int i = 1; i <= DECODED; i++) {
         const mo_feed next = {.size = sizeof next, .session = s, .tokens = text, .count = ORACLE_TOKENS + i};
-        check_status(mo_session_feed(&next, &err), &err);
+        check_status(mo_session_feed(&next, 1, &err), &err);
         keep(&r, ORACLE_TOKENS + i - 1, mo_session_logits(s));
     }
     mo_session_close(s);
@@ -189,7 +190,7 @@ static void check_pieces(mo_model *m, const oracle *o, const float *want)
     mo_session *s = open_session(m);
     const mo_feed f = {
         .size = sizeof f, .session = s, .tokens = o->tokens, .count = ORACLE_TOKENS, .step = 4};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     assert_memory_equal(mo_session_logits(s), want + (ORACLE_TOKENS - 1) * o->vocab,
                         sizeof(float) * (size_t)o->vocab);
     mo_session_close(s);
@@ -269,7 +270,7 @@ static const oracle *named(const char *name)
 static void feed(mo_session *s, const int32_t *tokens, int64_t count)
 {
     const mo_feed f = {.size = sizeof f, .session = s, .tokens = tokens, .count = count};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
 }
 
 static void add_logits(float **at, const mo_session *s, int64_t vocab)
@@ -297,24 +298,24 @@ static float *play(mo_model *m, const oracle *o)
         together[i] =
             (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = 30 - i};
     }
-    check_status(mo_session_feed_all(together, 3, &err), &err);
+    check_status(mo_session_feed(together, 3, &err), &err);
     for (int i = 0; i < 3; i++) {
         add_logits(&at, s[i], o->vocab);
     }
     check_status(mo_snapshot_open(s[0], &kept, &err), &err);
     feed(s[0], other, 26); /* back to a common beginning */
     add_logits(&at, s[0], o->vocab);
-    check_status(mo_session_fork(s[1], s[0], &err), &err);
+    check_status(fork_session(s[1], s[0], &err), &err);
     feed(s[1], other, 40);
     add_logits(&at, s[1], o->vocab);
-    check_status(mo_session_restore(s[0], kept, &err), &err);
+    check_status(mo_session_restore(s[0], kept, -1, &err), &err);
     feed(s[0], o->tokens, 36);
     add_logits(&at, s[0], o->vocab);
     mo_session_close(s[2]); /* nothing was told of these two when they are gone */
     s[2] = open_session(m);
     check_status(mo_snapshot_open(s[0], &later, &err), &err);
     mo_snapshot_close(later);
-    check_status(mo_session_restore(s[2], kept, &err), &err);
+    check_status(mo_session_restore(s[2], kept, -1, &err), &err);
     mo_snapshot_close(kept);
     feed(s[2], o->tokens, ORACLE_TOKENS);
     add_logits(&at, s[2], o->vocab);
@@ -484,9 +485,9 @@ static void saved_sessions_fit_any_number_of_ranks(void **state)
             check_status(mo_snapshot_open(s, &kept, &err), &err);
             check_status(mo_snapshot_write(kept, &bytes[n], &size[n], &err), &err);
             mo_snapshot_close(kept);
-            check_status(mo_snapshot_open_bytes(bytes[0], size[0], &kept, &err), &err);
+            check_status(mo_snapshot_read(m, bytes[0], size[0], &kept, &err), &err);
             mo_session *t = open_session(m);
-            check_status(mo_session_restore(t, kept, &err), &err);
+            check_status(mo_session_restore(t, kept, -1, &err), &err);
             mo_snapshot_close(kept);
             feed(t, o->tokens, ORACLE_TOKENS);
             assert_int_equal(mo_session_computed(t), ORACLE_TOKENS - 33);
@@ -533,7 +534,7 @@ static float *play_adapted(mo_model *m, const oracle *o)
         together[i] =
             (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = 30 - i};
     }
-    check_status(mo_session_feed_all(together, 3, &err), &err);
+    check_status(mo_session_feed(together, 3, &err), &err);
     for (int i = 0; i < 3; i++) {
         add_logits(&at, s[i], o->vocab);
         mo_session_close(s[i]);
@@ -666,7 +667,7 @@ static mo_status feed_groups(mo_model *m, const oracle *o, float *row)
             together[i] =
                 (mo_feed){.size = sizeof *together, .session = s[i], .tokens = o->tokens + i, .count = count};
         }
-        status = mo_session_feed_all(together, 3, &err);
+        status = mo_session_feed(together, 3, &err);
     }
     for (int i = 0; i < 3; i++) {
         if (status == MO_OK && i == 2) {
@@ -694,7 +695,7 @@ static bool bear(const oracle *o, harming *h, double timeout_s, float *row, bool
         /* Experts are asked for in every layer: few steps have many messages. */
         const int64_t count = way == MO_DIVIDE_LAYERS ? 40 : 6;
         const mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .count = count};
-        status = status == MO_OK ? mo_session_feed(&f, &err) : status;
+        status = status == MO_OK ? mo_session_feed(&f, 1, &err) : status;
     }
     if (status == MO_OK && s) {
         memcpy(row, mo_session_logits(s), sizeof(float) * (size_t)o->vocab);
@@ -886,7 +887,7 @@ static void unfinished_sequences_go_on_with_the_same_bits(void **state)
         mo_session *s = open_session(m), *whole = open_session(m);
         mo_feed f = {.size = sizeof f, .session = s, .tokens = o->tokens, .unfinished = true};
         for (f.count = 7; f.count < ORACLE_TOKENS; f.count += 9) {
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             assert_null(mo_session_logits(s));
         }
         feed(s, o->tokens, ORACLE_TOKENS);
@@ -1050,7 +1051,7 @@ static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
 {
     (void)state;
     const oracle *o = named("qwen3moe");
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report whole, part;
     run r;
     ask.device = "none";
@@ -1059,31 +1060,32 @@ static void a_plan_of_ranks_is_that_of_rank_0s_part(void **state)
     ask.threads = 1;
     ask.batch = 32;
     ask.ram_bytes = (int64_t)8 << 30;
-    check_status(mo_plan_file(o->path, &ask, &whole, sizeof whole, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &whole, sizeof whole, &err), &err);
     assert_true(whole.kv_bytes > (int64_t)64 << 20);
     ram_bytes = ask.ram_bytes = whole.least_bytes - 1;
-    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), MO_ENOMEM);
     start(&r, 2, o->path, PATIENT, NONE, NULL, NULL);
     ask.cluster = r.leader;
     ask.divide = MO_DIVIDE_LAYERS;
     for (int i = 0; i < 2; i++) { /* the second time with what is known */
-        check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+        check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err);
         assert_true(part.layers > 0 && part.layers < whole.layers);
         assert_true(part.kv_bytes < whole.kv_bytes && part.used_bytes <= ask.ram_bytes);
     }
     ask.divide = MO_DIVIDE_EXPERTS; /* rank 0 has all sessions */
-    assert_int_equal(mo_plan_file(o->path, &ask, &part, sizeof part, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), MO_ENOMEM);
     ask.divide = MO_DIVIDE_AUTO;
     ask.context = 128;
     mo_model *m = open_on(&r, o->path);
     ask.ram_bytes = (int64_t)8 << 30; /* beside what all ranks hold in this process */
     ask.divide = MO_DIVIDE_LAYERS;
-    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err); /* nobody is asked */
+    check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err); /* nobody is asked */
     assert_true(part.layers > 0 && part.layers < whole.layers);
-    assert_int_equal(mo_plan_file(named("gpt-oss")->path, &ask, &part, sizeof part, &err), MO_EUNSUPPORTED);
+    assert_int_equal(mo_plan_file(named("gpt-oss")->path, &ask, NULL, &part, sizeof part, &err),
+                     MO_EUNSUPPORTED);
     check_says(&err, "one model at a time");
     mo_model_close(m);
-    check_status(mo_plan_file(o->path, &ask, &part, sizeof part, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &part, sizeof part, &err), &err);
     ram_bytes = 0;
     finish(&r, NONE);
 }

@@ -49,10 +49,10 @@ static mo_plan_device_limits device(int64_t vram, double vram_s, double link_s)
     return c;
 }
 
-static mo_plan divided(const mo_plan_model *m, const mo_plan_device_limits *devices, int count, bool named,
-                       mo_plan_division *d)
+static mo_run_plan divided(const mo_plan_model *m, const mo_plan_device_limits *devices, int count,
+                           bool named, mo_plan_division *d)
 {
-    mo_plan p;
+    mo_run_plan p;
     mo_error err = {.detail = ""};
     const mo_plan_device_limits sum = mo_plan_devices_sum(m, devices, count);
     if (mo_plan_make(m, &sum.limits, &sum.rates, &p, &err) != MO_OK ||
@@ -64,7 +64,7 @@ static mo_plan divided(const mo_plan_model *m, const mo_plan_device_limits *devi
 
 static double alone(const mo_plan_model *m, const mo_plan_device_limits *c)
 {
-    mo_plan p;
+    mo_run_plan p;
     mo_error err = {.detail = ""};
     if (mo_plan_make(m, &c->limits, &c->rates, &p, &err) != MO_OK) {
         fail_msg("%s", err.detail);
@@ -73,7 +73,7 @@ static double alone(const mo_plan_model *m, const mo_plan_device_limits *c)
 }
 
 /* Runs follow each other, cover all layers and stay under their ceilings; sums are sums. */
-static void check_runs(const mo_plan_model *m, const mo_plan_device_limits *devices, const mo_plan *p,
+static void check_runs(const mo_plan_model *m, const mo_plan_device_limits *devices, const mo_run_plan *p,
                        const mo_plan_division *d)
 {
     int64_t used = 0, slots = 0;
@@ -104,7 +104,7 @@ static void speed_grows_as_memory_does(void **state)
         const mo_plan_device_limits both[] = {device(vram, 900e9, 25e9), device(vram, 900e9, 25e9)};
         const mo_plan_device_limits twice = device(2 * vram, 900e9, 25e9);
         mo_plan_division d = {0};
-        const mo_plan p = divided(&m, both, 2, true, &d);
+        const mo_run_plan p = divided(&m, both, 2, true, &d);
         assert_int_equal(d.count, 2);
         check_runs(&m, both, &p, &d);
         const double one = alone(&m, &both[0]), large = alone(&m, &twice);
@@ -122,7 +122,7 @@ static void larger_devices_get_more_layers(void **state)
     const mo_plan_device_limits devices[] = {device(8 * GIB, 900e9, 25e9), device(24 * GIB, 900e9, 25e9),
                                              device(12 * GIB, 900e9, 25e9)};
     mo_plan_division d = {0};
-    const mo_plan p = divided(&m, devices, 3, true, &d);
+    const mo_run_plan p = divided(&m, devices, 3, true, &d);
     assert_int_equal(d.count, 3);
     check_runs(&m, devices, &p, &d);
     const int first = d.run[0].end, second = d.run[1].end - first, third = LAYERS - d.run[1].end;
@@ -155,7 +155,7 @@ static void a_device_too_small_is_left_out(void **state)
             devices[i] = device(i == tiny ? 100 * MIB : 20 * GIB, 900e9, 25e9);
         }
         mo_plan_division d = {0};
-        const mo_plan p = divided(&m, devices, 3, true, &d);
+        const mo_run_plan p = divided(&m, devices, 3, true, &d);
         assert_int_equal(d.count, 2);
         assert_true(d.run[0].device != tiny && d.run[1].device != tiny);
         check_runs(&m, devices, &p, &d);
@@ -182,7 +182,7 @@ static void experts_on_other_devices_would_gain_little(void **state)
         mo_plan_device_limits sum = mo_plan_devices_sum(&m, devices, 2);
         sum.rates.link_bytes_s = fmax(pairs[i].first_link, pairs[i].second_link);
         mo_plan_division d = {0};
-        const mo_plan p = divided(&m, devices, 2, true, &d);
+        const mo_run_plan p = divided(&m, devices, 2, true, &d);
         const double bound = alone(&m, &sum);
         print_message("%lld and %lld GiB: %.1f tokens/s, experts anywhere at most %.1f (%.1f %% more); hits "
                       "%.1f and %.1f %%\n",
@@ -202,7 +202,7 @@ static void prompts_go_in_pieces(void **state)
     for (int count = 2; count <= 3; count++) {
         mo_plan_device_limits devices[3];
         mo_plan_division d = {0};
-        mo_plan whole, pieces;
+        mo_run_plan whole, pieces;
         for (int i = 0; i < 3; i++) {
             devices[i] = device(40 * GIB, 900e9, 25e9);
         }
@@ -234,7 +234,7 @@ static void prompts_that_wait_for_the_link_stay_whole(void **state)
     m.batch = 2048;
     mo_plan_device_limits devices[2];
     mo_plan_division d = {0};
-    mo_plan p;
+    mo_run_plan p;
     mo_error err = {.detail = ""};
     for (int i = 0; i < 2; i++) {
         devices[i] = device(6 * GIB, 900e9, 4e9);
@@ -254,7 +254,7 @@ static void cores_that_do_not_fit_are_refused(void **state)
     const mo_plan_device_limits devices[] = {device(600 * MIB, 900e9, 25e9), device(600 * MIB, 900e9, 25e9)};
     mo_plan_division d = {0};
     mo_error err = {.detail = ""};
-    mo_plan p = {.mode = MO_PLAN_RESIDENT}, before = p;
+    mo_run_plan p = {.mode = MO_PLAN_RESIDENT}, before = p;
     assert_int_equal(mo_plan_divide(&m, devices, 2, true, &p, &d, &err), MO_EDEVICE);
     assert_memory_equal(&p, &before, sizeof p);
     mo_plan_model unlisted = m;

@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "check.h"
 #include "engine/session.h"
-#include "moraine.h"
+#include "moraine_server.h"
 #include "numeric/half.h"
 #include "oracle.h"
 #include "random.h"
@@ -120,7 +120,7 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
                        .logits = s ? keep_row : NULL,
                        .routes = s && s->o ? keep_routes : NULL,
                        .user = s};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }
@@ -325,7 +325,7 @@ static void together(void **state)
              .logits = keep_row,
              .user = &got_b},
         };
-        assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, 2, NULL), MO_OK);
         assert_memory_equal(got_a.rows, want.rows, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         assert_memory_equal(got_b.rows, want.rows, sizeof(float) * (size_t)(21 * o->vocab));
         free(want.rows);
@@ -339,7 +339,7 @@ static void together(void **state)
 }
 
 /* States that older versions wrote, or others with another definition of the numbers: refused, with a sentence that says so. */
-static void refuse_other_numerics(const uint8_t *good, size_t size)
+static void refuse_other_numerics(const mo_model *model, const uint8_t *good, size_t size)
 {
     enum { DIGITS_AT = 6, NUMERICS_AT = 8 };
     for (int older = 0; older < 2; older++) {
@@ -348,7 +348,7 @@ static void refuse_other_numerics(const uint8_t *good, size_t size)
         mo_error err = {.detail = ""};
         memcpy(bytes, good, size);
         bytes[older ? DIGITS_AT + 1 : NUMERICS_AT] = older ? '1' : 77;
-        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &none, &err), MO_EFORMAT);
+        assert_int_equal(mo_snapshot_read(model, bytes, size, &none, &err), MO_EFORMAT);
         assert_null(none);
         assert_non_null(
             strstr(err.detail, older ? "version 1 of the numerics" : "version 77 of the numerics"));
@@ -357,7 +357,7 @@ static void refuse_other_numerics(const uint8_t *good, size_t size)
 }
 
 /* A token that the vocabulary has not, in bytes whose checksum is right. */
-static void refuse_wrong_tokens(const uint8_t *good, size_t size, int32_t vocab)
+static void refuse_wrong_tokens(const mo_model *model, const uint8_t *good, size_t size, int32_t vocab)
 {
     enum { CHECK_AT = 80, TOKENS_AT = 88 };
     const int32_t wrong[] = {-1, vocab, INT32_MAX};
@@ -371,7 +371,7 @@ static void refuse_wrong_tokens(const uint8_t *good, size_t size, int32_t vocab)
         const uint64_t check =
             mo_hash_words(mo_hash_words(MO_HASH_SEED, bytes, CHECK_AT), bytes + TOKENS_AT, size - TOKENS_AT);
         memcpy(bytes + CHECK_AT, &check, sizeof check);
-        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read, NULL), i < 3 ? MO_EFORMAT : MO_OK);
+        assert_int_equal(mo_snapshot_read(model, bytes, size, &read, NULL), i < 3 ? MO_EFORMAT : MO_OK);
         mo_snapshot_close(read);
         free(bytes);
     }
@@ -392,7 +392,7 @@ static void states_of_other_models_are_refused(void **state)
         feed(session, models[i].tokens, 8, 0, NULL);
         assert_int_equal(mo_snapshot_open(session, &open[i], NULL), MO_OK);
         assert_int_equal(mo_snapshot_write(open[i], &bytes, &size, NULL), MO_OK);
-        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read[i], NULL), MO_OK);
+        assert_int_equal(mo_snapshot_read(of[i], bytes, size, &read[i], NULL), MO_OK);
         mo_free(bytes);
         mo_session_close(session);
     }
@@ -401,8 +401,8 @@ static void states_of_other_models_are_refused(void **state)
         for (int k = 0; k < model_count; k++) {
             mo_error err = {.detail = ""};
             const mo_status want = i == k ? MO_OK : MO_EINVAL;
-            assert_int_equal(mo_session_restore(session, open[k], &err), want);
-            assert_int_equal(mo_session_restore(session, read[k], &err), want);
+            assert_int_equal(mo_session_restore(session, open[k], -1, &err), want);
+            assert_int_equal(mo_session_restore(session, read[k], -1, &err), want);
             assert_true(i == k || strstr(err.detail, "another model"));
             same_shape += i != k && strncmp(models[i].name, "qwen3moe", 8) == 0 &&
                           strncmp(models[k].name, "qwen3moe", 8) == 0;
@@ -410,6 +410,17 @@ static void states_of_other_models_are_refused(void **state)
         mo_session_close(session);
     }
     assert_true(same_shape > 0);
+    for (int i = 0; i < model_count; i++) {
+        mo_error err = {.detail = ""};
+        mo_snapshot *none = NULL;
+        uint8_t *bytes = NULL;
+        size_t size = 0;
+        assert_int_equal(mo_snapshot_write(open[i], &bytes, &size, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_read(of[(i + 1) % model_count], bytes, size, &none, &err), MO_EINVAL);
+        assert_null(none);
+        assert_non_null(strstr(err.detail, "another model"));
+        mo_free(bytes);
+    }
     for (int i = 0; i < model_count; i++) {
         mo_snapshot_close(open[i]);
         mo_snapshot_close(read[i]);
@@ -438,18 +449,18 @@ static void snapshots_and_edits(void **state)
         feed(b, o->tokens, 30, 0, NULL);
         assert_int_equal(mo_snapshot_open(b, &snapshot, NULL), MO_OK);
         assert_int_equal(mo_snapshot_write(snapshot, &bytes, &size, NULL), MO_OK);
-        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &again, NULL), MO_OK);
+        assert_int_equal(mo_snapshot_read(model, bytes, size, &again, NULL), MO_OK);
         for (size_t cut = 0; cut < size; cut += 1 + size / 50) {
             mo_snapshot *none = NULL;
-            assert_int_not_equal(mo_snapshot_open_bytes(bytes, cut, &none, NULL), MO_OK);
+            assert_int_not_equal(mo_snapshot_read(model, bytes, cut, &none, NULL), MO_OK);
         }
 
-        refuse_other_numerics(bytes, size);
-        refuse_wrong_tokens(bytes, size, (int32_t)o->vocab);
+        refuse_other_numerics(model, bytes, size);
+        refuse_wrong_tokens(model, bytes, size, (int32_t)o->vocab);
         for (size_t at = 8; at < size; at += 1 + size / 300) { /* a byte that is another one */
             mo_snapshot *none = NULL;
             bytes[at] ^= 0x10;
-            assert_int_equal(mo_snapshot_open_bytes(bytes, size, &none, NULL), MO_EFORMAT);
+            assert_int_equal(mo_snapshot_read(model, bytes, size, &none, NULL), MO_EFORMAT);
             bytes[at] ^= 0x10;
         }
 
@@ -459,7 +470,7 @@ static void snapshots_and_edits(void **state)
             other[t] = o->tokens[ORACLE_TOKENS - 1 - t];
         }
         feed(a, other, ORACLE_TOKENS, 0, NULL);
-        assert_int_equal(mo_session_restore(a, again, NULL), MO_OK);
+        assert_int_equal(mo_session_restore(a, again, -1, NULL), MO_OK);
         feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
         assert_int_equal(mo_session_computed(a), ORACLE_TOKENS - 30);
         assert_memory_equal(mo_session_logits(a), want, row);
@@ -498,7 +509,7 @@ static void *visit(void *user)
         for (int64_t n = 20; n <= ORACLE_TOKENS; n += 7) {
             mo_session_feed(
                 &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = v->o->tokens, .count = n},
-                NULL);
+                1, NULL);
         }
         memcpy(v->row, mo_session_logits(session), sizeof(float) * (size_t)v->o->vocab);
         mo_session_close(session);
@@ -608,7 +619,7 @@ static void formats_share_a_step(void **state)
             for (int kv = 0; kv < FORMATS; kv++) {
                 feeds[kv].count = BEFORE - 130 * kv + n;
             }
-            assert_int_equal(mo_session_feed_all(feeds, FORMATS, NULL), MO_OK);
+            assert_int_equal(mo_session_feed(feeds, FORMATS, NULL), MO_OK);
         }
         for (int kv = 0; kv < FORMATS; kv++) {
             if (memcmp(mo_session_logits(alone[kv]), mo_session_logits(beside[kv]),
@@ -727,18 +738,20 @@ static void refusals(void **state)
     float *want = malloc(row);
     memcpy(want, mo_session_logits(a), row);
     assert_int_equal(
-        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 300},
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 300}, 1,
                         &err),
         MO_EINVAL);
     assert_non_null(strstr(err.detail, "increase `context`"));
     many[3] = (int32_t)o->vocab;
     assert_int_equal(
-        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, &err),
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, 1,
+                        &err),
         MO_EINVAL);
     assert_non_null(strstr(err.detail, "vocabulary"));
     many[3] = -1;
     assert_int_equal(
-        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, &err),
+        mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = a, .tokens = many, .count = 10}, 1,
+                        &err),
         MO_EINVAL);
     assert_int_equal(
         mo_session_open(
@@ -749,7 +762,7 @@ static void refusals(void **state)
     assert_null(none);
     const mo_feed twice[2] = {{.size = sizeof(mo_feed), .session = a, .tokens = o->tokens, .count = 3},
                               {.size = sizeof(mo_feed), .session = a, .tokens = o->tokens, .count = 3}};
-    assert_int_equal(mo_session_feed_all(twice, 2, &err), MO_EINVAL);
+    assert_int_equal(mo_session_feed(twice, 2, &err), MO_EINVAL);
 
     const mo_feed stopped = {.size = sizeof(mo_feed),
                              .session = a,
@@ -759,7 +772,7 @@ static void refusals(void **state)
                              .user = &reached};
     many[3] = 0;
     feed(a, many, 2, 0, NULL);
-    assert_int_equal(mo_session_feed(&stopped, &err), MO_ECANCELLED);
+    assert_int_equal(mo_session_feed(&stopped, 1, &err), MO_ECANCELLED);
     assert_int_equal(reached, 16);
     assert_int_equal(mo_session_length(a), 16);
     feed(a, o->tokens, ORACLE_TOKENS, 0, NULL);
@@ -819,7 +832,7 @@ static void cancelled_within_a_layer(void **state)
                                .count = ORACLE_TOKENS,
                                .routes = cancel_at,
                                .user = &c};
-            assert_int_equal(mo_session_feed(&f, &err), MO_ECANCELLED);
+            assert_int_equal(mo_session_feed(&f, 1, &err), MO_ECANCELLED);
             assert_int_equal(c.last, layer);
             assert_int_equal(mo_session_length(a), 0);
             mo_session_clear_cancel(a);
@@ -931,7 +944,7 @@ static void fail_late(const oracle *o, const char *path, int32_t bad)
     const mo_feed feeds[2] = {counted_feed(a, damaged, &calls, &reports[0]),
                               counted_feed(b, o->tokens, &calls, &reports[1])};
     feed(alone, o->tokens, ORACLE_TOKENS, 0, NULL);
-    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_EFORMAT);
+    assert_int_equal(mo_session_feed(feeds, 2, NULL), MO_EFORMAT);
     assert_true(calls < PROGRESS_LIMIT);
     assert_int_equal(reports[0].error.status, MO_EFORMAT);
     assert_int_equal(reports[1].error.status, MO_OK);
@@ -998,7 +1011,7 @@ static void two_formats_on_a_device(void **state)
         }
         feed(s[2], o->tokens, ORACLE_TOKENS, 0, NULL);
         feed(s[3], o->tokens, ORACLE_TOKENS, 0, NULL);
-        check_status(mo_session_feed_all(feeds, 2, &err), &err);
+        check_status(mo_session_feed(feeds, 2, &err), &err);
         for (int i = 0; i < 2; i++) {
             assert_int_equal(reports[i].computed, ORACLE_TOKENS);
             assert_memory_equal(mo_session_logits(s[i]), mo_session_logits(s[i + 2]),
@@ -1013,7 +1026,7 @@ static void two_formats_on_a_device(void **state)
 
 static void *feed_two(void *user)
 {
-    mo_session_feed_all(user, 2, NULL);
+    mo_session_feed(user, 2, NULL);
     return NULL;
 }
 
@@ -1044,10 +1057,10 @@ static void cancelled_while_another_begins(void **state)
     assert_int_equal(reports[1].error.status, MO_ECANCELLED);
     assert_int_equal(reports[1].computed, 0);
     int64_t experts;
-    assert_int_equal(mo_session_feed(&feeds[1], NULL), MO_ECANCELLED);
+    assert_int_equal(mo_session_feed(&feeds[1], 1, NULL), MO_ECANCELLED);
     assert_int_equal(mo_session_discover(b, o->tokens, 1, &experts, NULL), MO_ECANCELLED);
     mo_session_clear_cancel(b);
-    assert_int_equal(mo_session_feed(&feeds[1], NULL), MO_OK);
+    assert_int_equal(mo_session_feed(&feeds[1], 1, NULL), MO_OK);
     assert_memory_equal(mo_session_logits(a), mo_session_logits(b), sizeof(float) * (size_t)o->vocab);
     mo_session_close(a);
     mo_session_close(b);
@@ -1103,12 +1116,12 @@ static void feeds_that_make_no_sense_together(void **state)
         assert_int_equal(mo_sampler_open(&sampling, o->vocab, &samplers[i], NULL), MO_OK);
         feeds[i].sampler = samplers[0];
     }
-    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_EINVAL);
+    assert_int_equal(mo_session_feed(feeds, 2, NULL), MO_EINVAL);
     assert_int_equal(calls, 0);
     feeds[1].sampler = samplers[1];
-    assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+    assert_int_equal(mo_session_feed(feeds, 2, NULL), MO_OK);
     for (feeds[0].size = 0; feeds[0].size < offsetof(mo_feed, session) + sizeof(void *); feeds[0].size++) {
-        assert_int_equal(mo_session_feed(feeds, NULL), MO_EINVAL);
+        assert_int_equal(mo_session_feed(feeds, 1, NULL), MO_EINVAL);
     }
     mo_sampler_close(samplers[0]);
     mo_sampler_close(samplers[1]);

@@ -169,7 +169,7 @@ static void wherever_experts_lie_bits_are_the_same(void **state)
         int64_t floats = 0;
         float *want = wanted(o->path, &floats);
         mo_model *m = open_part(o->path, &(setting){.device = "sim", .vram = VRAM});
-        const mo_plan *p = &m->opened.choice.plan;
+        const mo_run_plan *p = &m->opened.choice.plan;
         const int64_t least = p->device.least, all = p->device.whole, ram = p->least;
         assert_true(p->device.hit_rate == 1.0);
         check_answers(m, want, floats, o->name);
@@ -196,7 +196,7 @@ static void wherever_experts_lie_bits_are_the_same(void **state)
 static int64_t half_of_device(const char *path, int64_t *ram)
 {
     mo_model *m = open_part(path, &(setting){.device = "sim", .vram = VRAM});
-    const mo_plan *p = &m->opened.choice.plan;
+    const mo_run_plan *p = &m->opened.choice.plan;
     const int64_t half = (p->device.least + p->device.whole) / 2;
     *ram = p->least;
     mo_model_close(m);

@@ -11,6 +11,7 @@
 #include "lora_file.h"
 #include "model/load.h"
 #include "model_draft.h"
+#include "moraine_server.h"
 #include "numeric/products.h"
 #include "sanitized.h"
 #include "synth/synth.h"
@@ -96,9 +97,9 @@ static int64_t ram_with(const char *path, double share)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(path, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     assert_true(plan.least_bytes <= plan.whole_bytes);
     return plan.least_bytes + (int64_t)(share * (double)(plan.whole_bytes - plan.least_bytes));
 }
@@ -332,7 +333,7 @@ static float *learn(const family *f, const learning *how, const char *trace)
                               .user = &both};
         CHECK(mo_tracer_step(both.tracer, n == PROMPT ? PROMPT : 1, 0,
                              n == PROMPT ? MO_TRACE_PROMPT : MO_TRACE_GENERATION, &err));
-        CHECK(mo_session_feed(&feed, &err));
+        CHECK(mo_session_feed(&feed, 1, &err));
         if (n % 4 == 0) {
             CHECK(mo_model_request_done(model, &err));
         }

@@ -173,7 +173,7 @@ static void plain_loop(float temperature, uint64_t seed, const char *question, o
                                                 .session = session,
                                                 .tokens = tokens,
                                                 .count = (int64_t)count},
-                                     &err),
+                                     1, &err),
                      &err);
         const float *logits = mo_session_logits(session);
         const int32_t token = mo_sampler_pick(sampler, logits, NULL, tokens, count);

@@ -21,6 +21,8 @@
 #include "gguf/write.h"
 #include "gguf_file.h"
 
+static mo_file_format formats[MO_TYPE_LIMIT]; /* of the last summary */
+
 /* ---- Helpers ---- */
 
 typedef struct image {
@@ -58,7 +60,7 @@ static mo_status try_open(const uint8_t *bytes, size_t size, mo_error *err)
         assert_true(strlen(err->detail) > 20);
         return s;
     }
-    mo_gguf_summarize(g, &summary, &ignored);
+    mo_gguf_summarize(g, &summary, formats, &ignored);
     for (int64_t i = 0; i < mo_gguf_entry_count(g); i++) {
         char text[64];
         mo_gguf_entry_text(g, mo_gguf_entry_at(g, i), 100, text, sizeof text);
@@ -751,7 +753,7 @@ static void test_out_of_memory(void **state)
         fail_after = n;
         mo_status s = mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err);
         if (s == MO_OK) {
-            s = mo_gguf_summarize(g, &summary, &err);
+            s = mo_gguf_summarize(g, &summary, formats, &err);
             mo_gguf_close(g);
         }
         if (s == MO_OK) {
@@ -780,7 +782,7 @@ static mo_file_info summary_of(mo_gguf_writer *w, mo_status expected)
     mo_error err = {0};
     mo_file_info s = {0};
     assert_int_equal(mo_gguf_open_memory(im.bytes, im.size, "test.gguf", &g, &err), MO_OK);
-    if (mo_gguf_summarize(g, &s, &err) != expected) {
+    if (mo_gguf_summarize(g, &s, formats, &err) != expected) {
         fail_msg("%s", err.detail);
     }
     s.architecture = s.name = NULL;

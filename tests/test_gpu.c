@@ -214,7 +214,7 @@ static void clocks_add_up(void **state)
             assert_int_equal(r.by_cpu, reasons);
             late += r.late;
         }
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; i < count && variant < 6; i++) { /* what would be late is not sent for long */
             assert_true((layers[i].fetch_ns > 0) == (mode != MO_POSTFETCH_OFF));
         }
         assert_int_equal(r.lanes.fallbacks[MO_FALLBACK_UNPINNED], 0);
@@ -232,6 +232,7 @@ static void modes_of_layer_perf(void **state)
     const oracle *o = find_model("qwen3moe");
     const char *const modes[] = {"off", "update", "full"};
     float *want = logits_of(o->path, o->tokens, ORACLE_TOKENS, o->vocab, &(setting){.step = 1});
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
     for (int m = 0; m < 3; m++) {
         const setting set = {.device = device_name,
                              .cpu_moe = true,
@@ -274,6 +275,13 @@ static void modes_of_layer_perf(void **state)
             assert_int_equal(l->time_ns[MO_TIME_MOE], l->time_ns[MO_TIME_REGION] +
                                                           l->time_ns[MO_TIME_ROUTING] +
                                                           l->time_ns[MO_TIME_MERGE]);
+            assert_int_equal(l->time_ns[MO_TIME_COLD_PRODUCTS], m == 2 ? layers[i].cpu_ns : 0);
+            assert_true(l->time_ns[MO_TIME_COLD_BRANCH] >= l->time_ns[MO_TIME_COLD_PRODUCTS]);
+            assert_true(l->time_ns[MO_TIME_COLD_GATHER] <= l->time_ns[MO_TIME_COLD_BRANCH]);
+            assert_int_equal(l->time_ns[MO_TIME_PRODUCTS],
+                             l->time_ns[MO_TIME_HOT_PRODUCTS] + l->time_ns[MO_TIME_COLD_PRODUCTS]);
+            assert_true((strstr(json, "\"cold_branch_time_per_call_us\"") != NULL) == (m == 2) &&
+                        (strstr(json, "\"cold_expert_matmul_time_per_call_us\"") != NULL) == (m == 2));
             assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);
             assert_int_equal(l->lanes[MO_LANE_COLD_RUNS], passes);
         }
@@ -282,6 +290,7 @@ static void modes_of_layer_perf(void **state)
         mo_model_close(model);
         free(got);
     }
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     free(want);
 }
 
@@ -376,7 +385,7 @@ static void sessions_share_the_device(void **state)
                                   .step = 1,
                                   .logits = keep_row,
                                   .user = &other}};
-        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, 2, &err), MO_OK);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         assert_memory_equal(other.rows, want, sizeof(float) * (size_t)((ORACLE_TOKENS - 7) * o->vocab));
         mo_session_close(one);
@@ -410,11 +419,11 @@ static void many_sessions_decode_together(void **state)
                                  .tokens = o->tokens,
                                  .count = j == LONG ? 1 : 1 + j % HELD};
         }
-        assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, SESSIONS, &err), MO_OK);
         for (int j = 0; j < SESSIONS; j++) {
             feeds[j].count += j == LONG ? ORACLE_TOKENS - 1 : 1;
         }
-        assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, SESSIONS, &err), MO_OK);
         for (int j = 0; j < SESSIONS; j++) {
             assert_int_equal(mo_session_computed(sessions[j]), j == LONG ? ORACLE_TOKENS - 1 : 1);
             assert_memory_equal(mo_session_logits(sessions[j]), want + (feeds[j].count - 1) * o->vocab,
@@ -447,7 +456,7 @@ static void states_are_saved_and_restored(void **state)
             mo_model *again = open_model(o->path, &places[j]);
             mo_session *next = open_session(again, MO_KV_I16);
             memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-            assert_int_equal(mo_session_restore(next, snapshot, &err), MO_OK);
+            assert_int_equal(mo_session_restore(next, snapshot, -1, &err), MO_OK);
             feed(next, o->tokens, ORACLE_TOKENS, 1, &s);
             assert_memory_equal(s.rows + 20 * o->vocab, want + 20 * o->vocab,
                                 sizeof(float) * (size_t)((ORACLE_TOKENS - 20) * o->vocab));
@@ -475,9 +484,9 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     const int64_t vocab = 4096;
     float *want = logits_of(MO_TEST_MODEL, tokens, TOKENS, vocab, &(setting){.step = 1});
     const int64_t ceilings[] = {plan.least_bytes + (2 << 20), (plan.least_bytes + plan.whole_bytes) / 2};
@@ -504,6 +513,7 @@ static void experts_on_device_in_ram_and_on_disk(void **state)
 static void fallbacks_say_why(void **state)
 {
     (void)state;
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
     enum { TOKENS = 12 };
     mo_error err = {.detail = ""};
     mo_plan_report plan;
@@ -513,9 +523,9 @@ static void fallbacks_say_why(void **state)
     for (int i = 0; i < TOKENS; i++) {
         tokens[i] = (i * 7919 + 11) % 4096;
     }
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = "none", .threads = 2};
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     mo_model *model = open_model(MO_TEST_MODEL, &(setting){.device = device_name,
                                                            .ram = (plan.least_bytes + plan.whole_bytes) / 2,
                                                            .cpu_moe = true,
@@ -530,6 +540,7 @@ static void fallbacks_say_why(void **state)
     mo_session_close(session);
     mo_model_close(model);
     free(s.rows);
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
 }
 
 /* ---- When the device fails -------------------------------------------------------------------- */
@@ -691,14 +702,14 @@ static void expect_last(mo_session *session, const int32_t *tokens, int64_t coun
 {
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
-    if (mo_session_feed(&f, &err) != MO_OK) {
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     }
     assert_memory_equal(mo_session_logits(session), want, sizeof(float) * (size_t)vocab);
 }
 
 /* Of what the session holds, shared with nobody: restoring it copies. */
-static mo_snapshot *copy_of(const mo_session *session)
+static mo_snapshot *copy_of(const mo_model *model, const mo_session *session)
 {
     mo_snapshot *shared = NULL, *copy = NULL;
     uint8_t *bytes = NULL;
@@ -706,7 +717,7 @@ static mo_snapshot *copy_of(const mo_session *session)
     mo_error err = {.detail = ""};
     assert_int_equal(mo_snapshot_open(session, &shared, &err), MO_OK);
     assert_int_equal(mo_snapshot_write(shared, &bytes, &size, &err), MO_OK);
-    assert_int_equal(mo_snapshot_open_bytes(bytes, size, &copy, &err), MO_OK);
+    assert_int_equal(mo_snapshot_read(model, bytes, size, &copy, &err), MO_OK);
     mo_snapshot_close(shared);
     mo_free(bytes);
     return copy;
@@ -737,19 +748,19 @@ static void a_failed_restore_leaves_nothing(void **state)
         mo_model *model = open_model(o->path, &(setting){.device = "sim"});
         mo_session *one = open_session(model, MO_KV_I16), *two = open_session(model, MO_KV_I16);
         expect_last(one, other, ORACLE_TOKENS, last_other, vocab);
-        snapshot = copy_of(one);
+        snapshot = copy_of(model, one);
         for (int after = 0; after < 40; after += SANITIZED ? 3 : 1) {
             expect_last(two, o->tokens, ORACLE_TOKENS, last, vocab);
             mo_sim_arm(model->device, MO_SIM_COPY, after);
             expect_last(two, o->tokens, SHORT, middle, vocab);
-            const mo_status status = mo_session_restore(two, snapshot, &err);
+            const mo_status status = mo_session_restore(two, snapshot, -1, &err);
             mo_sim_arm(model->device, MO_SIM_NONE, 0);
             refused += status != MO_OK;
             assert_int_equal(mo_session_length(two), status == MO_OK ? ORACLE_TOKENS : 0);
             assert_true((mo_session_logits(two) != NULL) == (status == MO_OK));
             expect_last(two, o->tokens, ORACLE_TOKENS, last, vocab);
             assert_true(mo_session_computed(two) > 0);
-            assert_int_equal(mo_session_restore(two, snapshot, &err), MO_OK);
+            assert_int_equal(mo_session_restore(two, snapshot, -1, &err), MO_OK);
             expect_last(two, other, ORACLE_TOKENS, last_other, vocab);
             assert_int_equal(mo_session_computed(two), 0);
         }
@@ -821,7 +832,7 @@ static void no_failed_copy_ends_a_text(void **state)
                                        .logits = keep_row,
                                        .user = &s};
                     mo_sim_arm_row(model->device, MO_SIM_COPY, after, count);
-                    const mo_status status = mo_session_feed(&f, &err);
+                    const mo_status status = mo_session_feed(&f, 1, &err);
                     if (status != MO_OK || memcmp(s.rows, want, bytes) != 0) {
                         fail_msg("%s, mode %d, steps of %d, %d copies after %d: %s", o->name, mode, step,
                                  count, after, status == MO_OK ? "other bits" : err.detail);

@@ -171,7 +171,7 @@ static mo_status feed(place *p, int64_t count, mo_routing_observer routes, mo_er
                        .routes = routes,
                        .user = p};
     memset(p->rows, 0, sizeof(float) * (size_t)(TOKENS * p->vocab));
-    return mo_session_feed(&f, err);
+    return mo_session_feed(&f, 1, err);
 }
 
 static struct {

@@ -55,7 +55,7 @@ static mo_status feed_some(world *w, int count, int64_t length, int spread)
                                 .report_size = sizeof w->reports[i],
                                 .sampler = w->samplers[i]};
     }
-    return mo_session_feed_all(w->feeds, count, &err);
+    return mo_session_feed(w->feeds, count, &err);
 }
 
 /* The first of the largest. */
@@ -162,7 +162,7 @@ static void whoever_wants_more_gets_rows(void **state)
     w.feeds[0].mask = mask;
     w.feeds[1].logprobs = true;
     w.feeds[2].sampler = warm;
-    assert_int_equal(mo_session_feed_all(w.feeds, 4, &err), MO_OK);
+    assert_int_equal(mo_session_feed(w.feeds, 4, &err), MO_OK);
     assert_int_equal(kept(&w), 1);
     assert_true(w.reports[0].token >= 0 && w.reports[0].token != top);
     assert_int_equal(w.reports[1].token, top);
@@ -191,7 +191,7 @@ static void snapshots_have_the_row(void **state)
     assert_int_equal(feed_some(&w, 3, 5, 2), MO_OK);
     assert_int_equal(mo_snapshot_open(w.sessions[0], &snapshot, &err), MO_OK);
     assert_int_equal(kept(&w), 2);
-    assert_int_equal(mo_session_restore(w.sessions[1], snapshot, &err), MO_OK);
+    assert_int_equal(mo_session_restore(w.sessions[1], snapshot, -1, &err), MO_OK);
     assert_int_equal(kept(&w), 1);
     assert_int_equal(feed_some(&w, 1, 8, 1), MO_OK);
     expect_row(&w, w.sessions[0], 8);
@@ -252,7 +252,7 @@ static void a_row_that_cannot_be_copied_is_made_again(void **state)
     assert_null(mo_session_logits(w.sessions[1]));
     const mo_feed again = {
         .size = sizeof again, .session = w.sessions[1], .tokens = w.o->tokens, .count = 6}; /* nothing new */
-    assert_int_equal(mo_session_feed(&again, NULL), MO_OK);
+    assert_int_equal(mo_session_feed(&again, 1, NULL), MO_OK);
     expect_row(&w, w.sessions[1], 6);
     mo_log_set(NULL, NULL, MO_LOG_WARN);
     end(&w);

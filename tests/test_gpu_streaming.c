@@ -30,12 +30,12 @@ static int64_t search_least(const char *path)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .context = 600,
-                                 .batch = 64,
-                                 .device = device_name,
-                                 .vram_bytes = (int64_t)1 << 30};
-    if (mo_plan_file(path, &ask, &plan, sizeof plan, &err) != MO_OK) {
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .context = 600,
+                                  .batch = 64,
+                                  .device = device_name,
+                                  .vram_bytes = (int64_t)1 << 30};
+    if (mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     mo_device_report report = {0};
@@ -143,7 +143,7 @@ static void kinds_of_steps_take_turns(void **state)
         feed(one, o->tokens, ORACLE_TOKENS, 2, &s);
         assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
         memset(s.rows, 0, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
-        assert_int_equal(mo_session_restore(two, snapshot, &err), MO_OK);
+        assert_int_equal(mo_session_restore(two, snapshot, -1, &err), MO_OK);
         feed(two, o->tokens, 24, 1, &s);
         feed(two, o->tokens, 40, 16, &s);
         feed(two, o->tokens, ORACLE_TOKENS, 1, &s);
@@ -163,9 +163,9 @@ static int64_t least_ram(const oracle *o)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = 600, .batch = 64, .device = device_name};
-    assert_int_equal(mo_plan_file(o->path, &ask, &plan, sizeof plan, &err), MO_OK);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = 600, .batch = 64, .device = device_name};
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
     return plan.least_bytes;
 }
 
@@ -180,13 +180,13 @@ static void layers_pass_from_disk(void **state)
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
         const int64_t vram = least_vram(o->path, &report);
-        const mo_plan_options tight = {.size = sizeof(mo_plan_options),
-                                       .context = 600,
-                                       .batch = 64,
-                                       .device = device_name,
-                                       .vram_bytes = vram,
-                                       .ram_bytes = least_ram(o)};
-        assert_int_equal(mo_plan_file(o->path, &tight, &plan, sizeof plan, &err), MO_OK);
+        const mo_model_options tight = {.size = sizeof(mo_model_options),
+                                        .context = 600,
+                                        .batch = 64,
+                                        .device = device_name,
+                                        .vram_bytes = vram,
+                                        .ram_bytes = least_ram(o)};
+        assert_int_equal(mo_plan_file(o->path, &tight, NULL, &plan, sizeof plan, &err), MO_OK);
         if (plan.streamed_layers == 0) {
             continue;
         }
@@ -235,16 +235,16 @@ static void plans_come_true(void **state)
         mo_plan_report plan;
         mo_device_report report = {0};
         mo_error err = {.detail = ""};
-        mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                               .context = 600,
-                               .batch = 64,
-                               .device = "sim",
-                               .vram_bytes = (int64_t)1 << 30};
-        assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, sizeof plan, &err), MO_OK);
+        mo_model_options ask = {.size = sizeof(mo_model_options),
+                                .context = 600,
+                                .batch = 64,
+                                .device = "sim",
+                                .vram_bytes = (int64_t)1 << 30};
+        assert_int_equal(mo_plan_file(models[i].path, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
         const int64_t least = plan.device.least_bytes, whole = plan.device.whole_bytes;
         for (int j = 0; j <= 6; j++) {
             ask.vram_bytes = least + (whole - least) * j / 6;
-            assert_int_equal(mo_plan_file(models[i].path, &ask, &plan, sizeof plan, &err), MO_OK);
+            assert_int_equal(mo_plan_file(models[i].path, &ask, NULL, &plan, sizeof plan, &err), MO_OK);
             const setting s = {.device = "sim", .vram = ask.vram_bytes, .kv = MO_KV_I16};
             assert_true(opens(models[i].path, &s, &report));
             assert_true(report.streamed_layers + report.host_layers <= plan.device.streamed_layers);
@@ -378,7 +378,7 @@ static bool refuses_a_program(const oracle *o, int64_t vram, int after, const fl
                        .logits = keep_row,
                        .user = &s};
     mo_device_report report;
-    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     mo_model_device(model, &report, sizeof report);
     assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(COUNT * o->vocab));
     free(s.rows);

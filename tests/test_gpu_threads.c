@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "gpu_case.h"
+#include "moraine_server.h"
 
 /* A model whose layers all route, so that every layer is heard of. */
 static const oracle *routed_model(void)
@@ -194,7 +195,7 @@ static void reports_wait_for_no_step(void **state)
                            .step = steps[i],
                            .routes = ask,
                            .user = &a};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         assert_true(a.heard >= 12);
         mo_session_close(session);
         mo_model_close(model);
@@ -224,7 +225,7 @@ static void a_cancelled_step_ends_between_layers(void **state)
                            .count = ORACLE_TOKENS,
                            .routes = ask,
                            .user = &a};
-        assert_int_equal(mo_session_feed(&f, &err), MO_ECANCELLED);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_ECANCELLED);
         assert_int_equal(a.heard, ORACLE_TOKENS - 10);
         assert_int_equal(a.last, 0);
         assert_int_equal(mo_session_length(session), 10);
@@ -256,7 +257,7 @@ static void a_step_goes_on_for_the_others(void **state)
                                   .routes = ask,
                                   .user = &a},
                                  {.size = sizeof(mo_feed), .session = two, .tokens = o->tokens, .count = 20}};
-        mo_session_feed_all(feeds, 2, &err);
+        mo_session_feed(feeds, 2, &err);
         assert_true(a.last > 0);
         assert_int_equal(mo_session_length(one), 20);
         mo_session_close(one);

@@ -8,7 +8,7 @@ static void read_prompt(mo_session *session)
 {
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = PROMPT};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }
@@ -18,7 +18,7 @@ static void decode(mo_session *session, int64_t from, int64_t to)
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = to, .step = 1};
     assert_int_equal(mo_session_length(session), from);
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }
@@ -152,7 +152,7 @@ static void a_prompt_runs_while_tiers_are_filled(void **state)
                            .step = 4,
                            .logits = watch,
                            .user = &p};
-        check_status(mo_session_feed(&f, &r.err), &r.err);
+        check_status(mo_session_feed(&f, 1, &r.err), &r.err);
         assert_int_equal(p.told, PROMPT);
         assert_true(2 * p.first < p.slots);
         assert_int_equal(p.last, p.slots);
@@ -187,7 +187,7 @@ static void prompts_fill_vram_where_ram_is_tiny(void **state)
     rig r;
     rig_open(&r, &(rigged){.set = tiers_of(0.3, 0), .known = true, .least_slots = true});
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = PROMPT};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     int32_t slots, filled;
     int64_t bytes;
     mo_vram_slots(r.gpu->experts.where.vram, &slots, &filled, &bytes);
@@ -204,7 +204,7 @@ static void prompts_leave_as_much_in_every_layer(void **state)
     rig_open(&r, &(rigged){.set = tiers_of(0.3, 0), .least_slots = true});
     const mo_model_spec *spec = mo_checkpoint_spec(r.opened.model);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = 64};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     int least = EXPERTS, most = 0;
     for (int i = 0; i < spec->layer_count; i++) {
         int held = 0;
@@ -324,7 +324,7 @@ static void no_expert_lies_in_both_tiers(void **state)
         for (int64_t n = 4; n <= 48; n += 4) {
             const mo_feed f = {
                 .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
-            check_status(mo_session_feed(&f, &r.err), &r.err);
+            check_status(mo_session_feed(&f, 1, &r.err), &r.err);
             assert_int_equal(in_vram(r.gpu, r.engine->spec, true), 0);
         }
         assert_true(in_vram(r.gpu, r.engine->spec, false) > 0);
@@ -430,7 +430,7 @@ static void cpu_and_device_share_what_comes_from_disk(void **state)
         lanes->fetch_rate = mo_lane_rate_of(1e9);
         lanes->cpu_rate = mo_lane_rate_of(i ? 1e9 : 2e7);
         lanes->cpu_rate.start = lanes->cpu_rate.s_per_byte;
-        check_status(mo_session_feed(&part, &r.err), &r.err);
+        check_status(mo_session_feed(&part, 1, &r.err), &r.err);
         assert_true(mo_store_count(r.gpu->experts.where.store).disk.bytes > read);
         assert_int_equal(lanes->by_cpu > by_cpu, i);
     }
@@ -465,9 +465,42 @@ static void wherever_experts_are_the_bits_are_the_same(void **state)
     free(want);
 }
 
+/* Experts that a profile calls universal stay in VRAM whatever comes; without that word some of them leave. */
+static void universal_experts_stay(void **state)
+{
+    (void)state;
+    for (int stored = 0; stored < 2; stored++) {
+        int left[2] = {0};
+        for (int kept = 0; kept < 2; kept++) {
+            rig r;
+            setting set = tiers_of(0.4, 0.3);
+            set.ram = stored ? set.ram : (int64_t)64 << 20;
+            rig_open(&r, &(rigged){.set = set,
+                                   .known = true,
+                                   .universal = kept ? 21 : 0,
+                                   .policy = mo_policy_find("lru")});
+            for (int64_t n = 1; n <= 160; n++) {
+                r.gpu->lanes.cpu_rate = mo_lane_rate_of(2e7); /* so that experts cross and look for slots */
+                const mo_feed f = {
+                    .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
+                check_status(mo_session_feed(&f, 1, &r.err), &r.err);
+            }
+            for (int e = 61; e < 64; e++) { /* the first 21 of the profile: three of each of seven layers */
+                for (int i = 0; i < 7; i++) {
+                    left[kept] += mo_where_address(mo_gpu_where(r.gpu, i), i, e) == 0;
+                }
+            }
+            rig_close(&r);
+        }
+        assert_true(left[0] > 0);
+        assert_int_equal(left[1], 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(universal_experts_stay),
         cmocka_unit_test(a_first_start_fills_both_tiers),
         cmocka_unit_test(a_start_takes_the_hottest_first),
         cmocka_unit_test(a_start_without_a_profile_is_even),

@@ -19,6 +19,7 @@
 #include "gpu/objects.h"
 #include "gpu/session.h"
 #include "hotcache/toggles.h"
+#include "open/resources.h"
 #include "sanitized.h"
 
 /* Under sanitizers, which take their time: the same ways on a shorter text. */
@@ -128,8 +129,8 @@ static void feed(mo_model *model, mo_session *session, int64_t step, int64_t req
                            .count = n,
                            .logits = rows ? keep_row : NULL,
                            .user = &s};
-        if (mo_session_feed(&f, &err) != MO_OK) {
-            check_status(mo_session_feed(&f, &err), &err);
+        if (mo_session_feed(&f, 1, &err) != MO_OK) {
+            check_status(mo_session_feed(&f, 1, &err), &err);
         }
         if (request && (n - 32) % request == 0) {
             check_status(mo_model_request_done(model, &err), &err);
@@ -258,7 +259,20 @@ static void the_profile_fills_the_slots(void **state)
         const places p = places_of(model);
         assert_int_equal(p.count, packing.count);
         assert_true(p.count > 50 && p.count < LAYERS * EXPERTS);
-        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers"));
+        assert_non_null(strstr(last_start, "of 448 experts in 7 of 7 layers ("));
+        int32_t least = EXPERTS, most = 0; /* of a layer */
+        for (int l = 0; l < LAYERS; l++) {
+            int32_t here = 0;
+            for (int e = 0; e < EXPERTS; e++) {
+                here += p.in[l][e];
+            }
+            least = here < least ? here : least;
+            most = here > most ? here : most;
+        }
+        char said[64];
+        snprintf(said, sizeof said, "(%d to %d, on average %.1f), ", (int)least, (int)most,
+                 (double)p.count / LAYERS);
+        assert_non_null(strstr(last_start, said));
         for (size_t k = 0; k < packing.count; k++) {
             assert_true(p.in[packing.entry[k].layer][packing.entry[k].expert]);
         }
@@ -269,6 +283,8 @@ static void the_profile_fills_the_slots(void **state)
         mo_model_close(model);
     }
 }
+
+static mo_plan_report plan_of(const mo_model_options *o);
 
 /* The start line of the document, with its reserve of 1024 MiB, and what is left beside it. */
 static void the_start_line_works(void **state)
@@ -288,13 +304,25 @@ static void the_start_line_works(void **state)
     assert_int_equal(report.filled, report.slots);
     assert_int_equal(report.asked, report.hits);
 
+    /* No space beside the reserve: no cache, and all else as ever; a size that was given is refused. */
+    setenv("MORAINE_SIM", "memory=200M", 1);
+    const mo_plan_report none = plan_of(&o);
+    assert_true(none.hot.experts == 0 && none.device.slot_bytes == 0);
+    for (int rate = 0; rate < 2; rate++) {
+        o.learning.hot_cache.update_rate = rate;
+        run_and_compare(&o, 1, 0, &report, "no space");
+        assert_true(report.slots == 0 && report.hits == 0 && report.by_cpu + report.fetched > 0);
+    }
+    o.learning.hot_cache.update_rate = 0;
+    setenv("MORAINE_SIM", "memory=2G", 1);
+
     o.learning.hot_cache.auto_reserve_mib = 2040; /* of 2048 MiB: little is left */
     mo_error err = {.detail = ""};
     mo_model *model = NULL;
     if (mo_model_open(model_path, &o, &model, &err) == MO_OK) {
         mo_model_device(model, &report, sizeof report);
         assert_true(report.slot_bytes <= (int64_t)8 << 20);
-        assert_true(report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
+        assert_true(report.slots == 0 || report.peak_bytes + ((int64_t)2040 << 20) <= (int64_t)2048 << 20);
         mo_model_close(model);
     } else {
         assert_non_null(strstr(err.detail, "`hot_cache.auto_reserve_mib`"));
@@ -365,15 +393,16 @@ static mo_plan_report plan_of(const mo_model_options *o)
 {
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .ram_bytes = o->ram_bytes,
-                                 .context = o->context,
-                                 .batch = o->batch,
-                                 .device = o->device,
-                                 .vram_bytes = o->vram_bytes,
-                                 .cpu_moe = o->cpu_moe,
-                                 .hot_cache = o->learning.hot_cache};
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .ram_bytes = o->ram_bytes,
+                                  .context = o->context,
+                                  .batch = o->batch,
+                                  .device = o->device,
+                                  .vram_bytes = o->vram_bytes,
+                                  .cpu_moe = o->cpu_moe,
+                                  .learning.hot_cache = o->learning.hot_cache,
+                                  .environment = true};
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     return plan;
 }
 
@@ -414,16 +443,17 @@ static void plans_know_the_cache(void **state)
     }
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                           .context = CONTEXT,
-                           .batch = 32,
-                           .device = device_name,
-                           .vram_bytes = ceiling};
-    ask.hot_cache = hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_ENOMEM);
+    mo_model_options ask = {.size = sizeof(mo_model_options),
+                            .context = CONTEXT,
+                            .batch = 32,
+                            .device = device_name,
+                            .vram_bytes = ceiling};
+    ask.learning.hot_cache =
+        hot_options(0, 4096).learning.hot_cache; /* what the gpu refuses, the plan refuses */
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, "`hot_cache.max_mib`"));
-    ask.hot_cache.file = NULL;
-    assert_int_equal(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), MO_EINVAL);
+    ask.learning.hot_cache.file = NULL;
+    assert_int_equal(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), MO_EINVAL);
 }
 
 /* Space for everything: no layer needs the host. And space that the environment leaves empty. */
@@ -595,7 +625,8 @@ static void updates_are_capped(void **state)
         const places before = places_of(model);
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, 1,
+                &err),
             &err);
         model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
@@ -615,10 +646,10 @@ static void three_tiers(void **state)
     (void)state;
     mo_error err = {.detail = ""};
     mo_plan_report plan;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
     warnings = 0;
-    check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+    check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
     for (int i = 0; i < 2; i++) {
         mo_device_report report;
         mo_model_options o = hot_options(0.5, 2);
@@ -643,9 +674,9 @@ static void choices_are_counted_once(void **state)
     mo_plan_report plan;
     mo_counter_report counters;
     int32_t words[STEPS];
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options o = options_for(device_name);
     o.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL;
@@ -660,7 +691,7 @@ static void choices_are_counted_once(void **state)
         model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1}, 1,
                 &err),
             &err);
         mo_model_counters(model, &counters, sizeof counters);
@@ -707,7 +738,7 @@ static void short_text(mo_model *model, int number, float *rows)
                        .step = 1,
                        .logits = keep_row,
                        .user = &s};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     mo_session_close(session);
 }
 
@@ -721,9 +752,9 @@ static void layers_that_close_need_no_host(void **state)
     mo_error err = {.detail = ""};
     mo_plan_report plan;
     mo_model_info info;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
-    check_status(mo_plan_file(path, &ask, &plan, sizeof plan, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .context = CONTEXT, .batch = 32, .device = "none", .threads = 2};
+    check_status(mo_plan_file(path, &ask, NULL, &plan, sizeof plan, &err), &err);
     mo_model_options with = options_for(device_name), without = options_for("none");
     with.ram_bytes = (plan.least_bytes + plan.whole_bytes) / 2;
     mo_model *model = NULL, *alone = NULL;
@@ -882,7 +913,7 @@ static void a_failed_copy_loses_nothing(void **state)
                                .count = n,
                                .logits = keep_row,
                                .user = &(sink){rows}};
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             if (n % 16 == 0) { /* copies of an update begin at once */
                 faults_arm(model->device, MO_SIM_COPY, after, 1);
                 check_status(mo_model_request_done(model, &err), &err);
@@ -943,7 +974,7 @@ static void a_copy_that_fails_again_ends_an_apply(void **state)
         assert_int_equal(report.exchange_failed, 1);
         assert_int_equal(report.fetch_failed, variant == 1 && count > 4 ? 4 : count);
         const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 31};
-        check_status(mo_session_feed(&prompt, &err), &err);
+        check_status(mo_session_feed(&prompt, 1, &err), &err);
         expect_map(model); /* told by then at the latest */
         mo_session_close(session);
         session = open_session(model);
@@ -981,7 +1012,7 @@ static void no_step_fails_for_a_copy(void **state)
                                .user = &(sink){rows}};
             model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
-            check_status(mo_session_feed(&f, &err), &err);
+            check_status(mo_session_feed(&f, 1, &err), &err);
             faults_arm(model->device, MO_SIM_NONE, 0, 1);
         }
         expect_plain(rows, "copies that failed");
@@ -1030,7 +1061,7 @@ static void a_device_lost_between_requests_costs_only_speed(void **state)
     mo_model *model = open_model(&o);
     mo_session *session = open_session(model);
     const mo_feed prompt = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 32};
-    check_status(mo_session_feed(&prompt, &err), &err);
+    check_status(mo_session_feed(&prompt, 1, &err), &err);
     warnings = 0;
     faults_arm(model->device, MO_SIM_LOST, 0, 1);
     check_status(mo_model_request_done(model, &err), &err);
@@ -1082,18 +1113,62 @@ static void toggles_are_explained(void **state)
                     "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off",
                     "LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE=auto",
                     "LLAMA_MOE_HOT_CACHE_QWEN_WEIGHTING=x",
+                    "LLAMA_MOE_HOT_CACHE_WEIGHTING=balanced",
+                    "LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE=0.25",
+                    "LLAMA_MOE_HOT_CACHE_LAYER_CURVE=2",
                     "LLAMA_MOE_HOT_CACHE_PARALEL=off",
                     NULL};
     mo_hot_toggles_read(some, &t);
     assert_true(t.serial && t.no_fill);
-    assert_int_equal(t.lines, 3);
+    assert_int_equal(t.lines, 4);
+    assert_non_null(strstr(t.line[0], "QWEN_WEIGHTING=x: ignored; must be flat,"));
+    assert_non_null(strstr(t.line[1], "LAYER_CURVE=2: ignored; must be a number from 0 to 1"));
     assert_non_null(
-        strstr(t.line[0], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: ignored; it controls ggml"));
-    assert_non_null(strstr(t.line[1], "`hot_cache.weighting`"));
-    assert_non_null(strstr(t.line[2], "PARALEL: not a setting"));
+        strstr(t.line[2], "MERGE_SUM_ROWS, LLAMA_MOE_HOT_CACHE_PP_REDUCE_MERGE: ignored; it controls ggml"));
+    assert_non_null(strstr(t.line[3], "PARALEL: not a setting"));
+    assert_true(t.words[MO_HOT_ANY].mode_given && t.words[MO_HOT_ANY].mode == MO_WEIGHTING_BALANCED);
+    assert_true(t.words[MO_HOT_GEMMA4].curve_given && t.words[MO_HOT_GEMMA4].curve == 0.25);
+    assert_true(!t.words[MO_HOT_QWEN].mode_given && !t.words[MO_HOT_ANY].curve_given);
     char *wrong[] = {"LLAMA_MOE_HOT_CACHE_PARALLEL=maybe", "LLAMA_MOE_HOT_CACHE_FILL_RANDOM=2", NULL};
     mo_hot_toggles_read(wrong, &t);
     assert_true(t.lines == 2 && !t.serial && !t.no_fill);
+}
+
+/* How experts are ranked with this environment and this option. */
+static mo_weighting_options ranked_by(const mo_checkpoint *checkpoint, const char *option, double curve)
+{
+    mo_error err = {.detail = ""};
+    mo_resources found;
+    mo_model_options o = hot_options(0.0, 2);
+    o.learning.hot_cache.weighting = option;
+    o.learning.hot_cache.layer_curve = curve;
+    check_status(mo_resources_find(&(mo_resources_ask){.options = &o}, &found, &err), &err);
+    const mo_weighting_options w = mo_hot_request_weighting(&found.hot, checkpoint);
+    mo_resources_close(&found);
+    return w;
+}
+
+/* The environment chooses as the options do, which are stronger; names of other families choose nothing. */
+static void weighting_by_environment(void **state)
+{
+    (void)state;
+    const mo_model_options o = hot_options(0.0, 2);
+    mo_model *model = open_model(&o);
+    setenv("LLAMA_MOE_HOT_CACHE_GEMMA4_WEIGHTING", "balanced", 1);
+    setenv("LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE", "0.75", 1);
+    mo_weighting_options w = ranked_by(model->checkpoint, NULL, 0.5);
+    assert_true(w.mode == MO_WEIGHTING_FLAT && w.curve == 0.5);
+    setenv("LLAMA_MOE_HOT_CACHE_WEIGHTING", "time", 1);
+    setenv("LLAMA_MOE_HOT_CACHE_LAYER_CURVE", "0.25", 1);
+    w = ranked_by(model->checkpoint, NULL, 0.5);
+    assert_true(w.mode == MO_WEIGHTING_TIME && w.curve == 0.25);
+    w = ranked_by(model->checkpoint, "flat", 0.9);
+    assert_true(w.mode == MO_WEIGHTING_FLAT && w.curve == 0.9);
+    unsetenv("LLAMA_MOE_HOT_CACHE_WEIGHTING");
+    unsetenv("LLAMA_MOE_HOT_CACHE_LAYER_CURVE");
+    unsetenv("LLAMA_MOE_HOT_CACHE_GEMMA4_WEIGHTING");
+    unsetenv("LLAMA_MOE_HOT_CACHE_GEMMA4_LAYER_CURVE");
+    mo_model_close(model);
 }
 
 /* ---- All ---- */
@@ -1160,6 +1235,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_device_lost_between_requests_costs_only_speed),
         cmocka_unit_test(lanes_one_after_the_other),
         cmocka_unit_test(toggles_are_explained),
+        cmocka_unit_test(weighting_by_environment),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

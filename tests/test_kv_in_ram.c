@@ -3,6 +3,7 @@
 #include "gpu_case.h"
 
 #include "api/model.h"
+#include "fork.h"
 #include "gpu/objects.h"
 #include "open/requirements.h"
 #include "plan/kv_in_ram.h"
@@ -12,14 +13,14 @@ enum { CONTEXT = 16384, BATCH = 64, LONG = 700 };
 /* A plan as open_model() makes it. */
 static mo_status plan_of(const char *path, int64_t vram, int64_t ram, mo_plan_report *out, mo_error *err)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     o.context = CONTEXT;
     o.batch = BATCH;
     o.threads = 2;
     o.device = device_name;
     o.vram_bytes = vram;
     o.ram_bytes = ram;
-    return mo_plan_file(path, &o, out, sizeof *out, err);
+    return mo_plan_file(path, &o, NULL, out, sizeof *out, err);
 }
 
 static int64_t least_of(const char *path)
@@ -145,7 +146,7 @@ static mo_model *open_prompts(const char *path, const mo_model_options *o)
 /* The lowest ceiling of VRAM for it, and what is planned there. */
 static int64_t least_for(const char *path, const prompt_case *c, mo_plan_report *out)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_error err = {.detail = ""};
     o.context = CONTEXT;
     o.batch = c->batch;
@@ -154,9 +155,9 @@ static int64_t least_for(const char *path, const prompt_case *c, mo_plan_report 
     o.threads = 2;
     o.device = device_name;
     o.vram_bytes = (int64_t)512 << 20;
-    assert_int_equal(mo_plan_file(path, &o, out, sizeof *out, &err), MO_OK);
+    assert_int_equal(mo_plan_file(path, &o, NULL, out, sizeof *out, &err), MO_OK);
     o.vram_bytes = out->device.least_bytes;
-    assert_int_equal(mo_plan_file(path, &o, out, sizeof *out, &err), MO_OK);
+    assert_int_equal(mo_plan_file(path, &o, NULL, out, sizeof *out, &err), MO_OK);
     assert_true(out->device_cold_layers > 0);
     return o.vram_bytes;
 }
@@ -198,7 +199,7 @@ static float *run_prompts(const oracle *o, const prompt_case *c, const mo_model_
                              .logits = keep_row,
                              .user = &sinks[i]};
     }
-    if (mo_session_feed_all(feeds, c->sessions, &err) != MO_OK) {
+    if (mo_session_feed(feeds, c->sessions, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     *brought = brought_by(model);
@@ -206,7 +207,7 @@ static float *run_prompts(const oracle *o, const prompt_case *c, const mo_model_
         feeds[i].count = LONG;
         feeds[i].step = 1;
     }
-    if (mo_session_feed_all(feeds, c->sessions, &err) != MO_OK) {
+    if (mo_session_feed(feeds, c->sessions, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     assert_int_equal(brought_by(model), *brought); /* single tokens read them where they are */
@@ -303,7 +304,7 @@ static void blocks_are_shared_and_moved(void **state)
     options.sessions = 2;
     options.kept_bytes = 8 << 20;
     options.learning.profile = "off";
-    mo_plan_options plan = mo_plan_options_default();
+    mo_model_options plan = mo_model_options_default();
     mo_plan_report report;
     plan.context = CONTEXT;
     plan.batch = BATCH;
@@ -311,7 +312,7 @@ static void blocks_are_shared_and_moved(void **state)
     plan.device = device_name;
     plan.sessions = 2;
     plan.kept_bytes = 8 << 20;
-    assert_int_equal(mo_plan_file(o->path, &plan, &report, sizeof report, &err), MO_OK);
+    assert_int_equal(mo_plan_file(o->path, &plan, NULL, &report, sizeof report, &err), MO_OK);
     options.vram_bytes = report.device.least_bytes;
     mo_model *model = NULL;
     if (mo_model_open(o->path, &options, &model, &err) != MO_OK) {
@@ -320,7 +321,7 @@ static void blocks_are_shared_and_moved(void **state)
     mo_session *session = open_session(model, MO_KV_I16), *fork = open_session(model, MO_KV_I16);
     feed(session, o->tokens, 20, 4, &s);
     assert_int_equal(mo_snapshot_open(session, &snapshot, &err), MO_OK);
-    assert_int_equal(mo_session_fork(fork, session, &err), MO_OK);
+    assert_int_equal(fork_session(fork, session, &err), MO_OK);
     int32_t other[24];
     memcpy(other, o->tokens, sizeof(int32_t) * 20);
     for (int i = 20; i < 24; i++) {
@@ -334,7 +335,7 @@ static void blocks_are_shared_and_moved(void **state)
         if (round == 0) {
             assert_int_equal(mo_snapshot_spill(snapshot, &err), MO_OK);
             assert_false(mo_snapshot_on_device(snapshot));
-            assert_int_equal(mo_session_restore(session, snapshot, &err), MO_OK);
+            assert_int_equal(mo_session_restore(session, snapshot, -1, &err), MO_OK);
         }
     }
     mo_snapshot_close(snapshot);

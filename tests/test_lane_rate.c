@@ -8,7 +8,9 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
+#include "experts/late.h"
 #include "experts/share.h"
 
 #define GB 1e9
@@ -148,6 +150,71 @@ static void waiting_for_another_task_is_no_work(void **state)
     }
 }
 
+/* ---- Late copies ---- */
+
+/* Turns of a layer in which each way takes as long as given; how often each was taken. */
+static void take_turns(mo_late *l, const bool *allowed, const double *seconds, int turns, int *taken)
+{
+    memset(taken, 0, sizeof *taken * MO_LATE_WAYS);
+    for (int i = 0; i < turns; i++) {
+        const mo_late_way way = mo_late_choose(l, allowed, seconds);
+        assert_true(allowed[way]);
+        mo_late_observe(l, way, seconds[way]);
+        taken[way]++;
+    }
+}
+
+static void the_fastest_way_is_learned(void **state)
+{
+    (void)state;
+    static const bool all[MO_LATE_WAYS] = {true, true, true}, leave[MO_LATE_WAYS] = {false, true, true};
+    int taken[MO_LATE_WAYS];
+    for (int best = 0; best < MO_LATE_WAYS; best++) {
+        for (double slower = 1.2; slower < 1000; slower *= 3) {
+            double seconds[MO_LATE_WAYS], spent = 0;
+            for (int i = 0; i < MO_LATE_WAYS; i++) {
+                seconds[i] = i == best ? 1e-4 : 1e-4 * slower;
+            }
+            mo_late l = {.turns = 0};
+            take_turns(&l, all, seconds, 10, taken); /* each was tried that is not hopeless */
+            take_turns(&l, all, seconds, 1000, taken);
+            for (int i = 0; i < MO_LATE_WAYS; i++) {
+                spent += taken[i] * (seconds[i] - seconds[best]);
+            }
+            assert_true(spent < 0.1 * 1000 * seconds[best]); /* trials cost little, however slow they are */
+            /* What changes is noticed. */
+            const double changed[MO_LATE_WAYS] = {1e-4, 1e-4, 1e-4};
+            double other[MO_LATE_WAYS];
+            memcpy(other, changed, sizeof other);
+            other[best] = 5e-4;
+            take_turns(&l, all, other, (int)(40 * slower) + 100, taken);
+            take_turns(&l, all, other, 100, taken);
+            assert_true(taken[best] < 10);
+        }
+    }
+    mo_late l = {.turns = 0};
+    const double seconds[MO_LATE_WAYS] = {1e-5, 1e-4, 2e-4};
+    take_turns(&l, leave, seconds, 200, taken);
+    assert_true(taken[MO_LATE_WAIT] == 0 && taken[MO_LATE_LEAVE] > 190);
+}
+
+static void what_arrives_in_time_is_sent(void **state)
+{
+    (void)state;
+    const double copy[6] = {1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4},
+                 down[6] = {1.0 / 3, 1.0 / 3, 1.0 / 3, 1.0 / 3, 1.0 / 3, 1.0 / 3},
+                 whole[6] = {1, 1, 1, 1, 1, 1};
+    mo_late l = {.turns = 0};
+    assert_int_equal(mo_late_fit(&l, copy, down, 6), 6); /* nothing is known */
+    mo_late_observe_cpu(&l, 1e-3);
+    assert_int_equal(mo_late_fit(&l, copy, down, 6), 6);
+    l.cpu_seconds = 1e-4; /* 0.4 ms for gate and up of all */
+    assert_int_equal(mo_late_fit(&l, copy, down, 6), 4);
+    assert_int_equal(mo_late_fit(&l, copy, whole, 6), 2); /* the CPU has what is left */
+    l.cpu_seconds = 1e-6;
+    assert_int_equal(mo_late_fit(&l, copy, down, 6), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +225,8 @@ int main(void)
         cmocka_unit_test(survives_a_shared_machine),
         cmocka_unit_test(experts_with_few_rows_are_the_cpus),
         cmocka_unit_test(waiting_for_another_task_is_no_work),
+        cmocka_unit_test(the_fastest_way_is_learned),
+        cmocka_unit_test(what_arrives_in_time_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,7 @@ static void offsets_above_200_gb_are_read(void **state)
     }
     const int32_t tokens[] = {TOKEN};
     const mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 1};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     const float *logits = mo_session_logits(session);

@@ -121,7 +121,7 @@ static void feed_to(mo_session *session, const int32_t *tokens, int64_t count)
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count};
     forget();
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }

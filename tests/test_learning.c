@@ -58,9 +58,9 @@ static int64_t ceiling_of(const char *path, double share)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .ram_bytes = (int64_t)1 << 40, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, NULL, &report, sizeof report, &err), &err);
     const int64_t all = report.classes[0].experts * report.classes[0].slot_bytes;
     return report.used_bytes - report.slot_bytes + (int64_t)((double)all * share);
 }
@@ -124,7 +124,7 @@ static void answer(mo_model *model, const char *prompt, int length)
     for (;;) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count},
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = count}, 1,
                 &err),
             &err);
         if (count == end) {
@@ -155,7 +155,8 @@ static void follow(mo_model *model, const char *text, double rates[3])
     for (int64_t n = 1, part = 0; n <= count; n++) {
         check_status(
             mo_session_feed(
-                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, &err),
+                &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n}, 1,
+                &err),
             &err);
         if (n == ends[part]) {
             mo_model_tiers(model, &now, sizeof now);
@@ -334,7 +335,7 @@ static float *logits_with(const mo_model_options *o, int64_t discover, int64_t *
                               .count = n,
                               .logits = keep_row,
                               .user = &s};
-        check_status(mo_session_feed(&feed, &err), &err);
+        check_status(mo_session_feed(&feed, 1, &err), &err);
         if (n % 40 == 0) {
             check_status(mo_model_request_done(model, &err), &err);
         }
@@ -706,7 +707,7 @@ static void unusable_profiles(void **state)
     const int32_t some[2] = {1, 2};
     check_status(
         mo_session_feed(&(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = some, .count = 2},
-                        &err),
+                        1, &err),
         &err);
     mo_session_close(session);
     mo_model_close(model);
@@ -845,6 +846,78 @@ static void full_disk_keeps_the_old_file(void **state)
     assert_int_equal(warnings, 0);
 }
 
+/* ---- With a device ---- */
+
+enum { WARM_LAYERS = 7, WARM_EXPERTS = 64 };
+
+/* Which experts a model has in VRAM and in RAM after some tokens of a text, on a device that holds less than half of them. */
+static void use_on_device(const char *file, int first, bool places[2][WARM_LAYERS][WARM_EXPERTS])
+{
+    mo_error err = {.detail = ""};
+    mo_model *model = NULL;
+    mo_session *session = NULL;
+    int32_t tokens[40];
+    mo_model_options o = mo_model_options_default();
+    o.threads = 2;
+    o.context = 256;
+    o.batch = 32;
+    o.device = "sim";
+    o.vram_bytes = (int64_t)13 << 20;
+    o.ram_bytes = (int64_t)32 << 20;
+    o.learning.profile = "off";
+    o.learning.warm_file = file;
+    check_status(mo_model_open(model_path, &o, &model, &err), &err);
+    check_status(mo_session_open(model, NULL, &session, &err), &err);
+    for (int i = 0; i < 40; i++) {
+        tokens[i] = (first + i * 7919) % 4096;
+    }
+    const mo_feed f = {
+        .size = sizeof f, .session = session, .tokens = tokens, .count = 40, .step = first ? 20 : 1};
+    check_status(mo_session_feed(&f, 1, &err), &err);
+    for (int l = 0; l < WARM_LAYERS; l++) {
+        for (int e = 0; e < WARM_EXPERTS; e++) {
+            places[0][l][e] = mo_where_address(mo_gpu_where(model->gpu, l), l, e) != 0;
+            places[1][l][e] = !places[0][l][e] && mo_store_resident(model->opened.tiers->store, l, e);
+        }
+    }
+    mo_session_close(session);
+    mo_model_close(model);
+}
+
+static int both(bool a[WARM_LAYERS][WARM_EXPERTS], bool b[WARM_LAYERS][WARM_EXPERTS])
+{
+    int count = 0;
+    for (int l = 0; l < WARM_LAYERS; l++) {
+        for (int e = 0; e < WARM_EXPERTS; e++) {
+            count += a[l][e] && b[l][e];
+        }
+    }
+    return count;
+}
+
+/* What VRAM and RAM held when a model was closed is there again soon after the next start, and without a file it is not. */
+static void warm_files_cover_both_tiers(void **state)
+{
+    (void)state;
+    if (missing_model()) {
+        skip();
+    }
+    bool was[2][WARM_LAYERS][WARM_EXPERTS], cold[2][WARM_LAYERS][WARM_EXPERTS],
+        warm[2][WARM_LAYERS][WARM_EXPERTS];
+    const char *file = in_folder("device.warm");
+    use_on_device(file, 11, was);
+    use_on_device(NULL, 0, cold);
+    use_on_device(file, 0, warm);
+    const int vram = both(was[0], was[0]), ram = both(was[1], was[1]);
+    print_message("# VRAM %d: again %d, without a file %d; RAM %d: again %d, without %d\n", vram,
+                  both(was[0], warm[0]), both(was[0], cold[0]), ram, both(was[1], warm[1]),
+                  both(was[1], cold[1]));
+    assert_true(vram > 100 && ram > 100);
+    assert_true(10 * both(was[0], warm[0]) >= 9 * vram);
+    assert_true(both(was[0], cold[0]) < both(was[0], warm[0]));
+    assert_true(10 * both(was[1], warm[1]) >= 6 * ram);
+}
+
 /* A process that saves again and again. */
 static void save_for_ever(const char *file, int ready)
 {
@@ -858,7 +931,7 @@ static void save_for_ever(const char *file, int ready)
         _exit(1);
     }
     const uint64_t fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(model->checkpoint));
-    while (mo_warm_save(model->opened.tiers->store, fingerprint, file, &report, &err) == MO_OK) {
+    while (mo_warm_save(model->opened.tiers->store, fingerprint, file, NULL, 0, &report, &err) == MO_OK) {
     }
     _exit(1);
 }
@@ -933,7 +1006,7 @@ static void plans_know_what_a_run_found(void **state)
     mo_model *model = NULL;
     int32_t tokens[CONTEXT];
     mo_plan_report plan;
-    const mo_plan_options ask = mo_plan_options_default();
+    const mo_model_options ask = mo_model_options_default();
     mo_model_options o = some_options(0.1);
     o.io = MO_IO_DIRECT;
     o.no_prediction = true; /* nothing is under way when the counters are looked at */
@@ -947,11 +1020,11 @@ static void plans_know_what_a_run_found(void **state)
         }
         check_status(mo_session_open(model, NULL, &session, &err), &err);
         const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = CONTEXT};
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
         mo_model_tiers(model, &tiers, sizeof tiers);
         mo_session_close(session);
         mo_model_close(model);
-        check_status(mo_plan_file(model_path, &ask, &plan, sizeof plan, &err), &err);
+        check_status(mo_plan_file(model_path, &ask, NULL, &plan, sizeof plan, &err), &err);
         assert_int_equal(plan.disk_learned, learns);
     }
     const double found = (double)tiers.disk_bytes * 1e9 / (double)tiers.disk_busy_ns;
@@ -989,6 +1062,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(nothing_is_written_unless_asked, forget_warnings),
         cmocka_unit_test_setup(unusable_profiles, forget_warnings),
         cmocka_unit_test_setup(warm_files, forget_warnings),
+        cmocka_unit_test_setup(warm_files_cover_both_tiers, forget_warnings),
         cmocka_unit_test_setup(full_disk_keeps_the_old_file, forget_warnings),
         cmocka_unit_test_setup(killed_while_saving, forget_warnings),
         cmocka_unit_test_setup(rates_of_disks_are_kept, forget_warnings),

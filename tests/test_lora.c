@@ -10,7 +10,7 @@
 #include "device/sim/state.h"
 #include "folder.h"
 #include "lora_file.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "numeric/products.h"
 #include "oracle.h"
 #include "random.h"
@@ -105,7 +105,7 @@ static void feed(mo_session *session, const int32_t *tokens, int64_t count, int6
 {
     mo_error err = {0};
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count, .step = step};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
 }
 
 /* Logits after all tokens of the oracle's text, with both adapters. */
@@ -212,7 +212,7 @@ static void same_bits_alone_and_in_company(void **state)
                                      .count = 20 + i,
                                      .step = turn ? 3 : 0};
             }
-            assert_int_equal(mo_session_feed_all(feeds, SESSIONS, NULL), MO_OK);
+            assert_int_equal(mo_session_feed(feeds, SESSIONS, NULL), MO_OK);
             for (int i = 0; i < SESSIONS; i++) {
                 same_bits(o, mo_session_logits(session[i]), want[i], "in company");
                 mo_session_close(session[i]);
@@ -312,7 +312,7 @@ static void a_device_serves_sessions_with_and_without_adapters(void **state)
         const mo_feed feeds[2] = {
             {.size = sizeof *feeds, .session = with, .tokens = o->tokens, .count = 30},
             {.size = sizeof *feeds, .session = plain, .tokens = o->tokens, .count = 21}};
-        assert_int_equal(mo_session_feed_all(feeds, 2, NULL), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, 2, NULL), MO_OK);
         mo_adapter_close(a);
         for (int i = 0; i < 2; i++) {
             float **to = side ? got : want;
@@ -576,13 +576,13 @@ static void snapshots_belong_to_their_adapters(void **state)
         size_t size = 0;
         assert_int_equal(mo_snapshot_open(all[i], &snapshot[0], NULL), MO_OK);
         assert_int_equal(mo_snapshot_write(snapshot[0], &bytes, &size, NULL), MO_OK);
-        assert_int_equal(mo_snapshot_open_bytes(bytes, size, &snapshot[1], NULL), MO_OK);
+        assert_int_equal(mo_snapshot_read(model, bytes, size, &snapshot[1], NULL), MO_OK);
         mo_free(bytes);
         for (int s = 0; s < 2; s++) {
             assert_int_equal(mo_snapshot_adapters(snapshot[s]), mo_session_adapters(all[i]));
             for (int to = 0; to < 3; to++) {
                 mo_error err = {0};
-                const mo_status status = mo_session_restore(all[to], snapshot[s], &err);
+                const mo_status status = mo_session_restore(all[to], snapshot[s], -1, &err);
                 assert_int_equal(status, to == i ? MO_OK : MO_EINVAL);
                 assert_true(status == MO_OK || strstr(err.detail, "adapters"));
             }
@@ -724,7 +724,7 @@ static void a_scale_that_is_too_large_is_told_of_the_adapter(void **state)
                                  .report_size = sizeof *report};
         }
         mo_error err = {0};
-        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_EUNSUPPORTED);
+        assert_int_equal(mo_session_feed(feeds, 2, &err), MO_EUNSUPPORTED);
         assert_int_equal(report[0].error.status, MO_EUNSUPPORTED);
         if (!strstr(err.detail, cases[i / 2].words) || strchr(err.detail, '/')) {
             fail_msg("%s", err.detail);
@@ -851,21 +851,21 @@ static void a_plan_of_a_file_counts_adapters(void **state)
     (void)state;
     const oracle *o = find_model("qwen3moe");
     const char *path = adapter_of(o, SECOND);
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report without, with;
     mo_error err = {0};
     ask.device = "none";
-    check_status(mo_plan_file(o->path, &ask, &without, sizeof without, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &without, sizeof without, &err), &err);
     ask.adapters = &path;
     ask.adapter_count = 1;
-    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), &err);
     assert_true(with.other_bytes > without.other_bytes && with.work_bytes > without.work_bytes);
     const int64_t bytes = with.other_bytes - without.other_bytes;
     ask.adapter_bytes = 1 << 20;
-    check_status(mo_plan_file(o->path, &ask, &with, sizeof with, &err), &err);
+    check_status(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), &err);
     assert_int_equal(with.other_bytes - without.other_bytes, bytes + (1 << 20));
     path = o->path; /* no adapter */
-    assert_int_not_equal(mo_plan_file(o->path, &ask, &with, sizeof with, &err), MO_OK);
+    assert_int_not_equal(mo_plan_file(o->path, &ask, NULL, &with, sizeof with, &err), MO_OK);
 }
 
 /* ---- Parts of a model ---- */

@@ -111,14 +111,14 @@ static void whenever_it_happens(void **state)
     (void)state;
     const oracle *o = find_model("gpt-oss");
     float *want = wanted(o);
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report r;
     mo_error err = {.detail = ""};
     ask.context = 600;
     ask.batch = 64;
     ask.threads = 2;
     ask.device = "sim,sim";
-    assert_int_equal(mo_plan_file(o->path, &ask, &r, sizeof r, &err), MO_OK);
+    assert_int_equal(mo_plan_file(o->path, &ask, NULL, &r, sizeof r, &err), MO_OK);
     for (int disk = 0; disk < 2; disk++) {
         setting set = {.device = "sim,sim", .ram = disk ? r.least_bytes : 0};
         for (int i = 0; i < 2; i++) {
@@ -188,7 +188,7 @@ static void snapshots_afterwards(void **state)
         assert_int_equal(mo_snapshot_spill(spilled, &err), MO_OK);
         lose(model, i % 2, 0);
         feed(first, o->tokens, HALF + 1, 1, &s);
-        assert_int_equal(mo_session_restore(second, there, &err), MO_EDEVICE);
+        assert_int_equal(mo_session_restore(second, there, -1, &err), MO_EDEVICE);
         assert_int_equal(mo_snapshot_spill(there, &err), MO_EDEVICE);
         assert_int_equal(mo_snapshot_open(first, &later, &err), MO_OK);
         for (int way = 0; way < 3; way++) { /* from RAM, shared, and through RAM */
@@ -196,7 +196,7 @@ static void snapshots_afterwards(void **state)
             if (way == 2) {
                 assert_int_equal(mo_snapshot_spill(later, &err), MO_OK);
             }
-            assert_int_equal(mo_session_restore(second, from, &err), MO_OK);
+            assert_int_equal(mo_session_restore(second, from, -1, &err), MO_OK);
             memset(s.rows + (HALF + 1) * o->vocab, 0, (ORACLE_TOKENS - HALF - 1) * row_bytes(o));
             feed(second, o->tokens, ORACLE_TOKENS, 1 + 4 * way, &s);
             assert_memory_equal(s.rows, want, (size_t)ORACLE_TOKENS * row_bytes(o));
@@ -310,7 +310,7 @@ static void rows_that_were_lost_are_made_again(void **state)
     for (int64_t n = HALF; n <= HALF + 1; n++) {
         const mo_feed f = {
             .size = sizeof f, .session = session, .tokens = o->tokens, .count = n, .sampler = sampler};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         lose(model, 1, 0);
     }
     const float *row = mo_session_logits(session);

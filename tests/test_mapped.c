@@ -19,7 +19,7 @@
 #include "base/mapped.h"
 #include "check.h"
 #include "folder.h"
-#include "moraine.h"
+#include "moraine_server.h"
 
 #define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
 
@@ -68,7 +68,7 @@ static mo_status feed(mo_session *session, int64_t count, mo_error *err)
         tokens[i] = i * 7 + 3;
     }
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
-    return mo_session_feed(&f, err);
+    return mo_session_feed(&f, 1, err);
 }
 
 static void check_lost(mo_session *session, int64_t count, const char *says)
@@ -172,7 +172,7 @@ static void truncated_during_a_feed(void **state)
                            .progress = way % 2 ? NULL : cut,
                            .routes = way % 2 ? cut_routes : NULL,
                            .user = (void *)(uintptr_t)path};
-        assert_int_equal(mo_session_feed(&f, &err), MO_EIO);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_EIO);
         check_says(&err, "mapped");
         mo_session_close(session);
         mo_model_close(model);

@@ -8,7 +8,7 @@
 #include "api/cluster.h"
 #include "check.h"
 #include "loopback.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "plan/hosts.h"
 
 enum { RANKS = 3, LIMIT = 1 << 16, PATIENT = 600 };

@@ -240,11 +240,12 @@ static void test_weight(void **state)
     for (int i = 0; i < MODELS; i++) {
         char path[512];
         mo_file_info summary;
+        mo_file_format formats[MO_TYPE_LIMIT];
         if (!model_path(models[i], path)) {
             continue;
         }
         mo_checkpoint *m = model_load(path, false, 0, NULL);
-        assert_int_equal(mo_gguf_summarize(mo_checkpoint_gguf(m), &summary, NULL), MO_OK);
+        assert_int_equal(mo_gguf_summarize(mo_checkpoint_gguf(m), &summary, formats, NULL), MO_OK);
         const mo_checkpoint_bytes held = mo_checkpoint_resident(m);
         if (strcmp(models[i], "llama31") == 0 || strcmp(models[i], "gemma4") == 0 ||
             strcmp(models[i], "phimoe") == 0) {

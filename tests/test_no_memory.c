@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "failing_memory.h"
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 static void check_words(const char *what, mo_status status, const mo_error *err, long n)
 {
@@ -158,10 +157,10 @@ static mo_status session(mo_model *model, mo_error *err)
 static mo_status plan(mo_model *model, mo_error *err)
 {
     static mo_plan_report report;
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     o.device = "none";
     (void)model;
-    return mo_plan_file(MO_TEST_MODEL, &o, &report, sizeof report, err);
+    return mo_plan_file(MO_TEST_MODEL, &o, NULL, &report, sizeof report, err);
 }
 
 static void calls_say_that_memory_is_out(void **state)

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 #define MODEL MO_TEST_DATA "/oracle/qwen3moe.gguf"
 
@@ -86,35 +85,39 @@ CALL(mo_answer_grammar, P(0, OBJECT(mo_model)), P(1, "x"), 1, false, P(2, &made)
 CALL(mo_adapter_open, P(0, OBJECT(mo_model)), P(1, "x"), P(2, OUT(mo_adapter)), err)
 CALL(mo_session_adapt, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_adapter_use)), 1, err)
 CALL(mo_session_open, P(0, OBJECT(mo_model)), NULL, P(1, OUT(mo_session)), err)
-CALL(mo_session_feed, P(0, OBJECT(mo_feed)), err)
-CALL(mo_session_feed_all, P(0, OBJECT(mo_feed)), 1, err)
+CALL(mo_session_feed, P(0, OBJECT(mo_feed)), 1, err)
 CALL(mo_session_discover, P(0, OBJECT(mo_session)), P(1, one_token), 1, P(2, &many), err)
 CALL(mo_snapshot_open, P(0, OBJECT(mo_session)), P(1, OUT(mo_snapshot)), err)
-CALL(mo_session_restore, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), err)
-CALL(mo_session_restore_first, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), 1, err)
-CALL(mo_session_fork, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_session)), err)
+CALL(mo_session_restore, P(0, OBJECT(mo_session)), P(1, OBJECT(mo_snapshot)), -1, err)
 CALL(mo_snapshot_lean, P(0, OBJECT(mo_snapshot)), P(1, OBJECT(mo_snapshot)), err)
 CALL(mo_snapshot_spill, P(0, OBJECT(mo_snapshot)), err)
 CALL(mo_snapshot_write, P(0, OBJECT(mo_snapshot)), P(1, &bytes), P(2, &count), err)
-CALL(mo_snapshot_open_bytes, P(0, (const uint8_t *)"x"), 1, P(1, OUT(mo_snapshot)), err)
+CALL(mo_snapshot_read, P(0, OBJECT(mo_model)), P(1, (const uint8_t *)"x"), 1, P(2, OUT(mo_snapshot)), err)
 CALL(mo_model_request_done, P(0, OBJECT(mo_model)), err)
 CALL(mo_model_profile, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_model_profile_reset, P(0, OBJECT(mo_model)), NULL, err)
 CALL(mo_model_profile_apply, P(0, OBJECT(mo_model)), P(1, "{}"), 2, P(2, OBJECT(mo_profile_report)), 1, err)
 
+CALL(mo_model_stat, P(0, OBJECT(mo_model)), P(1, "engine.steps"), 0, P(2, &rate), err)
+CALL(mo_model_stats, P(0, OBJECT(mo_model)), P(1, one_string), 1, P(2, &rate), err)
+CALL(mo_model_stats_json, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_doctor_open, NULL, P(0, OUT(mo_doctor)), err)
 CALL(mo_file_open, P(0, "x"), P(1, OUT(mo_file)), err)
 CALL(mo_file_summarize, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_file_info)), 1, err)
 CALL(mo_tokenize_file, P(0, "x"), P(1, "x"), 1, 0, P(2, &ids), P(3, &count), err)
 CALL(mo_synth_measure, P(0, "x"), NULL, P(1, OBJECT(mo_synth_info)), 1, err)
 CALL(mo_synth, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
-CALL(mo_quantize, P(0, "x"), P(1, "x"), NULL, NULL, NULL, NULL, 0, err)
-CALL(mo_plan_file, P(0, "x"), NULL, P(1, OBJECT(mo_plan_report)), 1, err)
-CALL(mo_plan_json, P(0, OBJECT(mo_plan_report)), 1, P(1, &made), err)
+CALL(mo_quantize, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
+CALL(mo_plan_file, P(0, "x"), NULL, NULL, P(1, OBJECT(mo_plan_report)), 1, err)
+CALL(mo_plan_report_json, P(0, OBJECT(mo_plan_report)), 1, P(1, &made), err)
+CALL(mo_plan_open, P(0, "x"), NULL, NULL, P(1, OUT(mo_plan)), err)
+CALL(mo_plan_stat, P(0, OBJECT(mo_plan)), P(1, "device.slots"), 0, P(2, &rate), err)
+CALL(mo_plan_json, P(0, OBJECT(mo_plan)), P(1, &made), err)
 CALL(mo_plan_server, P(0, "x"), P(1, OBJECT(mo_model_options)), P(2, OBJECT(mo_server_request)),
      P(3, OBJECT(mo_server_plan)), err)
 CALL(mo_plan_hosts, P(0, "x"), P(1, "x"), NULL, NULL, P(2, OBJECT(mo_plan_hosts_report)), 1, err)
 CALL(mo_probe, NULL, P(0, OBJECT(mo_probe_report)), 1, err)
+CALL(mo_probe_machine, NULL, NULL, P(0, name), sizeof name, err)
 CALL(mo_probe_save, P(0, OBJECT(mo_probe_report)), 1, NULL, P(1, name), sizeof name, err)
 CALL(mo_probe_ranks, P(0, OBJECT(mo_cluster)), NULL, 0, P(1, OBJECT(mo_probe_ranks_report)), 1, err)
 CALL(mo_probe_ranks_save, P(0, OBJECT(mo_probe_ranks_report)), 1, NULL, P(1, name), sizeof name, err)
@@ -171,21 +174,21 @@ static const function functions[] = {
     F(mo_adapter_open, "model path out"),
     F(mo_session_adapt, "session uses"),
     F(mo_session_open, "model out"),
-    F(mo_session_feed, "feed"),
-    F(mo_session_feed_all, "feeds"),
+    F(mo_session_feed, "feeds"),
     F(mo_session_discover, "session tokens experts"),
     F(mo_snapshot_open, "session out"),
     F(mo_session_restore, "session snapshot"),
-    F(mo_session_restore_first, "session snapshot"),
-    F(mo_session_fork, "session from"),
     F(mo_snapshot_lean, "snapshot on"),
     F(mo_snapshot_spill, "snapshot"),
     F(mo_snapshot_write, "snapshot bytes size"),
-    F(mo_snapshot_open_bytes, "bytes out"),
+    F(mo_snapshot_read, "model bytes out"),
     F(mo_model_request_done, "model"),
     F(mo_model_profile, "model json"),
     F(mo_model_profile_reset, "model"),
     F(mo_model_profile_apply, "model json out"),
+    F(mo_model_stat, "model name value"),
+    F(mo_model_stats, "model names values"),
+    F(mo_model_stats_json, "model json"),
     F(mo_doctor_open, "out"),
     F(mo_file_open, "path out"),
     F(mo_file_summarize, "file out"),
@@ -194,10 +197,14 @@ static const function functions[] = {
     F(mo_synth, "name path"),
     F(mo_quantize, "source path"),
     F(mo_plan_file, "path out"),
-    F(mo_plan_json, "report json"),
+    F(mo_plan_report_json, "report json"),
+    F(mo_plan_open, "path out"),
+    F(mo_plan_stat, "plan name value"),
+    F(mo_plan_json, "plan json"),
     F(mo_plan_server, "path loading asked out"),
     F(mo_plan_hosts, "path hosts out"),
     F(mo_probe, "out"),
+    F(mo_probe_machine, "saved"),
     F(mo_probe_save, "report saved"),
     F(mo_probe_ranks, "cluster out"),
     F(mo_probe_ranks_save, "report saved"),
@@ -260,10 +267,10 @@ static void members_are_required_too(void **state)
     assert_int_equal(mo_model_open(MODEL, &options, &model, &err), MO_OK);
     assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
     mo_feed feed = {.size = sizeof feed, .session = session, .count = 1};
-    assert_int_equal(mo_session_feed(&feed, &err), MO_EINVAL);
+    assert_int_equal(mo_session_feed(&feed, 1, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "tokens of a feed are NULL"));
     feed.tokens = one_token;
-    assert_int_equal(mo_session_feed(&feed, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&feed, 1, &err), MO_OK);
     mo_session_close(session);
     mo_model_close(model);
 }
@@ -286,6 +293,7 @@ static void nothing_is_closed(void **state)
     mo_snapshot_close(NULL);
     mo_doctor_close(NULL);
     mo_file_close(NULL);
+    mo_plan_close(NULL);
     mo_tracer_close(NULL);
     mo_trace_close(NULL);
     mo_free(NULL);

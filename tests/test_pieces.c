@@ -233,7 +233,7 @@ static void several_sessions_share_pieces(void **state)
                              .logits = keep_row,
                              .user = &sinks[i]};
     }
-    assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+    assert_int_equal(mo_session_feed(feeds, SESSIONS, &err), MO_OK);
     assert_true(head_of(model)->pieces.round > 0);
     for (int i = 0; i < SESSIONS; i++) {
         assert_memory_equal(sinks[i].rows, want, all_bytes(o));
@@ -279,7 +279,7 @@ static void an_adapter_in_pieces(void **state)
                                  .logits = keep_row,
                                  .user = &sinks[where][i]};
         }
-        assert_int_equal(mo_session_feed_all(feeds, 2, &err), MO_OK);
+        assert_int_equal(mo_session_feed(feeds, 2, &err), MO_OK);
         assert_true(!where || head_of(model)->pieces.round > 0);
         for (int i = 0; i < 2; i++) {
             mo_session_close(feeds[i].session);
@@ -423,7 +423,7 @@ static void a_cancelled_prompt_can_be_fed_again(void **state)
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = TOKENS};
     head_of(model)->pieces.watch = cancel_in_the_second_piece;
     head_of(model)->pieces.watcher = session;
-    assert_int_equal(mo_session_feed(&f, &err), MO_ECANCELLED);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_ECANCELLED);
     head_of(model)->pieces.watch = NULL;
     mo_session_clear_cancel(session);
     feed(session, tokens, TOKENS, 0, &s);

@@ -17,10 +17,10 @@
 
 static mo_status refused(const mo_plan_model *m, int64_t ceiling, mo_error *err)
 {
-    mo_plan p;
+    mo_run_plan p;
     const mo_plan_limits l = ceiling_of(ceiling);
     memset(&p, 0x5A, sizeof p);
-    const mo_plan before = p;
+    const mo_run_plan before = p;
     err->detail[0] = 0;
     const mo_status status = mo_plan_make(m, &l, &fast, &p, err);
     assert_int_not_equal(status, MO_OK);
@@ -38,7 +38,7 @@ static void resident_when_it_fits(void **state)
     const mo_plan_model m = qwen();
     const int64_t experts = 768 * ((int64_t)3023872 + 2654208);
     const int64_t rest = (int64_t)(390 + 13 + 100 + 60 + 20) * 1000000 + 65536;
-    mo_plan p = planned(&m, 100 * GIB, &fast);
+    mo_run_plan p = planned(&m, 100 * GIB, &fast);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
     assert_int_equal(p.whole, experts + rest);
     assert_int_equal(p.used, p.whole);
@@ -62,7 +62,7 @@ static void one_class_fills_what_is_left(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    const mo_plan p = planned(&m, 24 * GIB, &fast);
+    const mo_run_plan p = planned(&m, 24 * GIB, &fast);
     const int64_t rest = p.ceiling - (p.used - p.slots);
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
     assert_int_equal(p.class_slots[0], rest / m.classes[0].slot_bytes);
@@ -76,7 +76,7 @@ static void classes_share_by_what_is_read(void **state)
 {
     (void)state;
     mo_plan_model m = qwen();
-    mo_plan p = planned(&m, 3 * GB, &fast);
+    mo_run_plan p = planned(&m, 3 * GB, &fast);
     const double a = (double)p.class_slots[0] / 768, b = (double)p.class_slots[1] / 768;
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
     assert_true(fabs(a - b) < 0.01); /* every layer has the same share of its experts */
@@ -110,7 +110,7 @@ static void classes_keep_the_fewest(void **state)
         (mo_plan_class){.bytes = 5000, .slot_bytes = 8192, .experts = 5, .used_per_token = 1, .used = 8};
     m.class_count = 3;
     m.dense_layers = 0;
-    mo_plan p = planned(&m, GB, &fast);
+    mo_run_plan p = planned(&m, GB, &fast);
     p = planned(&m, p.least, &fast);
     assert_int_equal(p.used, p.least);
     assert_int_equal(p.class_slots[0], 10);
@@ -123,7 +123,7 @@ static void dense_layers_stream(void **state)
     (void)state;
     const mo_plan_model m = dense_70b(512);
     const int64_t layer = m.dense_layer_bytes, buffer = m.dense_buffer_bytes;
-    mo_plan p = planned(&m, 100 * GB, &fast);
+    mo_run_plan p = planned(&m, 100 * GB, &fast);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
     const int64_t least = p.least;
     p = planned(&m, least, &fast);
@@ -159,15 +159,15 @@ static void a_routed_core_streams_when_it_must(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    const mo_plan big = planned(&m, 100 * GB, &fast);
-    const mo_plan p = planned(&m, big.least, &fast);
+    const mo_run_plan big = planned(&m, 100 * GB, &fast);
+    const mo_run_plan p = planned(&m, big.least, &fast);
     assert_int_equal(p.mode, MO_PLAN_STREAMED);
     assert_int_equal(p.class_slots[0], 4 + MO_PLAN_IN_FLIGHT);
     assert_int_equal(p.used, big.least);
     /* All of the core and the fewest slots: nothing streams any more. */
     const int64_t slotted = p.used - 2 * m.dense_buffer_bytes + m.dense_bytes;
     assert_int_equal(planned(&m, slotted, &fast).mode, MO_PLAN_SLOTS);
-    const mo_plan below = planned(&m, slotted - 1, &fast);
+    const mo_run_plan below = planned(&m, slotted - 1, &fast);
     assert_int_equal(below.mode, MO_PLAN_STREAMED);
     assert_int_equal(below.dense_resident, 32);
     assert_int_equal(below.layer_buffers, 3);
@@ -213,7 +213,7 @@ static void the_serial_bound(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    const mo_plan p = planned(&m, 24 * GIB, &fast);
+    const mo_run_plan p = planned(&m, 24 * GIB, &fast);
     const double experts = 144 * 13219200.0, share = (double)p.class_slots[0] / 4608;
     const double reads = experts * (1 - share) / 4e9;
     assert_true(fabs(p.hit_rate - share) < 1e-12);
@@ -233,10 +233,10 @@ static void slots_at_their_own_rate(void **state)
     const mo_plan_model m = gpt_oss_120b(8192);
     mo_rates slower = fast;
     slower.slot_share = fast.compute_share / 2;
-    const mo_plan p = planned(&m, 24 * GIB, &slower);
+    const mo_run_plan p = planned(&m, 24 * GIB, &slower);
     assert_true(fabs(p.core_seconds - 1640e6 / 40e9) < 1e-12);
     assert_true(fabs(p.expert_seconds - 144 * 13219200.0 / 20e9) < 1e-12);
-    const mo_plan all = planned(&m, 100 * GIB, &slower), same = planned(&m, 100 * GIB, &fast);
+    const mo_run_plan all = planned(&m, 100 * GIB, &slower), same = planned(&m, 100 * GIB, &fast);
     assert_int_equal(all.mode, MO_PLAN_RESIDENT);
     assert_true(all.tokens_per_second == same.tokens_per_second);
 }
@@ -247,7 +247,7 @@ static void qwen_in_two_gigabytes(void **state)
     (void)state;
     const mo_rates r = {.ram_bytes_s = 54e9, .compute_share = 0.8, .disk_bytes_s = 4.6e9};
     const mo_plan_model m = qwen();
-    const mo_plan p = planned(&m, 2 * GB, &r);
+    const mo_run_plan p = planned(&m, 2 * GB, &r);
     assert_int_equal(p.mode, MO_PLAN_SLOTS);
     assert_true(p.hit_rate > 0.3 && p.hit_rate < 0.36);
     assert_true(p.tokens_per_second > 19 && p.tokens_per_second < 23);
@@ -256,11 +256,11 @@ static void qwen_in_two_gigabytes(void **state)
 /* More memory is never slower, and a little more or less of it never matters much. */
 static void sweep(const mo_plan_model *m, const mo_rates *r, int steps, double jump)
 {
-    const mo_plan big = planned(m, INT64_MAX, r);
-    mo_plan last = planned(m, big.least, r);
+    const mo_run_plan big = planned(m, INT64_MAX, r);
+    mo_run_plan last = planned(m, big.least, r);
     for (int i = 1; i <= steps; i++) {
         const int64_t step = (big.whole - big.least) / steps;
-        const mo_plan p = planned(m, i < steps ? big.least + i * step : big.whole, r);
+        const mo_run_plan p = planned(m, i < steps ? big.least + i * step : big.whole, r);
         assert_true(p.used <= p.ceiling);
         assert_true(p.tokens_per_second >= last.tokens_per_second);
         assert_true(p.token_disk_bytes <= last.token_disk_bytes);
@@ -284,7 +284,7 @@ static void degrades_without_a_cliff(void **state)
     sweep(&large, &fast, 4096, 1.1);
     sweep(&dense, &fast, 4096, 1.5);
     /* From one byte to the next as well, around the borders between modes. */
-    const mo_plan p = planned(&routed, 100 * GB, &fast);
+    const mo_run_plan p = planned(&routed, 100 * GB, &fast);
     for (int64_t c = p.whole - 3; c < p.whole; c++) {
         assert_true(planned(&routed, c, &fast).tokens_per_second <= p.tokens_per_second);
         assert_true(planned(&routed, c, &fast).tokens_per_second > 0.9 * p.tokens_per_second);
@@ -293,7 +293,7 @@ static void degrades_without_a_cliff(void **state)
 
 /* ---- Properties over random models ---- */
 
-static void check_plan(const mo_plan_model *m, const mo_plan *p)
+static void check_plan(const mo_plan_model *m, const mo_run_plan *p)
 {
     assert_true(p->used <= p->ceiling);
     assert_true(p->least <= p->used && p->least <= p->whole);
@@ -330,16 +330,16 @@ static void random_models(void **state)
         const mo_rates r = {.ram_bytes_s = 1e9 + (double)random_below(&seed, 400) * 1e9,
                             .compute_share = 0.1 + (double)random_below(&seed, 90) / 100,
                             .disk_bytes_s = 1e8 + (double)random_below(&seed, 100) * 1e8};
-        const mo_plan big = planned(&m, INT64_MAX, &r);
+        const mo_run_plan big = planned(&m, INT64_MAX, &r);
         mo_error err;
-        mo_plan last = planned(&m, big.least, &r);
+        mo_run_plan last = planned(&m, big.least, &r);
         check_plan(&m, &last);
         if (big.least > 1) {
             assert_int_equal(refused(&m, big.least - 1, &err), MO_ENOMEM);
         }
         for (int i = 0; i < 60; i++) {
             const int64_t more = random_below(&seed, (big.whole - big.least) / 40 + 2);
-            const mo_plan p = planned(&m, last.ceiling + more, &r);
+            const mo_run_plan p = planned(&m, last.ceiling + more, &r);
             check_plan(&m, &p);
             assert_true(p.tokens_per_second >= last.tokens_per_second);
             last = p;
@@ -360,8 +360,8 @@ static void machine_002(void **state)
     assert_int_equal(mo_plan_limits_find(NULL, &r, &l, &err), MO_OK);
     assert_int_equal(l.ram_bytes, 42 * GB - 42 * GB / 100 * 6);
     const mo_plan_model near = dense_70b(512), far = dense_70b(4096), farther = dense_70b(32768);
-    const mo_plan a = planned(&near, l.ram_bytes, &r), b = planned(&far, l.ram_bytes, &r);
-    const mo_plan c = planned(&farther, l.ram_bytes, &r);
+    const mo_run_plan a = planned(&near, l.ram_bytes, &r), b = planned(&far, l.ram_bytes, &r);
+    const mo_run_plan c = planned(&farther, l.ram_bytes, &r);
     assert_int_equal(a.mode, MO_PLAN_STREAMED);
     assert_int_equal(a.layer_buffers, 3);
     /* A longer context moves layers down, as the document's table shows. */
@@ -370,7 +370,7 @@ static void machine_002(void **state)
     assert_true(a.tokens_per_second > b.tokens_per_second && b.tokens_per_second > c.tokens_per_second);
     assert_true(a.tokens_per_second > 0.1 && a.tokens_per_second < 0.5); /* it measured 0.2 */
     const mo_plan_model brief = gpt_oss_120b(4096), lengthy = gpt_oss_120b(131072);
-    const mo_plan d = planned(&brief, l.ram_bytes, &r), e = planned(&lengthy, l.ram_bytes, &r);
+    const mo_run_plan d = planned(&brief, l.ram_bytes, &r), e = planned(&lengthy, l.ram_bytes, &r);
     assert_int_equal(d.mode, MO_PLAN_SLOTS);
     assert_true(d.class_slots[0] > e.class_slots[0] && d.tokens_per_second > e.tokens_per_second);
     /* A faster disk raises the speed, of both. */
@@ -387,7 +387,7 @@ static void absurd_models(void **state)
     (void)state;
     mo_error err;
     mo_plan_model m = {0};
-    mo_plan p = planned(&m, 1, &fast); /* nothing fits anywhere */
+    mo_run_plan p = planned(&m, 1, &fast); /* nothing fits anywhere */
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
     assert_true(p.used == 0 && p.tokens_per_second == 0 && p.hit_rate == 1);
     /* As large as a model may say: sums do not overflow, and do not fit. */
@@ -418,7 +418,7 @@ static void nonsense_is_named(void **state)
 {
     (void)state;
     mo_error err;
-    mo_plan p;
+    mo_run_plan p;
     mo_plan_model m = qwen();
     m.kv_bytes = -1;
     assert_int_equal(refused(&m, GB, &err), MO_EINVAL);
@@ -498,7 +498,7 @@ static void refused_beside_other_models(void **state)
     (void)state;
     static const int64_t held[] = {256 << 20, (int64_t)40 << 30}; /* below the ceiling, and above it */
     const mo_plan_model m = gpt_oss_120b(4096);
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
         mo_plan_limits l = {.ram_bytes = (int64_t)1 << 30, .ram_held = held[i]};
@@ -632,7 +632,7 @@ static void ceiling_of_another_machine(void **state)
     assert_int_equal(l.ram_bytes, 65 * GIB);
     assert_non_null(strstr(l.why, "only 64.0 GiB"));
     const mo_plan_model m = qwen();
-    mo_plan p;
+    mo_run_plan p;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
     assert_string_equal(p.why, l.why);
 }

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "folder.h"
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "sanitized.h"
 #include "synth/shapes.h"
 
@@ -120,11 +119,14 @@ static int make_files(void **state)
 
 /* ---- Plans ---- */
 
-static bool plan(int machine, int model, mo_plan_options o, mo_plan_report *r)
+static const char *machine_file; /* NULL: that of the number */
+
+static bool plan(int machine, int model, mo_model_options o, mo_plan_report *r)
 {
     mo_error err = {0};
-    o.machine = o.machine ? o.machine : machine_path[machine];
-    const mo_status status = mo_plan_file(model_path[model], &o, r, sizeof *r, &err);
+    const mo_plan_extra extra = {.size = sizeof extra,
+                                 .machine = machine_file ? machine_file : machine_path[machine]};
+    const mo_status status = mo_plan_file(model_path[model], &o, &extra, r, sizeof *r, &err);
     if (status != MO_OK && status != MO_ENOMEM && status != MO_EDEVICE) {
         fail_msg("%s", err.detail);
     }
@@ -144,7 +146,7 @@ enum { BATCHES = 16 };
  * compared with. */
 #define TOKEN_WORTH 1.10
 
-static void compare_batches(int machine, int model, mo_plan_options o)
+static void compare_batches(int machine, int model, mo_model_options o)
 {
     static const int64_t batches[BATCHES] = {64,   96,   128,  192,  256,  384,  512,  768,
                                              1024, 1536, 2048, 3072, 4096, 6144, 8192, 16384};
@@ -183,7 +185,7 @@ static void defaults_are_within_5_percent_of_the_best_by_hand(void **state)
     for (int machine = 0; machine < MACHINES; machine++) {
         for (int model = 0; model < MODELS; model++) {
             for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++) {
-                mo_plan_options o = mo_plan_options_default();
+                mo_model_options o = mo_model_options_default();
                 o.context = contexts[c];
                 compare_batches(machine, model, o);
             }
@@ -200,14 +202,14 @@ static void no_other_setting_by_hand_is_much_better(void **state)
                                               MO_POSTFETCH_AUTO};
     for (int machine = 0; machine < MACHINES; machine++) {
         for (int model = 0; model < MODELS; model++) {
-            mo_plan_options o = mo_plan_options_default();
+            mo_model_options o = mo_model_options_default();
             mo_plan_report chosen, r;
             if (!plan(machine, model, o, &chosen)) {
                 continue;
             }
             for (int i = 0; i < 9 + THREAD_COUNTS + 2; i++) {
-                o = mo_plan_options_default();
-                o.machine = i >= 9 && i < 9 + THREAD_COUNTS ? threads_path[machine][i - 9] : NULL;
+                o = mo_model_options_default();
+                machine_file = i >= 9 && i < 9 + THREAD_COUNTS ? threads_path[machine][i - 9] : NULL;
                 o.sessions = i >= 9 + THREAD_COUNTS ? 2 << (i - 9 - THREAD_COUNTS) : 0;
                 o.postfetch = i < 4 ? modes[i] : MO_POSTFETCH_DEFAULT;
                 o.cpu_moe = i == 4;
@@ -227,7 +229,7 @@ static void a_prompt_of_8192_crosses_experts_in_ram_once_or_twice(void **state)
 {
     (void)state;
     for (int machine = 0; machine < 4; machine++) {
-        mo_plan_options o = mo_plan_options_default();
+        mo_model_options o = mo_model_options_default();
         mo_plan_report r;
         o.cpu_moe = true;
         assert_true(plan(machine, 1, o, &r));
@@ -240,7 +242,7 @@ static void a_prompt_of_8192_crosses_experts_in_ram_once_or_twice(void **state)
 static void small_ceilings_get_small_batches(void **state)
 {
     (void)state;
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_plan_report r, small;
     double seconds = INFINITY;
     o.device = "none";
@@ -269,7 +271,7 @@ static void sweep_ceilings(int machine, int model, int64_t context, int64_t batc
 {
     static mo_plan_report grid[GRID][GRID];
     const double tokens = (batch ? 1 : TOKEN_WORTH) * 1.0201, nearly = 1.0101;
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_plan_report all;
     int falls = 0, several = 0;
     o.context = context;
@@ -337,19 +339,19 @@ static void ram_that_rises_takes_no_plan_away(void **state)
 {
     (void)state;
     mo_error err = {0};
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_plan_report all, r;
     char path[512];
     double before = 0;
     snprintf(path, sizeof path, "%s", hollow_model("deepseek-v2-lite"));
-    o.machine = machine_path[1];
+    const mo_plan_extra extra = {.size = sizeof extra, .machine = machine_path[1]};
     o.context = 8192;
     o.batch = 64;
     o.ram_bytes = o.vram_bytes = (int64_t)1 << 40;
-    assert_int_equal(mo_plan_file(path, &o, &all, sizeof all, &err), MO_OK);
+    assert_int_equal(mo_plan_file(path, &o, &extra, &all, sizeof all, &err), MO_OK);
     o.vram_bytes = all.device.least_bytes;
     for (o.ram_bytes = all.least_bytes; o.ram_bytes < 2 * all.least_bytes; o.ram_bytes += 20 << 20) {
-        if (mo_plan_file(path, &o, &r, sizeof r, &err) != MO_OK) {
+        if (mo_plan_file(path, &o, &extra, &r, sizeof r, &err) != MO_OK) {
             fail_msg("RAM %lld: %s", (long long)o.ram_bytes, err.detail);
         }
         assert_true(r.tokens_per_second >= 0.98 * before);
@@ -360,7 +362,7 @@ static void ram_that_rises_takes_no_plan_away(void **state)
 static void a_context_that_nobody_gave_is_halved_where_it_does_not_fit(void **state)
 {
     (void)state;
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_plan_report r, less;
     o.device = "none";
     o.batch = 64;
@@ -379,7 +381,7 @@ static void a_context_that_nobody_gave_is_halved_where_it_does_not_fit(void **st
 static void a_batch_that_is_given_is_kept(void **state)
 {
     (void)state;
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     mo_plan_report r;
     o.batch = 768;
     assert_true(plan(1, 1, o, &r));
@@ -395,18 +397,18 @@ static void a_scratchpad_of_a_given_size_is_what_is_taken(void **state)
     setenv("LLAMA_POSTFETCH_ENABLE", "1", 1);
     setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "700", 1);
-    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_true(plan(1, 1, mo_model_options_default(), &r));
     assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
-    mo_plan_options small = mo_plan_options_default();
+    mo_model_options small = mo_model_options_default();
     small.vram_bytes = 4000000000; /* where a batch that nobody chose would leave 200 MiB */
     assert_true(plan(1, 1, small, &r));
     assert_in_range(r.device.staging_bytes, 699 << 20, 700 << 20);
     assert_true(r.batch >= 1024 && r.batch < 8192 && strstr(r.batch_why, "experts in transit"));
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "100", 1);
-    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_true(plan(1, 1, mo_model_options_default(), &r));
     assert_in_range(r.device.staging_bytes, 99 << 20, 100 << 20);
     setenv("LLAMA_POSTFETCH_SCRATCHPAD_MB", "1000000", 1); /* as far as there is that much */
-    assert_true(plan(1, 1, mo_plan_options_default(), &r));
+    assert_true(plan(1, 1, mo_model_options_default(), &r));
     assert_true(r.device.used_bytes <= r.device.ceiling_bytes);
     unsetenv("LLAMA_POSTFETCH_ENABLE");
     unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");

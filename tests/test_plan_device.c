@@ -20,11 +20,11 @@ static const mo_rates gpu = {.ram_bytes_s = 60e9,
                              .host_bytes_s = 70e9,
                              .measured = true};
 
-static mo_status plan_both(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r, mo_plan *p,
+static mo_status plan_both(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r, mo_run_plan *p,
                            mo_error *err)
 {
     memset(p, 0x5A, sizeof *p);
-    const mo_plan before = *p;
+    const mo_run_plan before = *p;
     const mo_status status = mo_plan_make(m, l, r, p, err);
     if (status != MO_OK) {
         assert_memory_equal(p, &before, sizeof *p);
@@ -32,9 +32,9 @@ static mo_status plan_both(const mo_plan_model *m, const mo_plan_limits *l, cons
     return status;
 }
 
-static mo_plan planned_with(const mo_plan_model *m, int64_t ram, int64_t vram, const mo_rates *r)
+static mo_run_plan planned_with(const mo_plan_model *m, int64_t ram, int64_t vram, const mo_rates *r)
 {
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     const mo_plan_limits l = {.ram_bytes = ram, .vram_bytes = vram};
     if (plan_both(m, &l, r, &p, &err) != MO_OK) {
@@ -43,7 +43,7 @@ static mo_plan planned_with(const mo_plan_model *m, int64_t ram, int64_t vram, c
     return p;
 }
 
-static void check_device(const mo_plan_model *m, const mo_plan *p)
+static void check_device(const mo_plan_model *m, const mo_run_plan *p)
 {
     const mo_plan_device *d = &p->device;
     int64_t slots = 0;
@@ -80,7 +80,7 @@ static void all_of_it_in_vram(void **state)
     (void)state;
     mo_plan_model m = qwen();
     m.device_work_bytes = 70 * 1000000;
-    mo_plan p = planned_with(&m, GB, 100 * GIB, &gpu);
+    mo_run_plan p = planned_with(&m, GB, 100 * GIB, &gpu);
     const mo_plan_device *d = &p.device;
     check_device(&m, &p);
     assert_int_equal(p.mode, MO_PLAN_RESIDENT);
@@ -124,7 +124,7 @@ static void experts_fill_what_is_left(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    const mo_plan p = planned_with(&m, 80 * GB, 8 * GIB, &gpu);
+    const mo_run_plan p = planned_with(&m, 80 * GB, 8 * GIB, &gpu);
     const mo_plan_device *d = &p.device;
     check_device(&m, &p);
     assert_int_equal(d->class_slots[0], (d->ceiling - (d->used - d->slots)) / m.classes[0].slot_bytes);
@@ -134,7 +134,7 @@ static void experts_fill_what_is_left(void **state)
     assert_int_equal(p.token_disk_bytes, 0);
     assert_true(p.hit_rate == 1);
     /* RAM for a third of them: the rest comes from disk. */
-    const mo_plan q = planned_with(&m, 20 * GB, 8 * GIB, &gpu);
+    const mo_run_plan q = planned_with(&m, 20 * GB, 8 * GIB, &gpu);
     check_device(&m, &q);
     const double there = (double)(q.class_slots[0] + q.device.class_slots[0]) / 4608;
     assert_true(fabs(q.hit_rate - there) < 1e-12);
@@ -146,7 +146,7 @@ static void experts_stay_out_when_told(void **state)
 {
     (void)state;
     const mo_plan_model m = gpt_oss_120b(8192);
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 100 * GIB, .cpu_moe = true};
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
@@ -169,10 +169,10 @@ static void ram_can_do_without_the_device(void **state)
     (void)state;
     const mo_plan_model m = qwen();
     mo_error err;
-    mo_plan p;
+    mo_run_plan p;
     for (int64_t ram = GB; ram < 8 * GB; ram += GB) {
         const mo_plan_limits l = {.ram_bytes = ram, .vram_bytes = 2 * GB, .ram_keeps = true};
-        const mo_plan alone = planned(&m, ram, &gpu);
+        const mo_run_plan alone = planned(&m, ram, &gpu);
         assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
         assert_int_equal(p.kv, alone.kv);
         assert_int_equal(p.least, alone.least);
@@ -196,12 +196,12 @@ static void sweep_both(const mo_plan_model *m, const mo_rates *r, int steps)
 {
     enum { MOST = 25 };
     const double worth = 1.0201;
-    mo_plan grid[MOST][MOST];
+    mo_run_plan grid[MOST][MOST];
     mo_error err;
     mo_plan_limits l = {
         .ram_bytes = 1000 * GB, .vram_bytes = 1000 * GB, .ram_keeps = true, .cpu_layers = true};
     assert_true(steps <= MOST);
-    const mo_plan big = planned(m, 1000 * GB, r);
+    const mo_run_plan big = planned(m, 1000 * GB, r);
     assert_int_equal(plan_both(m, &l, r, &grid[0][0], &err), MO_OK);
     const mo_plan_device whole = grid[0][0].device;
     int sums = 0;
@@ -209,7 +209,7 @@ static void sweep_both(const mo_plan_model *m, const mo_rates *r, int steps)
         for (int j = 0; j < steps; j++) {
             l.ram_bytes = big.least + m->device_host_bytes + (big.whole - big.least) / (steps - 2) * i;
             l.vram_bytes = whole.least + (whole.whole - whole.least) / (steps - 2) * j;
-            mo_plan *p = &grid[i][j];
+            mo_run_plan *p = &grid[i][j];
             assert_int_equal(plan_both(m, &l, r, p, &err), MO_OK);
             if (i > 0 && p->tokens_per_second < grid[i - 1][j].tokens_per_second / worth) {
                 fail_msg("RAM %lld, VRAM %lld: %f tokens/s, with less RAM %f", (long long)l.ram_bytes,
@@ -262,7 +262,7 @@ static void three_tiers_add_up(void **state)
     const mo_plan_model m = dense_70b(4096);
     int some = 0;
     for (int64_t ram = 4 * GB; ram < 60 * GB; ram += GB) {
-        mo_plan p;
+        mo_run_plan p;
         mo_error err;
         mo_layer_location layers[80];
         const mo_plan_limits l = {
@@ -298,7 +298,7 @@ static void prompts_keep_stages_where_layers_pass(void **state)
     m.device_stage_plain = 3100000;
     m.device_stage_bytes = 6200000;
     const int64_t ahead = MO_PLAN_STAGES_AHEAD * m.device_stage_bytes;
-    mo_plan p = planned_with(&m, 80 * GB, 100 * GB, &gpu);
+    mo_run_plan p = planned_with(&m, 80 * GB, 100 * GB, &gpu);
     const int64_t least = p.device.least, whole = p.device.whole;
     for (int64_t ceiling = least + least / 32; ceiling < whole; ceiling += least / 50) {
         p = planned_with(&m, 80 * GB, ceiling, &gpu);
@@ -313,13 +313,23 @@ static void prompts_keep_stages_where_layers_pass(void **state)
     mo_error err;
     assert_int_equal(plan_both(&m, &l, &gpu, &p, &err), MO_OK);
     assert_true(p.device.streamed > 0 && p.device.staging <= 13000000);
+    /* One expert in both layouts is enough; less is refused, with the least that would do. */
+    mo_plan_limits small = l;
+    small.vram_bytes = whole - 1;
+    small.staging_bytes = 7000000;
+    assert_int_equal(plan_both(&m, &small, &gpu, &p, &err), MO_OK);
+    assert_in_range(p.device.staging, 6200000, 7000000);
+    small.staging_bytes = 2 << 20;
+    assert_int_equal(plan_both(&m, &small, &gpu, &p, &err), MO_EINVAL);
+    assert_non_null(strstr(err.detail, "LLAMA_POSTFETCH_SCRATCHPAD_MB=2: too small; the minimum is"));
 }
 
 static void fetch_lane_by_cost(void **state)
 {
     (void)state;
     mo_plan_model m = gpt_oss_120b(8192);
-    mo_plan p = planned_with(&m, 80 * GB, 34 * GB, &gpu); /* half of the experts: 26 MB missing in a layer */
+    mo_run_plan p =
+        planned_with(&m, 80 * GB, 34 * GB, &gpu); /* half of the experts: 26 MB missing in a layer */
     const mo_plan_device *d = &p.device;
     assert_true(d->hit_rate > 0.48 && d->hit_rate < 0.56);
     assert_true(d->fetch && fabs(d->fetch_share - 25.0 / 70) < 1e-9);
@@ -374,16 +384,16 @@ static void small_experts_cross_more_slowly(void **state)
     mo_plan_model m = gpt_oss_120b(8192);
     r.link_bytes_s = 53e9;
     r.host_bytes_s = 200e9;
-    const mo_plan large = planned_with(&m, 80 * GB, 34 * GB, &r);
+    const mo_run_plan large = planned_with(&m, 80 * GB, 34 * GB, &r);
     r.link_copy_s = 5.1e-6;
-    const mo_plan later = planned_with(&m, 80 * GB, 34 * GB, &r);
+    const mo_run_plan later = planned_with(&m, 80 * GB, 34 * GB, &r);
     assert_true(later.tokens_per_second < large.tokens_per_second);
     assert_true(later.tokens_per_second > 0.97 * large.tokens_per_second);
     m.classes[0] = (mo_plan_class){
         .bytes = 1900000, .slot_bytes = 1900544, .experts = 24576, .used_per_token = 480, .used = 10};
     m.layers = m.routed_layers = m.dense_layers = 48;
     m.dense_bytes = 48 * (int64_t)20000000;
-    const mo_plan p = planned_with(&m, 80 * GB, 12 * GB, &r);
+    const mo_run_plan p = planned_with(&m, 80 * GB, 12 * GB, &r);
     const double link = 1.9e6 / (1.9e6 / 53e9 + 3 * 5.1e-6), missing = (1 - p.device.hit_rate) * 480 * 1.9e6;
     assert_true(link > 37e9 && link < 37.3e9);
     assert_true(p.device.fetch && fabs(p.device.fetch_share - link / (45e9 + link)) < 1e-9);
@@ -398,10 +408,10 @@ static void refuses_a_small_device(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         const mo_plan_model *m = &models[i];
         mo_error err;
-        mo_plan p;
+        mo_run_plan p;
         char number[64];
         const mo_plan_device big = planned_with(m, 200 * GB, 200 * GB, &gpu).device;
-        const mo_plan at_least = planned_with(m, 200 * GB, big.least, &gpu);
+        const mo_run_plan at_least = planned_with(m, 200 * GB, big.least, &gpu);
         check_device(m, &at_least);
         assert_int_equal(at_least.device.used, big.least);
         assert_int_equal(at_least.device.streamed, m->dense_layers);
@@ -422,10 +432,10 @@ static void refuses_a_small_device(void **state)
 static void sweep_device(const mo_plan_model *m, const mo_rates *r, int64_t ram, int steps, double jump)
 {
     const mo_plan_device big = planned_with(m, ram, INT64_MAX, r).device;
-    mo_plan last = planned_with(m, ram, big.least, r);
+    mo_run_plan last = planned_with(m, ram, big.least, r);
     for (int i = 1; i <= steps; i++) {
         const int64_t step = (big.whole - big.least) / steps;
-        const mo_plan p = planned_with(m, ram, i < steps ? big.least + i * step : big.whole, r);
+        const mo_run_plan p = planned_with(m, ram, i < steps ? big.least + i * step : big.whole, r);
         check_device(m, &p);
         assert_true(p.tokens_per_second >= last.tokens_per_second);
         assert_true(p.tokens_per_second <= last.tokens_per_second * jump);
@@ -468,17 +478,17 @@ static void random_devices(void **state)
                       .link_bytes_s = 1e9 + (double)random_below(&seed, 60) * 1e9};
         r.host_bytes_s = random_below(&seed, 2) ? 0 : r.ram_bytes_s * 1.2;
         r.vram_bytes_s = r.ram_bytes_s + r.link_bytes_s + (double)random_below(&seed, 3000) * 1e9;
-        const mo_plan all = planned_with(&m, INT64_MAX, INT64_MAX, &r);
+        const mo_run_plan all = planned_with(&m, INT64_MAX, INT64_MAX, &r);
         const int64_t ram = planned(&m, INT64_MAX, &r).least + random_below(&seed, 4 * GIB);
-        mo_plan last = planned_with(&m, ram, all.device.least ? all.device.least : 1, &r);
+        mo_run_plan last = planned_with(&m, ram, all.device.least ? all.device.least : 1, &r);
         check_device(&m, &last);
         for (int i = 0; i < 40; i++) {
             const int64_t more = random_below(&seed, (all.device.whole - all.device.least) / 30 + 2);
-            const mo_plan p = planned_with(&m, ram, last.device.ceiling + more, &r);
+            const mo_run_plan p = planned_with(&m, ram, last.device.ceiling + more, &r);
             check_device(&m, &p);
             /* Rounding apart: hits and misses are sums of their own. */
             assert_true(p.tokens_per_second >= last.tokens_per_second * (1 - 1e-12));
-            const mo_plan wide = planned_with(&m, ram + random_below(&seed, GIB), p.device.ceiling, &r);
+            const mo_run_plan wide = planned_with(&m, ram + random_below(&seed, GIB), p.device.ceiling, &r);
             assert_true(wide.tokens_per_second >= p.tokens_per_second * (1 - 1e-12));
             last = p;
         }
@@ -505,7 +515,7 @@ static void the_cpu_takes_layers(void **state)
             last = seconds;
         }
     }
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     const mo_plan_model m = dense_70b(4096);
     mo_plan_limits l = {.ram_bytes = 80 * GB, .vram_bytes = 24 * GB};
@@ -553,7 +563,7 @@ static void vram_ceilings_beside_other_models(void **state)
                  {30 * GIB, 30 * GIB, 8 * GIB, 1},         {30 * GIB, 40 * GIB, 8 * GIB, 1},
                  {30 * GIB, 40 * GIB, 64 * GIB, 1}};
     const mo_plan_model m = gpt_oss_120b(4096);
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     assert_int_equal(mo_plan_make(&m, &(mo_plan_limits){.ram_bytes = 200 * GB}, &gpu, &p, &err), MO_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -582,8 +592,8 @@ static void machine_002_with_its_gpu(void **state)
     far.kv_bytes *= 2;
     near.device_work_bytes = 400 * 1000000;
     far.device_work_bytes = 400 * 1000000 + (int64_t)4096 * 300000;
-    const mo_plan a = planned_with(&near, l.ram_bytes, l.vram_bytes, &r);
-    const mo_plan b = planned_with(&far, l.ram_bytes, l.vram_bytes, &r);
+    const mo_run_plan a = planned_with(&near, l.ram_bytes, l.vram_bytes, &r);
+    const mo_run_plan b = planned_with(&far, l.ram_bytes, l.vram_bytes, &r);
     check_device(&near, &a);
     check_device(&far, &b);
     assert_true(abs(a.device.layers - 29) <= 2);
@@ -597,15 +607,15 @@ static void machine_002_with_its_gpu(void **state)
     assert_true(b.tokens_per_second < a.tokens_per_second);
     mo_rates wide = r;
     wide.link_bytes_s = 13e9;
-    const mo_plan c = planned_with(&near, l.ram_bytes, l.vram_bytes, &wide);
+    const mo_run_plan c = planned_with(&near, l.ram_bytes, l.vram_bytes, &wide);
     assert_true(c.tokens_per_second > 0.35 && c.tokens_per_second < 0.45);
     /* Experts move down as well, and a faster link raises the speed where it is used. */
     const mo_plan_model brief = gpt_oss_120b(4096), lengthy = gpt_oss_120b(131072);
-    const mo_plan d = planned_with(&brief, l.ram_bytes, l.vram_bytes, &r);
-    const mo_plan e = planned_with(&lengthy, l.ram_bytes, l.vram_bytes, &r);
+    const mo_run_plan d = planned_with(&brief, l.ram_bytes, l.vram_bytes, &r);
+    const mo_run_plan e = planned_with(&lengthy, l.ram_bytes, l.vram_bytes, &r);
     assert_true(d.device.class_slots[0] > e.device.class_slots[0]);
     assert_true(d.tokens_per_second > e.tokens_per_second);
-    const mo_plan f = planned_with(&brief, 100 * GB, l.vram_bytes, &r);
+    const mo_run_plan f = planned_with(&brief, 100 * GB, l.vram_bytes, &r);
     assert_true(f.device.fetch);
     assert_true(planned_with(&brief, 100 * GB, l.vram_bytes, &wide).tokens_per_second > f.tokens_per_second);
 }
@@ -646,7 +656,7 @@ static void the_kv_cache_goes_to_ram_where_that_moves_less(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mo_plan_limits l = {.ram_bytes = cases[i].ram, .vram_bytes = cases[i].vram, .ram_keeps = true};
-        mo_plan p;
+        mo_run_plan p;
         mo_error err = {.detail = ""};
         if (mo_plan_make(&m, &l, &fast, &p, &err) != MO_OK) {
             fail_msg("%s", err.detail);
@@ -667,7 +677,7 @@ static void a_full_context_costs_what_attention_reads(void **state)
     enum { LAYERS = 4 };
     mo_plan_layer layers[LAYERS];
     mo_plan_model m = {.layers = LAYERS, .layer = layers};
-    mo_plan p = {.tokens_per_second = 100};
+    mo_run_plan p = {.tokens_per_second = 100};
     for (int i = 0; i < LAYERS; i++) { /* one of them has a window, which stays where it is */
         layers[i] = (mo_plan_layer){.read_bytes = i == 2 ? 9 * MIB : 90 * MIB, .kv_bytes = i > 0 && i != 2};
     }
@@ -731,7 +741,7 @@ static void tokens_read_those_of_their_session(void **state)
         const int64_t each = 32 * MIB, sessions = i ? 4 : 1;
         mo_plan_layer layers[KV_IN_RAM_LAYERS];
         mo_plan_model m = kv_in_ram_model(layers);
-        mo_plan p;
+        mo_run_plan p;
         mo_error err = {.detail = ""};
         for (int k = 0; k < KV_IN_RAM_LAYERS; k++) {
             layers[k].read_bytes = each;
@@ -794,7 +804,7 @@ static void prompts_count_the_kv_cache_in_ram(void **state)
     assert_true(mo_plan_kv_in_ram_prompt(&m, 1, 512, 72) == /* of steps of 64 */
                 mo_plan_kv_in_ram_crossing(&m, 1, 512, 64) + mo_plan_kv_in_ram_crossing(&m, 1, 576, 8));
     /* The plan's speed has it, and that of the last step of a full context too. */
-    mo_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = KV_IN_RAM_LAYERS}};
+    mo_run_plan p = {.tokens_per_second = 100, .device = {.ceiling = GIB, .layers = KV_IN_RAM_LAYERS}};
     const double link = mo_rates_link(&gpu, 0, 0);
     const double hot = mo_plan_prompt_seconds(&m, &gpu, &p, 72);
     const double full = mo_plan_depth_of(&m, &gpu, &p).prompt_full;
@@ -840,7 +850,7 @@ static void prompts_have_a_say_in_what_kv_is_in_ram(void **state)
                        .device_kv_bytes = 8 * LAYERS * MIB};
     const mo_plan_limits l = {.ram_bytes = 4 * GIB, .vram_bytes = 60 * MIB, .ram_keeps = true};
     mo_error err = {.detail = ""};
-    mo_plan p;
+    mo_run_plan p;
     assert_int_equal(mo_plan_make(&m, &l, &fast, &p, &err), MO_OK);
     assert_int_equal(p.device.kv_in_ram_layers, 6);
     assert_int_equal(p.device.streamed, 4);

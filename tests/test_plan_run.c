@@ -20,7 +20,7 @@
 #include "gpu/gpu.h"
 #include "gpu/objects.h"
 #include "gpu/requirements.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "oracle.h"
 #include "plan/placement.h"
 #include "random.h"
@@ -75,7 +75,7 @@ typedef struct setting {
 
 static mo_status plan_of(const setting *s, mo_plan_report *out, mo_error *err)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     o.ram_bytes = s->ram;
     o.vram_bytes = s->vram;
     o.context = s->context;
@@ -88,7 +88,7 @@ static mo_status plan_of(const setting *s, mo_plan_report *out, mo_error *err)
     o.device = s->device ? s->device : "none";
     o.cpu_moe = s->cpu_moe;
     o.threads = THREADS;
-    return mo_plan_file(s->path, &o, out, sizeof *out, err);
+    return mo_plan_file(s->path, &o, NULL, out, sizeof *out, err);
 }
 
 typedef struct run {
@@ -446,12 +446,12 @@ static void refused_model(mo_model_options o, const char *named)
     }
 }
 
-static void refused_plan(mo_plan_options o, const char *named)
+static void refused_plan(mo_model_options o, const char *named)
 {
     mo_error err = {.detail = ""};
     mo_plan_report report;
     o.device = o.device ? o.device : "none";
-    const mo_status status = mo_plan_file(MO_TEST_MODEL, &o, &report, sizeof report, &err);
+    const mo_status status = mo_plan_file(MO_TEST_MODEL, &o, NULL, &report, sizeof report, &err);
     if (status != MO_EINVAL || !strstr(err.detail, named)) {
         fail_msg("plan %s: %d %s", named, status, err.detail);
     }
@@ -466,7 +466,7 @@ static void refused_plan(mo_plan_options o, const char *named)
 
 #define REFUSE_BOTH(member, value)                                                                           \
     do {                                                                                                     \
-        mo_plan_options p = mo_plan_options_default();                                                       \
+        mo_model_options p = mo_model_options_default();                                                     \
         p.member = value;                                                                                    \
         refused_plan(p, "`" #member "`");                                                                    \
         REFUSE_MODEL(member, value);                                                                         \
@@ -498,7 +498,7 @@ static void senseless_options(void **state)
     REFUSE_MODEL(io, (mo_io)-1);
     /* Each has sense alone; what they make together cannot be counted. */
     mo_model_options o = mo_model_options_default();
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     o.sessions = p.sessions = INT32_MAX;
     o.context = p.context = 1 << 24;
     refused_model(o, "`sessions`");
@@ -527,7 +527,7 @@ static void feed(mo_session *session, int64_t vocab, int64_t count, mo_tracer *t
                            .routes = tracer ? mo_tracer_observe : NULL,
                            .user = tracer};
         if ((tracer && mo_tracer_step(tracer, 1, 0, MO_TRACE_GENERATION, &err) != MO_OK) ||
-            mo_session_feed(&f, &err) != MO_OK) {
+            mo_session_feed(&f, 1, &err) != MO_OK) {
             fail_msg("%s", err.detail);
         }
     }

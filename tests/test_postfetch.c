@@ -88,7 +88,7 @@ static void every_variable_counts(void **state)
     assert_non_null(strstr(notes.line[0], "auto"));
     assert_non_null(strstr(notes.line[0], "BLOCK_ON_MISS"));
     assert_non_null(strstr(notes.line[0], "CPU_LIMIT"));
-    assert_non_null(strstr(notes.line[0], "DEBUG"));
+    assert_null(strstr(notes.line[0], "DEBUG")); /* it tells what auto copies too */
     assert_null(strstr(notes.line[0], "SCRATCHPAD_MB"));
     /* the document's advice for a card of 4 GB */
     read_all(MO_POSTFETCH_DEFAULT, SET("ENABLE=1", "SCRATCHPAD_MB=700", "BLOCK_ON_MISS=1"), &notes);
@@ -124,6 +124,30 @@ static void options_beat_the_environment(void **state)
     assert_non_null(strstr(notes.line[1], "CPU_LIMIT"));
     p = read_all(MO_POSTFETCH_AUTO, SET("ENABLE=1"), &notes);
     assert_int_equal(p.mode, MO_POSTFETCH_AUTO);
+    assert_int_equal(notes.count, 0);
+}
+
+static void the_mode_is_chosen_by_environment(void **state)
+{
+    (void)state;
+    mo_postfetch_notes notes;
+    mo_postfetch p = read_all(MO_POSTFETCH_DEFAULT, SET("MODE=down", "CPU_LIMIT=3"), &notes);
+    assert_int_equal(p.mode, MO_POSTFETCH_DOWN);
+    assert_int_equal(notes.count, 0);
+    assert_int_equal(read_all(MO_POSTFETCH_DEFAULT, SET("MODE=expert", "ENABLE=1"), &notes).mode,
+                     MO_POSTFETCH_EXPERT);
+    assert_int_equal(read_all(MO_POSTFETCH_DEFAULT, SET("MODE=auto"), &notes).mode, MO_POSTFETCH_AUTO);
+    assert_int_equal(read_all(MO_POSTFETCH_DEFAULT, SET("MODE="), &notes).mode, MO_POSTFETCH_AUTO);
+    assert_int_equal(notes.count, 0);
+    p = read_all(MO_POSTFETCH_DEFAULT, SET("MODE=down", "ENABLE=0"), &notes);
+    assert_int_equal(p.mode, MO_POSTFETCH_OFF);
+    assert_non_null(strstr(notes.line[0], "LLAMA_POSTFETCH_ENABLE=0 overrides LLAMA_POSTFETCH_MODE=down"));
+    p = read_all(MO_POSTFETCH_EXPERT, SET("MODE=down"), &notes);
+    assert_int_equal(p.mode, MO_POSTFETCH_EXPERT);
+    assert_non_null(strstr(notes.line[0], "`postfetch` overrides LLAMA_POSTFETCH_MODE=down"));
+    char *const environment[] = {"LLAMA_POSTFETCH_MODE=down", NULL};
+    notes.count = 0;
+    mo_postfetch_unknown(environment, &notes);
     assert_int_equal(notes.count, 0);
 }
 
@@ -169,6 +193,7 @@ static void bad_values_are_named(void **state)
         {"USE_DEDICATED_STREAMS=on", "USE_DEDICATED_STREAMS"},
         {"CPU_LIMIT=-1", "CPU_LIMIT"},
         {"DEBUG=verbose", "DEBUG"},
+        {"MODE=up", "must be down, expert or auto"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mo_postfetch p, before;
@@ -274,9 +299,13 @@ static void scratch_is_sized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_the_documents),   cmocka_unit_test(every_variable_counts),
-        cmocka_unit_test(options_beat_the_environment), cmocka_unit_test(idle_settings_are_told),
-        cmocka_unit_test(bad_values_are_named),         cmocka_unit_test(scratch_is_sized),
+        cmocka_unit_test(defaults_are_the_documents),
+        cmocka_unit_test(every_variable_counts),
+        cmocka_unit_test(options_beat_the_environment),
+        cmocka_unit_test(idle_settings_are_told),
+        cmocka_unit_test(bad_values_are_named),
+        cmocka_unit_test(the_mode_is_chosen_by_environment),
+        cmocka_unit_test(scratch_is_sized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Post-Fetch on a device: when its copies begin, and what memory they go to. That its modes change no bit is in test_gpu.c. */
 #include <time.h>
 
+#include "base/clock.h"
 #include "tier_case.h"
 
 /* ---- When copies begin ---- */
@@ -37,8 +38,8 @@ static uint64_t late_copies(const mo_kernels *kernels, int transfers, uint64_t *
     unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     assert_int_equal(r.gpu->lanes.transfers_most, transfers);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = tokens, .count = TOKENS, .step = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
-    const uint64_t late = r.gpu->lanes.late;
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
+    const uint64_t late = r.gpu->lanes.late - r.gpu->lanes.unsent;
     *all = late + r.gpu->experts.fetched;
     rig_close(&r);
     return late;
@@ -62,12 +63,11 @@ static void queued_copies_begin_beside_the_cpu(void **state)
             1; /* on a busy machine the link's thread may need longer than a few milliseconds to find a core */
         for (slow_ns = 3 * 1000 * 1000; late > 0 && slow_ns < 100 * 1000 * 1000; slow_ns *= 3) {
             late = late_copies(&slow, transfers, &all);
-            assert_int_equal(all, 3 * 7 * 6); /* tokens, layers, experts that a token uses */
+            assert_in_range(all, 7 * 6, 3 * 7 * 6); /* layers, experts that a token uses; once at least */
         }
         assert_int_equal(late, 0);
     }
     assert_true(late_copies(quick, 1, &all) > 0);
-    assert_int_equal(all, 3 * 7 * 6);
 }
 
 /* ---- What they take ---- */
@@ -103,11 +103,136 @@ static void a_scratchpad_is_what_the_device_gives(void **state)
     assert_int_equal(taken_with("3", MO_POSTFETCH_OFF), taken_with(NULL, MO_POSTFETCH_OFF));
 }
 
+/* ---- A small one ---- */
+
+/* Fallbacks of all layers for this reason. */
+static uint64_t fallbacks(const rig *r, mo_fallback why)
+{
+    mo_device_layer layers[16];
+    uint64_t sum = 0;
+    const int count = mo_gpu_clock_layers(r->gpu->lanes.clock, layers, 16);
+    for (int i = 0; i < count; i++) {
+        sum += layers[i].fallbacks[why];
+    }
+    return sum;
+}
+
+/* Logits of a prompt and of steps of one and three tokens, with a limit for the scratchpad; its bytes are checked, and that all that the
+ * mode sends is computed by the device. */
+static void queue_with(int64_t staging, mo_postfetch_mode mode, const char *cpu_limit, const float *want)
+{
+    enum { PART = 70 };
+    rig r;
+    sink s = {.rows = calloc((size_t)PART * VOCAB, sizeof(float)), .vocab = VOCAB};
+    setenv("LLAMA_POSTFETCH_CPU_LIMIT", cpu_limit, 1);
+    setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", "1", 1);
+    rig_open(
+        &r,
+        &(rigged){
+            .set = {.ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .cpu_moe = true, .postfetch = mode},
+            .staging = staging});
+    unsetenv("LLAMA_POSTFETCH_CPU_LIMIT");
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    assert_true(r.gpu->experts.staging_bytes <= staging);
+    const int64_t ends[] = {64, 65, 66, 67, PART}, steps[] = {64, 1, 1, 1, 3};
+    uint64_t shared = 0; /* of the prompt, with the CPU */
+    for (int i = 0; i < 5; i++) {
+        feed(r.session, tokens, ends[i], steps[i], &s);
+        shared = i == 0 ? r.gpu->lanes.by_cpu : shared;
+    }
+    assert_int_equal(fallbacks(&r, MO_FALLBACK_NO_STAGE), 0);
+    assert_int_equal(fallbacks(&r, MO_FALLBACK_LATE), 0);
+    assert_int_equal(r.gpu->lanes.by_cpu, shared);
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)PART * VOCAB);
+    rig_close(&r);
+    free(s.rows);
+}
+
+/* What does not fit waits until the device has computed what does: with any limit from one expert in both layouts on. */
+static void a_small_scratchpad_is_a_limit_and_queues(void **state)
+{
+    (void)state;
+    mo_error err = {.detail = ""};
+    float *want = logits_of(MO_TEST_MODEL, tokens, 70, VOCAB, &(setting){.step = 1});
+    check_status(mo_kernels_select(NULL, &quick, &err), &err);
+    rig r;
+    const rigged unlimited = {.set = {.ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .cpu_moe = true}};
+    rig_open(&r, &unlimited);
+    const int64_t stage = r.opened.choice.plan.device.stage_bytes;
+    rig_close(&r);
+    for (int64_t staging = stage; staging < 4 * stage; staging += stage / 3 * 2) {
+        queue_with(staging, MO_POSTFETCH_DOWN, "6", want);
+        queue_with(staging, MO_POSTFETCH_DOWN, "2", want);
+        queue_with(staging, MO_POSTFETCH_EXPERT, "6", want);
+    }
+    free(want);
+}
+
+/* ---- Late copies ---- */
+
+/* Seconds for tokens one by one, and some of prompts in between, over a slow link; the logits are `want`. *bytes: sent with steps of one token. */
+static double time_of(mo_postfetch_mode mode, const char *block, const float *want, uint64_t *bytes)
+{
+    enum { ALL = 64, STEPS = 24 };
+    rig r;
+    sink s = {.rows = calloc((size_t)ALL * VOCAB, sizeof(float)), .vocab = VOCAB};
+    double seconds = 0;
+    if (block) {
+        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", block, 1);
+    }
+    rig_open(
+        &r,
+        &(rigged){
+            .set = {.ram = (int64_t)64 << 20, .vram = (int64_t)64 << 20, .cpu_moe = true, .postfetch = mode},
+            .link_bytes_s = 2e7});
+    unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
+    *bytes = 0;
+    for (int64_t at = 0; at < ALL;) {
+        const uint64_t before = r.gpu->experts.fetched_bytes;
+        const bool prompt = at == STEPS; /* while late copies cross */
+        const int64_t began = mo_clock_ns();
+        at += prompt ? ALL - 2 * STEPS : 1;
+        feed(r.session, tokens, at, prompt ? 64 : 1, &s);
+        seconds += prompt ? 0 : (double)(mo_clock_ns() - began) * 1e-9;
+        *bytes += prompt ? 0 : r.gpu->experts.fetched_bytes - before;
+    }
+    assert_memory_equal(s.rows, want, sizeof(float) * (size_t)ALL * VOCAB);
+    rig_close(&r);
+    free(s.rows);
+    return seconds;
+}
+
+/* Copies of a layer take 3 ms, the CPU computes it in 30 us: those who do not wait for them are as fast as without Post-Fetch, at
+ * once or when they have learned it. */
+static void nobody_waits_for_late_copies(void **state)
+{
+    (void)state;
+    if (!simulated()) {
+        skip(); /* a link of just that rate */
+    }
+    uint64_t none, few, learned, all;
+    float *want = logits_of(MO_TEST_MODEL, tokens, 64, VOCAB, &(setting){.step = 1});
+    const double off = time_of(MO_POSTFETCH_OFF, NULL, want, &none);
+    const double waits = time_of(MO_POSTFETCH_DOWN, "1", want, &all);
+    const double leaves = time_of(MO_POSTFETCH_DOWN, "0", want, &few);
+    const double learns = time_of(MO_POSTFETCH_DOWN, NULL, want, &learned);
+    const double whole = time_of(MO_POSTFETCH_EXPERT, "0", want, &few);
+    print_message("# off %.3f s, waiting %.3f s, not waiting %.3f s, learning %.3f s, whole experts %.3f s\n",
+                  off, waits, leaves, learns, whole);
+    assert_int_equal(none, 0);
+    assert_true(few < all / 20 && learned < all / 8); /* what is known to be late is not sent */
+    /* A machine that others use may stop for a while. */
+    assert_true(leaves < off + waits / 4 && whole < off + waits / 4 && learns < off + waits / 2);
+    free(want);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queued_copies_begin_beside_the_cpu),
         cmocka_unit_test(a_scratchpad_is_what_the_device_gives),
+        cmocka_unit_test(a_small_scratchpad_is_a_limit_and_queues),
+        cmocka_unit_test(nobody_waits_for_late_copies),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

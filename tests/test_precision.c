@@ -68,6 +68,14 @@ static void is_as_near_to_f32_as_exact(void **state)
         const double exact = kl_of("model tale --kv f32" EXACT), bf16 = kl_of("model tale --kv f32" BF16);
         print_message("%s: KL of exact products %.3e, in bfloat16 %.3e\n", formats[i], exact, bf16);
         assert_true(bf16 > 0.0 && bf16 <= exact);
+        /* Experts that cross the link go the same way when they have crossed: the same bits, and so the same gate. */
+        assert_int_equal(run("eval model tale --kv f32 --ctx 512 --batch 256" BF16 " --save-logits here"), 0);
+        assert_int_equal(
+            run("eval model tale --kv f32 --ctx 512 --batch 256" BF16 " --cpu-moe --save-logits crossed"), 0);
+        assert_int_equal(
+            run("eval model tale --kv f32 --ctx 512 --batch 256" EXACT " --cpu-moe --save-logits exact"), 0);
+        assert_true(same_files("here", "crossed") && !same_files("crossed", "exact"));
+        assert_true(kl_of("model tale --kv f32 --ctx 512 --batch 256" BF16 " --cpu-moe") <= exact);
     }
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "moraine.h"
+#include "moraine_server.h"
 #include "template/chat_template.h"
 #include "text/conversation.h"
 #include "text/formats.h"

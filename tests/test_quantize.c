@@ -179,8 +179,8 @@ static void bits_are_those_of_the_rows(void **state)
     mo_gguf *a, *b;
     const mo_quantize_options options = mixed();
     make_source(in_folder("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
-                          sizeof report, &err));
+    expect_ok(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
+                                   sizeof report, &err));
     expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
     const bytes from = read_file(in_folder("in.gguf")), to = read_file(in_folder("out.gguf"));
@@ -261,8 +261,8 @@ static void an_output_keeps_its_size_without_its_scale(void **state)
         mo_quantize_options options = mo_quantize_options_default();
         options.output = cases[i].to;
         make_scaled(in_folder("in.gguf"), cases[i].from, 0.25f, output);
-        expect_ok(
-            mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+        expect_ok(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL,
+                                       NULL, 0, &err));
         expect_ok(mo_gguf_open(in_folder("out.gguf"), &g, &err));
         const bytes got = read_file(in_folder("out.gguf"));
         const mo_gguf_tensor *t = mo_gguf_tensor_find(g, "output.weight");
@@ -292,7 +292,8 @@ static void metadata_stay(void **state)
     mo_quantize_options options = mo_quantize_options_default();
     options.rest = "q8_0";
     make_source(in_folder("in.gguf"), 64, 0, 0.0f);
-    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+    expect_ok(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0,
+                                   &err));
     expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
     assert_int_equal(mo_gguf_entry_count(b), mo_gguf_entry_count(a) + 1); /* general.quantization_version */
@@ -335,8 +336,8 @@ static void threads_and_parts_change_nothing(void **state)
         mo_quantize_options options = mixed();
         options.threads = (int[]){1, 2, 5, 3}[i];
         expect_ok(mo_gguf_part_name(in_folder("parts"), 0, 4, part, sizeof part, &err));
-        expect_ok(mo_quantize(i == 3 ? part : in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL,
-                              NULL, &report, sizeof report, &err));
+        expect_ok(mo_quantize_reported(i == 3 ? part : in_folder("in.gguf"), in_folder("out.gguf"), &options,
+                                       NULL, NULL, &report, sizeof report, &err));
         const bytes made = read_file(in_folder("out.gguf"));
         unlink(in_folder("out.gguf"));
         if (i == 0) {
@@ -366,8 +367,8 @@ static void same_format_is_copied(void **state)
     options.rest = "q6_k";
     options.output = "f16";
     make_source(in_folder("in.gguf"), 0, 0, 0.0f);
-    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
-                          sizeof report, &err));
+    expect_ok(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, &report,
+                                   sizeof report, &err));
     expect_ok(mo_gguf_open(in_folder("in.gguf"), &a, &err));
     expect_ok(mo_gguf_open(in_folder("out.gguf"), &b, &err));
     const bytes from = read_file(in_folder("in.gguf")), to = read_file(in_folder("out.gguf"));
@@ -394,7 +395,8 @@ static void same_format_is_copied(void **state)
 static void expect_refusal(const mo_quantize_options *options, mo_status status, const char *words)
 {
     assert_int_equal(
-        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), options, NULL, NULL, NULL, 0, &err), status);
+        mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), options, NULL, NULL, NULL, 0, &err),
+        status);
     if (!strstr(err.detail, words)) {
         fail_msg("\"%s\" does not say \"%s\"", err.detail, words);
     }
@@ -416,9 +418,10 @@ static void rows_that_do_not_fit_get_another_format(void **state)
     mo_gguf *g;
     make_source(in_folder("in.gguf"), 0, 0, 0.0f);
     mo_log_set(on_log, NULL, MO_LOG_WARN);
-    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"),
-                          &(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "q4_k"},
-                          NULL, NULL, NULL, 0, &err));
+    expect_ok(
+        mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"),
+                             &(mo_quantize_options){.size = sizeof(mo_quantize_options), .experts = "q4_k"},
+                             NULL, NULL, NULL, 0, &err));
     mo_log_set(NULL, NULL, MO_LOG_WARN);
     expect_ok(mo_gguf_open(in_folder("out.gguf"), &g, &err));
     assert_string_equal(mo_gguf_tensor_find(g, "blk.0.ffn_down_exps.weight")->format->name, "Q5_0");
@@ -444,12 +447,12 @@ static void wrong_formats_are_explained(void **state)
     unlink(in_folder("in.gguf"));
     const mo_quantize_options experts = {.size = sizeof(mo_quantize_options), .experts = "q8_0"},
                               output = {.size = sizeof(mo_quantize_options), .output = "q8_0"};
-    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/llama31.gguf", in_folder("out.gguf"), &experts, NULL,
-                                 NULL, NULL, 0, &err),
+    assert_int_equal(mo_quantize_reported(MO_TEST_DATA "/oracle/llama31.gguf", in_folder("out.gguf"),
+                                          &experts, NULL, NULL, NULL, 0, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "no routed experts"));
-    assert_int_equal(mo_quantize(MO_TEST_DATA "/oracle/gemma4.gguf", in_folder("out.gguf"), &output, NULL,
-                                 NULL, NULL, 0, &err),
+    assert_int_equal(mo_quantize_reported(MO_TEST_DATA "/oracle/gemma4.gguf", in_folder("out.gguf"), &output,
+                                          NULL, NULL, NULL, 0, &err),
                      MO_EINVAL);
     assert_non_null(strstr(err.detail, "embedding"));
     assert_int_equal(folder_count(), 0);
@@ -478,30 +481,31 @@ static void failures_leave_nothing(void **state)
     mo_quantize_options options = mixed();
     options.threads = 1;
     make_source(in_folder("in.gguf"), 0, 0, 0.0f);
-    assert_int_equal(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, cancel_later, &calls,
-                                 NULL, 0, &err),
+    assert_int_equal(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, cancel_later,
+                                          &calls, NULL, 0, &err),
                      MO_ECANCELLED);
     assert_int_equal(calls, 2);
     assert_int_equal(folder_count(), 1);
 
-    assert_int_equal(mo_quantize(in_folder("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, 0, &err),
-                     MO_ENOSPC);
+    assert_int_equal(
+        mo_quantize_reported(in_folder("in.gguf"), "/dev/full", &options, NULL, NULL, NULL, 0, &err),
+        MO_ENOSPC);
     assert_non_null(strstr(err.detail, "/dev/full"));
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     const struct rlimit small = {1 << 14, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const mo_status status =
-        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err);
+    const mo_status status = mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL,
+                                                  NULL, NULL, 0, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(status, MO_ENOSPC);
     assert_int_equal(folder_count(), 1);
-    assert_int_equal(
-        mo_quantize(in_folder("in.gguf"), in_folder("no/out.gguf"), &options, NULL, NULL, NULL, 0, &err),
-        MO_ENOENT);
-    assert_int_equal(
-        mo_quantize(in_folder("none.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
-        MO_ENOENT);
+    assert_int_equal(mo_quantize_reported(in_folder("in.gguf"), in_folder("no/out.gguf"), &options, NULL,
+                                          NULL, NULL, 0, &err),
+                     MO_ENOENT);
+    assert_int_equal(mo_quantize_reported(in_folder("none.gguf"), in_folder("out.gguf"), &options, NULL, NULL,
+                                          NULL, 0, &err),
+                     MO_ENOENT);
     unlink(in_folder("in.gguf"));
     assert_int_equal(folder_count(), 0);
 }
@@ -514,22 +518,23 @@ static void existing_files_are_kept(void **state)
     FILE *f = fopen(in_folder("out.gguf"), "w");
     fputs("mine", f);
     fclose(f);
-    assert_int_equal(
-        mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err),
-        MO_EINVAL);
+    assert_int_equal(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL,
+                                          NULL, 0, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "already exists"));
     bytes b = read_file(in_folder("out.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    expect_ok(mo_quantize(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0, &err));
+    expect_ok(mo_quantize_reported(in_folder("in.gguf"), in_folder("out.gguf"), &options, NULL, NULL, NULL, 0,
+                                   &err));
     b = read_file(in_folder("out.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
     assert_int_equal(symlink(in_folder("in.gguf"), in_folder("link.gguf")), 0);
-    assert_int_equal(
-        mo_quantize(in_folder("in.gguf"), in_folder("link.gguf"), &options, NULL, NULL, NULL, 0, &err),
-        MO_EINVAL);
+    assert_int_equal(mo_quantize_reported(in_folder("in.gguf"), in_folder("link.gguf"), &options, NULL, NULL,
+                                          NULL, 0, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "is the input model"));
     unlink(in_folder("in.gguf"));
     unlink(in_folder("out.gguf"));

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "moraine_server.h"
 #include "profile/chart.h"
 #include "profile/replay.h"
 #include "random.h"

@@ -10,7 +10,7 @@
 
 #include "api/sampling.h"
 #include "gguf/write.h"
-#include "moraine.h"
+#include "moraine_server.h"
 #include "numeric/math.h"
 #include "random.h"
 #include "sampling/sequences.h"

@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "folder.h"
+#include "moraine_server.h"
 #include "scripted.h"
 
 #define BAR  "\xEF\xBD\x9C"
@@ -68,7 +69,7 @@ static void answer_within(mo_model *model, const char *prompt, const char *tools
     out[0] = 0;
     for (bool over = false; !over;) {
         mo_feed feed = {.size = sizeof feed, .session = session, .tokens = tokens, .count = (int64_t)count};
-        check_status(mo_session_feed(&feed, &err), &err);
+        check_status(mo_session_feed(&feed, 1, &err), &err);
         const uint32_t *mask = constraint ? mo_constraint_mask(constraint, &err) : NULL;
         const int32_t token = mo_sampler_pick(sampler, mo_session_logits(session), mask, tokens, count);
         assert_true(count < 511);

@@ -471,6 +471,14 @@ def responses_are_found_after_a_restart_by_their_owner():
         assert s.get("/v1/responses/" + kept["id"], headers=mine) == kept
 
 
+def make_profile():
+    """Which experts eight tokens chose."""
+    if not os.path.exists(path("hot.json")):
+        subprocess.run([PROGRAM, "run", PEBBLE, "-q", "-p", "Once", "-n", "8", "--device", "none", "--profile", "off", "--moe-layer-perf-out", path("hot.json")],
+                       env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return path("hot.json")
+
+
 def profiles_can_be_read_and_applied():
     with Server() as s:
         profile = s.get("/moe-layer-perf")
@@ -480,6 +488,13 @@ def profiles_can_be_read_and_applied():
         assert "mode" in s.post("/moe-layer-perf", {"mode": "most"}, status=400)["error"]["message"]
         assert "error" in s.post("/moe-hot-cache", {"layers": 1}, status=400)
         s.post("/moe-hot-cache", "no json", status=400)
+    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", make_profile(), "--moe-hot-cache-max-mib", "2") as s:
+        s.post("/completion", generation(24, stream=False, prompt="The old house by the sea"))
+        first, second = s.get("/moe-hot-cache"), s.get("/moe-hot-cache")  # to look changes nothing
+        assert first == second and first["active"] and first["exchanged"] == 0 and first["hot_experts"] > 0, (first, second)
+        counts = json.dumps(s.get("/moe-layer-perf"), separators=(",", ":"))
+        applied = json.loads(s.ask("GET", "/moe-hot-cache", counts)[1])  # with a body it applies, as the fork's
+        assert applied["exchanged"] > 0 and s.get("/moe-hot-cache")["exchanged"] == applied["exchanged"], applied
 
 
 # ---- Who may ask
@@ -838,6 +853,26 @@ def requests_are_logged_without_their_words():
         assert "secret" not in log and re.search(r"path=/completion status=200 .*answer_tokens=4", log), log
 
 
+def the_hot_cache_is_told():
+    """What it holds, how often it is hit, and each update: in the log, the status and the metrics."""
+    with Server(PEBBLE, "--device", "sim", "--cpu-moe", "--moe-hot-cache", make_profile(), "--moe-hot-cache-max-mib", "2",
+                "--moe-hot-cache-update-rate", "0.5") as s:
+        for prompt in ("A fox and a hen", "The old house by the sea", "Red and blue"):
+            s.post("/completion", generation(24, stream=False, prompt=prompt))
+        hot = s.get("/v1/moraine/status")["models"][0]["device"]["hot_cache"]
+        assert hot["updates"] >= 1 and hot["exchanged"] >= 1 and 0 < hot["hot_ratio"] < 1 and hot["bytes"] > 1 << 20, hot
+        text = s.ask("GET", "/metrics")[1]
+        value = lambda name: float(re.search(r"(?m)^%s\{[^}]*\} (\S+)" % re.escape(name), text).group(1))
+        assert value("moraine_hot_cache_updates_total") >= hot["updates"] and value("moraine_hot_cache_bytes") == hot["bytes"]
+        assert value("moraine_hot_cache_exchanges_total") >= 1 and 0 < value("moraine_hot_cache_ratio") < 1
+        device = s.get("/v1/moraine/status")["models"][0]["device"]
+        ram = float(re.search(r'tier="ram"\} (\S+)', text).group(1))
+        assert ram == device["by_cpu"] + device["fetched"] > 0, (ram, device)
+        log = "".join(s.lines)
+    assert re.search(r"the hot cache has \d+ of 448 experts in 7 of 7 layers \(\d+ to \d+, on average [\d.]+\)", log), log
+    assert re.search(r"[\d.]+ % of the picks hit the hot cache; exchanging \d+ of \d+ experts", log), log
+
+
 def metrics_count():
     with Server() as s:
         s.post("/completion", generation(8, stream=False, prompt="A fox and a hen went out"))
@@ -907,6 +942,12 @@ def a_prompt_can_be_computed_before_anybody_asks():
         talk[1]["content"] = "Tell me about a hen."
         usage = s.post("/v1/chat/completions", {"messages": talk, "max_tokens": 4})["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] > 50, usage
+        text = s.ask("GET", "/metrics")[1]
+        assert "llamacpp:tokens_predicted_total 54" in text, text  # what it says of tokens is computed as well
+    with open(path("warm.json"), "w") as f:
+        json.dump({"messages": talk}, f)
+    with Server("--warm", path("warm.json")) as s:
+        assert "llamacpp:tokens_predicted_total 0" in s.ask("GET", "/metrics")[1]
     with open(path("warm.json"), "w") as f:
         f.write('{"messages": 3}')
     with Server("--warm", path("warm.json")) as s:

@@ -50,7 +50,7 @@ static void expect(mo_model *model, const float scale[2], const client *c, const
     memcpy(all, tokens, sizeof *tokens * (size_t)count);
     for (int i = 0; i < c->count[0]; i++) {
         const mo_feed f = {.size = sizeof f, .session = session, .tokens = all, .count = count + i};
-        assert_int_equal(mo_session_feed(&f, NULL), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, NULL), MO_OK);
         const float *logits = mo_session_logits(session);
         int32_t best = 0;
         for (int32_t t = 1; t < vocab_of(model); t++) {

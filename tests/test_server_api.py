@@ -286,7 +286,7 @@ def wrong_requests_are_400_and_name_the_field(s):
     cases = [("messages", {"messages": None}), ("messages[0].role", {"messages": [{"content": "x"}]}),
              ("messages[0].content", {"messages": [{"role": "user"}]}), ("messages[0].content[0]", {"messages": image}),
              ("temperature", {"temperature": "hot"}), ("max_tokens", {"max_tokens": "many"}), ("stop[1]", {"stop": ["a", 5]}),
-             ("top_logprobs", {"top_logprobs": 3}), ("n", {"n": 0}), ("n", {"n": 100}), ("stream", {"stream": "yes"}), ("mirostat", {"mirostat": 2}),
+             ("top_logprobs", {"top_logprobs": 3}), ("n", {"n": 0}), ("n", {"n": 100}), ("stream", {"stream": "yes"}), ("mirostat", {"mirostat": 1}),
              ("tools[0].function", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": "required"}),
              ("tool_choice.function.name", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "nothing"}}}),
              ("response_format.type", {"response_format": {"type": "yaml"}}), ("logit_bias.-1", {"logit_bias": {"-1": 1}})]

@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "generation/generation.h"
 #include "server/scheduler/emitter.h"
 #include "server_case.h"
 
@@ -59,14 +60,16 @@ static void ignore_time(void *user, double first_s, double between_s)
     (void)between_s;
 }
 
-static void ignore_end(void *user, const srv_job *task, const srv_answer *answer)
+static void ignore_end(void *user, const mo_generation *g, size_t prompt)
 {
     (void)user;
-    (void)task;
-    (void)answer;
+    (void)g;
+    (void)prompt;
 }
 
+enum { ANSWERS = 300 };
 static mo_model *model;
+static mo_session *session; /* nothing is computed in it */
 
 static int open_all(void **state)
 {
@@ -78,12 +81,17 @@ static int open_all(void **state)
     srv_job_options o = srv_job_options_default();
     o.tokens = prompt;
     o.count = 1;
-    o.raw = true;
+    o.generation.raw = true;
+    o.n = ANSWERS;
     o.sink = hear;
     o.batch_end = on_batch_end;
     o.user = &l;
     mo_error err;
-    assert_int_equal(srv_job_open(model, &o, NULL, 0, &l.task, &err), MO_OK);
+    assert_int_equal(srv_job_open(model, &o, 512, NULL, 0, &l.task, &err), MO_OK);
+    assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
+    for (int i = 0; i < ANSWERS; i++) {
+        assert_int_equal(mo_generation_prompt(l.task->generations[i], session, prompt, 1, &err), MO_OK);
+    }
     assert_int_equal(srv_emitter_open(&owner, &l.emitter, &err), MO_OK);
     *state = &l;
     return 0;
@@ -98,13 +106,16 @@ static int close_all(void **state)
     }
     srv_emitter_close(l->emitter);
     assert_int_equal(l->lasts, 1);
+    mo_session_close(session);
     mo_model_close(model);
     return 0;
 }
 
-static void emit_token(listener *l, double at, bool soon)
+static void emit_token(listener *l, int choice, double at, bool soon)
 {
-    const srv_raw_event m = {.kind = SRV_EVENT_TOKEN, .task = l->task, .at = at, .token = 1, .soon = soon};
+    const srv_raw_event m = {
+        .kind = SRV_EVENT_TOKEN, .task = l->task, .choice = choice, .at = at, .soon = soon};
+    assert_true(mo_generation_append(l->task->generations[choice], &(mo_sampled){.id = 1}));
     srv_emitter_emit(l->emitter, &m, 1, true);
 }
 
@@ -124,7 +135,7 @@ static void slow_tokens_are_emitted_one_by_one(void **state)
     listener *l = *state;
     atomic_store(&endless, true);
     for (int i = 0; i < 300; i++) {
-        emit_token(l, 1.0 + 0.005 * i, i == 0);
+        emit_token(l, 0, 1.0 + 0.005 * i, i == 0);
         assert_true(await(l, i + 1));
     }
     srv_emitter_drain(l->emitter);
@@ -136,10 +147,10 @@ static void fast_tokens_are_emitted_together(void **state)
 {
     listener *l = *state;
     const int count = 400;
-    emit_token(l, 1.0, true);
+    emit_token(l, 0, 1.0, true);
     assert_true(await(l, 1));
     for (int i = 1; i < count; i++) {
-        emit_token(l, 1.0 + 0.0003 * i, false);
+        emit_token(l, 0, 1.0 + 0.0003 * i, false);
     }
     assert_true(await(l, count)); /* nothing else comes after the last one */
     srv_emitter_drain(l->emitter);
@@ -151,12 +162,12 @@ static void an_end_is_emitted_at_once(void **state)
 {
     listener *l = *state;
     atomic_store(&endless, true);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < ANSWERS; i++) {
         const double end = seconds_now() + 10;
-        emit_token(l, 1.0 + 0.0003 * i, false);
-        srv_emitter_emit(
-            l->emitter, &(srv_raw_event){.kind = SRV_EVENT_END, .task = l->task, .finish = SRV_FINISH_LENGTH},
-            1, true);
+        emit_token(l, i, 1.0 + 0.0003 * i, false);
+        mo_generation_finish(l->task->generations[i], MO_END_LENGTH, NULL);
+        srv_emitter_emit(l->emitter, &(srv_raw_event){.kind = SRV_EVENT_END, .task = l->task, .choice = i}, 1,
+                         true);
         while (atomic_load(&l->ends) <= i && seconds_now() < end) {
             usleep(50);
         }
@@ -174,7 +185,7 @@ static void *speak(void *user)
 {
     speaker *s = user;
     for (int i = 0; i < 100; i++) {
-        emit_token(s->listener, 1.0 + 1e-4 * i, i == 0);
+        emit_token(s->listener, 0, 1.0 + 1e-4 * i, i == 0);
         atomic_fetch_add(&s->said, 1);
     }
     return NULL;

@@ -1,12 +1,10 @@
 /* Jobs of the server: choices, stop strings, limits, log probabilities, grammars, calls, thoughts. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "folder.h"
 #include "scripted.h"
-#include "server/scheduler/masks.h"
 #include "server_case.h"
 
 /* ---- One job ---------------------------------------------------------------------------------- */
@@ -20,8 +18,8 @@ static void choices_are_forks_with_seeds_of_their_own(void **state)
     srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 4});
     client *several = new_client();
     srv_job_options o = job_of(several, prompt, (int)count, 12);
-    o.sampler.temperature = 1.0f;
-    o.sampler.seed = 40;
+    o.generation.temperature = 1.0f;
+    o.generation.seed = 40;
     o.n = 3;
     submit(e, several, &o);
     wait_last(several);
@@ -33,8 +31,8 @@ static void choices_are_forks_with_seeds_of_their_own(void **state)
     for (int i = 0; i < 3; i++) { /* each is what a job of its own with that seed gives */
         client *single = new_client();
         srv_job_options one = job_of(single, prompt, (int)count, 12);
-        one.sampler = o.sampler;
-        one.sampler.seed = 40 + (uint64_t)i;
+        one.generation.temperature = o.generation.temperature;
+        one.generation.seed = 40 + i;
         submit(e, single, &one);
         wait_last(single);
         assert_string_equal(single->text[0], several->text[i]);
@@ -71,8 +69,8 @@ static void a_stop_string_is_found_however_it_is_cut(void **state)
         const char *found = strstr(whole->text[0], string);
         client *c = new_client();
         srv_job_options with = job_of(c, prompt, (int)count, 40);
-        with.stop = strings;
-        with.stop_count = 2;
+        with.generation.stop = strings;
+        with.generation.stop_count = 2;
         submit(e, c, &with);
         wait_last(c);
         assert_int_equal(c->finish[0], SRV_FINISH_STRING);
@@ -100,7 +98,7 @@ static void limits_end_answers(void **state)
     srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2, .context = (int64_t)count + 6});
     client *window = new_client(), *none = new_client();
     srv_job_options o = job_of(window, prompt, (int)count, -1);
-    o.ignore_eos = true;
+    o.generation.ignore_end = true;
     submit(e, window, &o);
     wait_last(window);
     assert_int_equal(window->finish[0], SRV_FINISH_LENGTH);
@@ -112,6 +110,16 @@ static void limits_end_answers(void **state)
     assert_int_equal(none->finish[0], SRV_FINISH_LENGTH);
     assert_int_equal(none->count[0], 0);
     assert_int_equal(none->usage.prompt_done, count);
+    client *twice = new_client();
+    o = job_of(twice, prompt, (int)count, 0);
+    o.n = 2;
+    submit(e, twice, &o);
+    wait_last(twice);
+    assert_int_equal(twice->last, SRV_DONE);
+    assert_int_equal(twice->ends, 2);
+    assert_int_equal(twice->count[0] + twice->count[1], 0);
+    assert_int_equal(twice->finish[1], SRV_FINISH_LENGTH);
+    free_client(twice);
     int32_t longer[600] = {0};
     o = job_of(none, longer, (int)count + 6, 4);
     assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_TOO_LONG);
@@ -125,7 +133,7 @@ static void limits_end_answers(void **state)
     o.n = 3;
     assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_TOO_MANY);
     o.n = 1;
-    o.sampler.top_p = -1.0f;
+    o.generation.top_p = -1.0f;
     assert_int_equal(srv_job_submit(e, &o, &job, &err), SRV_INVALID);
     srv_engine_close(e);
     free_client(window);
@@ -143,8 +151,7 @@ static void log_probabilities_come_with_their_tokens(void **state)
     srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 2});
     client *c = new_client();
     srv_job_options o = job_of(c, prompt, (int)count, 10);
-    o.logprobs = true;
-    o.top = 3;
+    o.generation.logprobs = 3;
     submit(e, c, &o);
     wait_last(c);
     assert_int_equal(c->top_count, 3);
@@ -172,8 +179,8 @@ static void bias_forbids_and_forces(void **state)
     wait_last(plain);
     const mo_logit_bias bias = {plain->tokens[0][0], -INFINITY};
     o = job_of(biased, prompt, (int)count, 4);
-    o.sampler.bias = &bias;
-    o.sampler.bias_count = 1;
+    o.generation.bias = &bias;
+    o.generation.bias_count = 1;
     submit(e, biased, &o);
     wait_last(biased);
     for (int i = 0; i < biased->count[0]; i++) {
@@ -203,7 +210,7 @@ static void an_answer_follows_its_grammar(void **state)
     srv_job_options o = job_of(c, prompt, (int)count, 60);
     o.grammar = grammar;
     o.n = 3;
-    o.sampler.temperature = 1.5f;
+    o.generation.temperature = 1.5f;
     submit(e, c, &o);
     wait_last(c);
     mo_grammar_close(grammar); /* as soon as the last event has come */
@@ -259,7 +266,7 @@ static void answers_beside_slow_masks(void **state)
         plain[i]->act = send_slow;
         plain[i]->act_after = i ? 2 : 0;
         srv_job_options o = job_of(plain[i], prompt, (int)count, ANSWER);
-        o.ignore_eos = true;
+        o.generation.ignore_end = true;
         submit(e, plain[i], &o);
         wait_last(plain[i]);
     }
@@ -277,58 +284,6 @@ static void answers_beside_slow_masks(void **state)
     }
     free_client(slow);
     mo_free(prompt);
-    mo_model_close(model);
-}
-
-static void count_up(void *user)
-{
-    atomic_fetch_add((atomic_int *)user, 1);
-}
-
-/* The last of many slow masks is missed by a step, and told when it is there. One that is dropped is not made. */
-static void nobody_waits_long_for_masks(void **state)
-{
-    (void)state;
-    enum { MANY = 10 };
-    atomic_int told = 0;
-    srv_masks *masks;
-    srv_mask mask[MANY] = {0};
-    mo_grammar *grammars[MANY] = {NULL};
-    mo_constraint *constraints[MANY], *same;
-    mo_model *model = open_model(MO_TEST_MODEL, "none", 1);
-    assert_int_equal(srv_masks_open(count_up, &told, &masks, NULL), MO_OK);
-    for (int i = 0; i < MANY; i++) {
-        assert_int_equal(mo_grammar_open(model, slow_gbnf, strlen(slow_gbnf), NULL, &grammars[i], NULL),
-                         MO_OK);
-        assert_int_equal(mo_constraint_open(grammars[i], &constraints[i], NULL), MO_OK);
-    }
-    for (int i = 0; i < MANY; i++) {
-        srv_masks_want(masks, &mask[i], constraints[i]);
-    }
-    srv_masks_begin(masks);
-    assert_null(srv_masks_get(masks, &mask[MANY - 1]));
-    assert_true(srv_masks_missed(masks, &mask[MANY - 1]));
-    assert_true(srv_masks_is_late(masks, &mask[MANY - 1]));
-    assert_null(srv_masks_failure(masks, &mask[MANY - 1]));
-    for (int i = 2; i < MANY - 1; i++) {
-        srv_masks_drop(masks, &mask[i]);
-    }
-    while (!atomic_load(&told)) {
-        usleep(1000);
-    }
-    const uint32_t *bits = srv_masks_get(masks, &mask[MANY - 1]);
-    assert_non_null(bits);
-    assert_false(srv_masks_missed(masks, &mask[MANY - 1]));
-    assert_int_equal(mo_constraint_open(grammars[0], &same, NULL), MO_OK);
-    assert_memory_equal(bits, mo_constraint_mask(same, NULL), (size_t)(vocab_of(model) + 31) / 32 * 4);
-    mo_constraint_close(same);
-    for (int i = 0; i < MANY; i++) {
-        srv_masks_drop(masks, &mask[i]);
-        mo_constraint_close(constraints[i]);
-        mo_grammar_close(grammars[i]);
-    }
-    srv_masks_close(masks);
-    assert_int_equal(told, 1);
     mo_model_close(model);
 }
 
@@ -365,7 +320,7 @@ static void calls_are_emitted_and_remembered(void **state)
     reply.tools = tools;
     reply.tools_length = strlen(tools);
     srv_job_options o = job_of(c, prompt, (int)count, 200);
-    o.raw = false;
+    o.generation.raw = false;
     o.reply = &reply;
     submit(e, c, &o);
     wait_last(c);
@@ -402,8 +357,8 @@ static void a_budget_ends_the_thought(void **state)
     for (int i = 0; i < 2; i++) {
         client *c = new_client();
         srv_job_options o = job_of(c, prompt, (int)count, 100);
-        o.raw = false;
-        o.reasoning_budget = i ? 6 : -1;
+        o.generation.raw = false;
+        o.generation.thought_tokens = i ? 6 : -1;
         submit(e, c, &o);
         wait_last(c);
         assert_int_equal(c->last, SRV_DONE);
@@ -431,9 +386,9 @@ static void a_budget_keeps_to_the_limit(void **state)
     for (int most = BUDGET; most < BUDGET + 6; most++) {
         client *c = new_client();
         srv_job_options o = job_of(c, prompt, (int)count, most);
-        o.raw = false;
+        o.generation.raw = false;
         o.n = 2;
-        o.reasoning_budget = BUDGET;
+        o.generation.thought_tokens = BUDGET;
         submit(e, c, &o);
         wait_last(c);
         assert_int_equal(c->last, SRV_DONE);
@@ -462,10 +417,10 @@ static void a_budget_of_nothing_lets_no_thought_through(void **state)
             mo_reply_options reply = mo_reply_options_default();
             reply.in_thought = begun;
             srv_job_options o = job_of(c, prompt, (int)count, 20);
-            o.raw = false;
+            o.generation.raw = false;
             o.reply = &reply;
             o.n = n;
-            o.reasoning_budget = 0;
+            o.generation.thought_tokens = 0;
             submit(e, c, &o);
             wait_last(c);
             assert_int_equal(c->last, SRV_DONE);
@@ -512,7 +467,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(bias_forbids_and_forces),
         cmocka_unit_test(an_answer_follows_its_grammar),
         cmocka_unit_test(answers_beside_slow_masks),
-        cmocka_unit_test(nobody_waits_long_for_masks),
         cmocka_unit_test(calls_are_emitted_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
         cmocka_unit_test(a_budget_keeps_to_the_limit),

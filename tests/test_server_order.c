@@ -338,7 +338,7 @@ static void answers_go_on_while_a_prompt_passes(void **state)
     c->act = send_prompt;
     c->act_after = 3;
     srv_job_options o = job_of(c, w.prompt + 300, 20, 400);
-    o.ignore_eos = true;
+    o.generation.ignore_end = true;
     submit(w.engine, c, &o);
     wait_last(c);
     wait_last(late);
@@ -405,7 +405,7 @@ static client *write_long(srv_engine *e, const int32_t *prompt, size_t count)
 {
     client *c = new_client();
     srv_job_options o = job_of(c, prompt, (int)count, SANITIZED ? 100 : 300);
-    o.ignore_eos = true;
+    o.generation.ignore_end = true;
     submit(e, c, &o);
     return c;
 }

@@ -222,7 +222,7 @@ static void sixteen_hold_what_they_share_once(const char *device, int length)
         clients[i]->act_after = 2;
         tokens[length] = i + 1; /* what each says by itself */
         srv_job_options job = job_of(clients[i], tokens, length + 1, 40);
-        job.ignore_eos = true;
+        job.generation.ignore_end = true;
         submit(e, clients[i], &job);
         wait_events(clients[i], 2);
         one = i ? one : session_bytes(model);
@@ -277,7 +277,7 @@ static void sixteen_are_kept_beside_each_other(const char *path, const char *dev
             }
             client *c = new_client();
             srv_job_options job = job_of(c, tokens[i], turn ? length + 2 + SAID : length + 1, SAID);
-            job.ignore_eos = true;
+            job.generation.ignore_end = true;
             submit(e, c, &job);
             wait_last(c);
             assert_int_equal(c->status, MO_OK);
@@ -325,7 +325,7 @@ static void conversations_that_take_turns_are_all_kept(void **state)
             }
             client *c = new_client();
             srv_job_options job = job_of(c, tokens[i], count[i], SAID);
-            job.ignore_eos = true;
+            job.generation.ignore_end = true;
             submit(e, c, &job);
             wait_last(c);
             /* The last token that was said had not been fed. */
@@ -633,7 +633,7 @@ static mo_snapshot *snapshot_of(mo_session *session, const int32_t *tokens, int6
     mo_snapshot *snapshot = NULL;
     mo_error err = {0};
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     check_status(mo_snapshot_open(session, &snapshot, &err), &err);
     return snapshot;
 }
@@ -659,7 +659,7 @@ static void what_is_lent_is_not_closed(void **state)
     srv_prefix_drop(p, 0);
     srv_prefix_make_room(p, never_enough, NULL);
     assert_true(snapshot_bytes(model) > 0);
-    check_status(mo_session_restore(session, found, &err), &err);
+    check_status(mo_session_restore(session, found, -1, &err), &err);
     assert_int_equal(mo_session_length(session), 100);
     srv_prefix_return(p);
     srv_prefix_return(p);
@@ -715,6 +715,7 @@ static void the_cache_is_usable_while_a_session_is_read(void **state)
     srv_prefix_options options = {
         .rewinds = true, .directory = in_folder("held"), .directory_bytes = (int64_t)1 << 30, .key = "one"};
     mo_model *model = open_model(families[0], "none", 2);
+    options.model = model;
     check_status(mo_session_open(model, NULL, &session, &err), &err);
     prompt_of(vocab_of(model), 5, 0, 5, 100, tokens);
     search s = {.key = {0, tokens, 100}};
@@ -777,7 +778,7 @@ static void a_lost_device_takes_no_session_that_is_in_ram(void **state)
     }
     mo_sim_arm(model->device, MO_SIM_LOST, 0);
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens[0], .count = 50};
-    check_status(mo_session_feed(&f, &err), &err); /* by the CPU */
+    check_status(mo_session_feed(&f, 1, &err), &err); /* by the CPU */
     int asked = 0;
     assert_true(srv_prefix_make_room(p, after_the_first, &asked));
     assert_true(srv_prefix_has(p, &keys[1]) && !srv_prefix_has(p, &keys[0]));

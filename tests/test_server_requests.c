@@ -261,25 +261,37 @@ static void parameters_have_names_in_every_dialect(void **state)
         "'stop':'END','n':2,'logprobs':true,'top_logprobs':3,'unknown':{},'user':null,"
         "'stream':true,'stream_options':{'include_usage':true},'top_p':null,'sse_ping_interval':3}",
         SRV_DIALECT_CHAT, &p, &fault, &root));
-    assert_int_equal(p.max_tokens, 7);
-    assert_true(p.sampler.temperature == 0);
-    assert_int_equal(p.sampler.top_k, 0);
-    assert_true(p.seeded && p.sampler.seed == 42);
-    assert_int_equal(p.stop_count, 1);
+    assert_int_equal(p.generation.max_tokens, 7);
+    assert_true(p.generation.temperature == 0);
+    assert_int_equal(p.generation.top_k, 0);
+    assert_true(p.seeded && p.generation.seed == 42);
+    assert_int_equal(p.generation.stop_count, 1);
     assert_string_equal(p.stop[0], "END");
     assert_int_equal(p.n, 2);
     assert_true(p.logprobs && p.top == 3);
     assert_true(p.stream && p.include_usage);
-    assert_true(p.sampler.top_p == 0.95F);
+    assert_true(p.generation.top_p == 0.95F);
     assert_int_equal(p.heartbeat_ms, 3000);
     srv_parameters_free(&p);
     json_decref(root);
     assert_true(read_parameters(
         "{'n_predict':-2,'stop':['a','','b'],'n_probs':4,'cache_prompt':false,'seed':-1,'mirostat':0}",
         SRV_DIALECT_COMPLETION, &p, &fault, &root));
-    assert_int_equal(p.max_tokens, -1);
-    assert_int_equal(p.stop_count, 2);
+    assert_int_equal(p.generation.max_tokens, -1);
+    assert_int_equal(p.generation.stop_count, 2);
     assert_true(p.logprobs && p.top == 4 && !p.cache_prompt && !p.seeded);
+    srv_parameters_free(&p);
+    json_decref(root);
+    assert_true(read_parameters("{'mirostat':2,'mirostat_tau':3,'typical_p':0.5,'dry_multiplier':0.8,"
+                                "'dry_sequence_breakers':['a','b'],'xtc_probability':0.25,'top_n_sigma':-1,"
+                                "'dynatemp_range':0.5,'samplers':['top_k','temperature']}",
+                                SRV_DIALECT_COMPLETION, &p, &fault, &root));
+    assert_int_equal(p.generation.mirostat, 2);
+    assert_true(p.generation.mirostat_tau == 3 && p.generation.typical_p == 0.5F);
+    assert_true(p.generation.dry_multiplier == 0.8F && p.generation.xtc_probability == 0.25F);
+    assert_true(p.generation.top_n_sigma == 0 && p.generation.dynatemp_range == 0.5F);
+    assert_int_equal(p.generation.dry_breaker_count, 2);
+    assert_string_equal(p.samplers, "top_k;temperature");
     srv_parameters_free(&p);
     json_decref(root);
     assert_true(read_parameters("{'logprobs':2}", SRV_DIALECT_TEXT, &p, &fault, &root));
@@ -318,9 +330,13 @@ static void wrong_parameters_are_named(void **state)
         {"{'logit_bias':{'99999999':1}}", "logit_bias.99999999"},
         {"{'logit_bias':{'5':'x'}}", "logit_bias.5"},
         {"{'logit_bias':[[5]]}", "logit_bias[0]"},
-        {"{'mirostat':2}", "mirostat"},
-        {"{'dry_multiplier':0.8}", "dry_multiplier"},
-        {"{'typical_p':0.5}", "typical_p"},
+        {"{'mirostat':1}", "mirostat"},
+        {"{'mirostat':3}", "mirostat"},
+        {"{'dry_multiplier':'x'}", "dry_multiplier"},
+        {"{'typical_p':1.5}", "typical_p"},
+        {"{'tfs_z':0.5}", "tfs_z"},
+        {"{'dry_sequence_breakers':'x'}", "dry_sequence_breakers"},
+        {"{'samplers':[1]}", "samplers[0]"},
         {"{'lora':[{'id':0}]}", "lora"},
         {"{'reasoning_effort':'enormous'}", "reasoning_effort"},
         {"{'max_tokens':99999999999999999999}", "max_tokens"},
@@ -389,7 +405,7 @@ static void thinking_has_names_in_every_dialect(void **state)
                 fail_msg("%s: %s", cases[i].request, fault.message);
             }
             assert_int_equal(p.thinking, cases[i].thinking);
-            assert_true(p.thought_limit == cases[i].limit);
+            assert_true(p.generation.thought_tokens == cases[i].limit);
             assert_string_equal(p.effort ? p.effort : "", cases[i].effort ? cases[i].effort : "");
             assert_string_equal(p.think_field ? p.think_field : "", cases[i].field ? cases[i].field : "");
             srv_parameters_free(&p);
@@ -436,7 +452,7 @@ static void what_cannot_be_served_is_refused(void **state)
 static void seeds_are_any_integer(void **state)
 {
     (void)state;
-    uint64_t first = 0;
+    int64_t first = 0;
     static const char *const seeds[] = {"{'seed':18446744073709551615}", "{'seed':18446744073709551615}",
                                         "{'seed':-99999999999999999999}"};
     for (size_t i = 0; i < 3; i++) {
@@ -444,8 +460,8 @@ static void seeds_are_any_integer(void **state)
         srv_fault fault = {0};
         json_t *root;
         assert_true(read_parameters(seeds[i], SRV_DIALECT_CHAT, &p, &fault, &root));
-        assert_true(p.seeded && (i == 0 || (p.sampler.seed == first) == (i == 1)));
-        first = p.sampler.seed;
+        assert_true(p.seeded && (i == 0 || (p.generation.seed == first) == (i == 1)));
+        first = p.generation.seed;
         srv_parameters_free(&p);
         json_decref(root);
     }
@@ -459,17 +475,17 @@ static void biases_come_in_all_forms(void **state)
     json_t *root;
     assert_true(
         read_parameters("{'logit_bias':{'5':1.5,'6':-100,'7':null}}", SRV_DIALECT_CHAT, &p, &fault, &root));
-    assert_int_equal(p.sampler.bias_count, 2);
-    assert_int_equal(p.sampler.bias[0].token, 5);
-    assert_true(p.sampler.bias[0].bias == 1.5F);
-    assert_true(isinf(p.sampler.bias[1].bias));
+    assert_int_equal(p.generation.bias_count, 2);
+    assert_int_equal(p.generation.bias[0].token, 5);
+    assert_true(p.generation.bias[0].bias == 1.5F);
+    assert_true(isinf(p.generation.bias[1].bias));
     srv_parameters_free(&p);
     json_decref(root);
     assert_true(read_parameters("{'logit_bias':[[5,false],['the',2],[7,-3]]}", SRV_DIALECT_COMPLETION, &p,
                                 &fault, &root));
-    assert_true(p.sampler.bias_count >= 3);
-    assert_true(isinf(p.sampler.bias[0].bias) && p.sampler.bias[0].bias < 0);
-    assert_true(p.sampler.bias[p.sampler.bias_count - 1].bias == -3);
+    assert_true(p.generation.bias_count >= 3);
+    assert_true(isinf(p.generation.bias[0].bias) && p.generation.bias[0].bias < 0);
+    assert_true(p.generation.bias[p.generation.bias_count - 1].bias == -3);
     srv_parameters_free(&p);
     json_decref(root);
 }

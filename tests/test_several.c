@@ -19,7 +19,7 @@ static mo_plan_report plan_of(const oracle *o, const setting *s)
 {
     mo_error err = {.detail = ""};
     mo_plan_report r;
-    mo_plan_options p = mo_plan_options_default();
+    mo_model_options p = mo_model_options_default();
     p.context = 600;
     p.batch = s->batch ? s->batch : 64;
     p.threads = 2;
@@ -27,8 +27,9 @@ static mo_plan_report plan_of(const oracle *o, const setting *s)
     p.vram_bytes = s->vram;
     p.ram_bytes = s->ram;
     p.kv = s->kv;
-    memcpy(p.vram_each, s->vram_each, sizeof p.vram_each);
-    if (mo_plan_file(o->path, &p, &r, sizeof r, &err) != MO_OK) {
+    p.vram_each = s->vram_each;
+    p.vram_each_count = MO_DEVICES_MAX;
+    if (mo_plan_file(o->path, &p, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s: %s", o->name, err.detail);
     }
     return r;
@@ -129,14 +130,14 @@ static void layers_follow_memory(void **state)
 
 /* ---- Sessions ---- */
 
-static mo_snapshot *through_bytes(mo_snapshot *s)
+static mo_snapshot *through_bytes(const mo_model *model, mo_snapshot *s)
 {
     mo_error err = {.detail = ""};
     uint8_t *bytes = NULL;
     size_t size = 0;
     mo_snapshot *read = NULL;
     assert_int_equal(mo_snapshot_write(s, &bytes, &size, &err), MO_OK);
-    assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read, &err), MO_OK);
+    assert_int_equal(mo_snapshot_read(model, bytes, size, &read, &err), MO_OK);
     mo_snapshot_close(s);
     mo_free(bytes);
     return read;
@@ -165,8 +166,8 @@ static void states_move_between_devices_and_ram(void **state)
             if (way == 1) {
                 assert_int_equal(mo_snapshot_spill(kept, &err), MO_OK);
             }
-            kept = way >= 2 ? through_bytes(kept) : kept;
-            if (mo_session_restore(second, kept, &err) != MO_OK) {
+            kept = way >= 2 ? through_bytes(model, kept) : kept;
+            if (mo_session_restore(second, kept, -1, &err) != MO_OK) {
                 fail_msg("%s: %s", o->name, err.detail);
             }
             memset(s.rows + HALF * o->vocab, 0, sizeof(float) * (size_t)(HALF * o->vocab));
@@ -212,7 +213,7 @@ static void several_sessions_share_steps(void **state)
                              .logits = keep_row,
                              .user = &sinks[i]};
     }
-    assert_int_equal(mo_session_feed_all(feeds, SESSIONS, &err), MO_OK);
+    assert_int_equal(mo_session_feed(feeds, SESSIONS, &err), MO_OK);
     for (int i = 0; i < SESSIONS; i++) {
         assert_memory_equal(sinks[i].rows, want, bytes);
         mo_session_close(feeds[i].session);
@@ -253,7 +254,7 @@ static void run_hot(const mo_model_options *o, float *logits, int64_t vocab, cha
     mo_session *session = open_session(model, MO_KV_I16);
     for (int n = 1; n <= HOT_TOKENS; n++) { /* so that they count as generated ones */
         const mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = n};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         if (n % 16 == 0) {
             assert_int_equal(mo_model_request_done(model, &err), MO_OK);
         }
@@ -303,11 +304,11 @@ static void a_hot_cache_is_divided(void **state)
 
 /* ---- Three tiers ---- */
 
-static mo_plan_report plan_tiers(const mo_plan_options *ask)
+static mo_plan_report plan_tiers(const mo_model_options *ask)
 {
     mo_plan_report r;
     mo_error err = {.detail = ""};
-    if (mo_plan_file(MO_TEST_MODEL, ask, &r, sizeof r, &err) != MO_OK) {
+    if (mo_plan_file(MO_TEST_MODEL, ask, NULL, &r, sizeof r, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return r;
@@ -322,7 +323,7 @@ static int64_t slots_of(const mo_plan_report *r)
 static setting full_tiers(int64_t *experts)
 {
     setting s = {.device = two};
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     ask.context = 600;
     ask.batch = 64;
     ask.threads = 2;
@@ -334,7 +335,8 @@ static setting full_tiers(int64_t *experts)
     for (int i = 0; i < 2; i++) {
         s.vram_each[i] = r.cards[i].used_bytes - (int64_t)(0.4 * (double)r.cards[i].slot_bytes);
     }
-    memcpy(ask.vram_each, s.vram_each, sizeof ask.vram_each);
+    ask.vram_each = s.vram_each;
+    ask.vram_each_count = MO_DEVICES_MAX;
     ask.ram_bytes = r.least_bytes + (1 << 20);
     do { /* how much of it becomes slots is the plan's choice: their size depends on the disk, and the core may be kept as well */
         ask.ram_bytes += r.classes[0].slot_bytes;
@@ -386,12 +388,12 @@ static void all_tiers_together_need_no_disk(void **state)
         gpu->lanes.cpu_rate = mo_lane_rate_of(2e7);
     }
     mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = PROMPT};
-    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     do {
         read_what_is_absent(model->gpu);
         f.step = 1;
         f.count += 4;
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         const uint64_t read = before.disk_bytes;
         mo_model_tiers(model, &before, sizeof before);
         mo_model_device(model, &vram, sizeof vram);
@@ -403,7 +405,7 @@ static void all_tiers_together_need_no_disk(void **state)
         assert_false(mo_gpu_swap_absent(&gpu->experts));
     }
     f.count += MORE;
-    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     mo_model_tiers(model, &after, sizeof after);
     mo_model_device(model, &vram, sizeof vram);
     assert_int_equal(after.filled + vram.filled, experts);

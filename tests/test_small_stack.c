@@ -13,8 +13,7 @@
 #include <sys/mman.h>
 
 #include "folder.h"
-#include "moraine.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "sanitized.h"
 
 /* A sanitizer's frames are larger; it then looks at memory alone. */
@@ -87,6 +86,7 @@ static int64_t vocab_of(const mo_model *model)
 /* ---- Feeding ---------------------------------------------------------------------------------- */
 
 typedef struct talk {
+    mo_model *model;
     mo_session *session;
     mo_sampler *sampler;
     int32_t tokens[PROMPT + ANSWER];
@@ -106,6 +106,7 @@ static bool open_talk(mo_model *model, int number, talk *t, mo_error *err)
     o.min_p = 0.01f;
     o.bias = &bias;
     o.bias_count = 1;
+    t->model = model;
     for (int i = 0; i < PROMPT; i++) {
         t->tokens[i] = (int32_t)((number * 37 + i * 11 + 5) % vocab_of(model));
     }
@@ -137,7 +138,7 @@ static bool answer(talk *t, mo_error *err)
     bool good = true;
     for (int64_t count = PROMPT; good && count < PROMPT + ANSWER; count++) {
         const mo_feed f = feed_of(t, count);
-        good = ok(mo_session_feed(&f, err));
+        good = ok(mo_session_feed(&f, 1, err));
         t->tokens[count] = t->report.token;
     }
     return good;
@@ -151,9 +152,9 @@ static bool go_back(talk *t, mo_error *err)
     size_t size = 0;
     const bool good = ok(mo_snapshot_open(t->session, &copy, err)) &&
                       ok(mo_snapshot_write(copy, &bytes, &size, err)) &&
-                      ok(mo_snapshot_open_bytes(bytes, size, &read, err)) &&
-                      ok(mo_session_restore(t->session, copy, err)) &&
-                      ok(mo_session_restore(t->session, read, err)) && answer(t, err);
+                      ok(mo_snapshot_read(t->model, bytes, size, &read, err)) &&
+                      ok(mo_session_restore(t->session, copy, -1, err)) &&
+                      ok(mo_session_restore(t->session, read, -1, err)) && answer(t, err);
     mo_free(bytes);
     mo_snapshot_close(copy);
     mo_snapshot_close(read);
@@ -172,7 +173,7 @@ static bool feed_many(mo_model *model, mo_error *err)
         for (int i = 0; i < SESSIONS; i++) {
             feeds[i] = feed_of(&all[i], count);
         }
-        good = ok(mo_session_feed_all(feeds, SESSIONS, err));
+        good = ok(mo_session_feed(feeds, SESSIONS, err));
         for (int i = 0; i < SESSIONS; i++) {
             all[i].tokens[count] = all[i].report.token;
         }
@@ -358,7 +359,7 @@ static void use_tools(work *w)
 {
     mo_synth_options synth = mo_synth_options_default();
     mo_quantize_options quantize = mo_quantize_options_default();
-    mo_plan_options plan = mo_plan_options_default();
+    mo_model_options plan = mo_model_options_default();
     mo_plan_report report;
     mo_file *file = NULL;
     mo_file_info info;
@@ -366,11 +367,11 @@ static void use_tools(work *w)
     /* No multiple of its blocks: another format, and a warning. Under sanitizers its search takes half a minute. */
     quantize.rest = SANITIZED ? "Q8_0" : "Q4_K";
     w->good = ok(mo_synth("smollm2-135m", in_folder("made.gguf"), &synth, NULL, NULL, &w->err)) &&
-              ok(mo_quantize(in_folder("made.gguf"), in_folder("less.gguf"), &quantize, NULL, NULL, NULL, 0,
-                             &w->err)) &&
+              ok(mo_quantize_reported(in_folder("made.gguf"), in_folder("less.gguf"), &quantize, NULL, NULL,
+                                      NULL, 0, &w->err)) &&
               ok(mo_file_open(in_folder("less.gguf"), &file, &w->err)) &&
               ok(mo_file_summarize(file, &info, sizeof info, &w->err)) &&
-              ok(mo_plan_file(in_folder("less.gguf"), &plan, &report, sizeof report, &w->err));
+              ok(mo_plan_file(in_folder("less.gguf"), &plan, NULL, &report, sizeof report, &w->err));
     mo_file_close(file);
 }
 

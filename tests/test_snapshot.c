@@ -6,6 +6,7 @@
 
 #include "api/model.h"
 #include "device/sim/sim.h"
+#include "fork.h"
 #include "gpu_case.h"
 #include "random.h"
 #include "sanitized.h"
@@ -135,7 +136,7 @@ static bool feed_text(const world *w, mo_session *session, int text, int64_t len
     mo_error err = {.detail = ""};
     const mo_feed f = {
         .size = sizeof f, .session = session, .tokens = w->text[text], .count = length, .step = step};
-    const mo_status status = mo_session_feed(&f, &err);
+    const mo_status status = mo_session_feed(&f, 1, &err);
     if (status != MO_OK) {
         print_message("%s\n", err.detail);
     }
@@ -211,13 +212,13 @@ static void *walk(void *user)
                 const int64_t all = mo_snapshot_length(kept_one), least = mo_snapshot_least(kept_one);
                 const int64_t length =
                     random_below(&me->seed, 2) ? all : least + random_below(&me->seed, all - least + 1);
-                status = mo_session_restore_first(s[who], kept_one, length, &err);
+                status = mo_session_restore(s[who], kept_one, length, &err);
                 atomic_fetch_add(&w->differs, mo_session_length(s[who]) != length);
                 text[who] = w->shelf[shelf].text;
             }
             pthread_rwlock_unlock(&w->lock);
         } else if (kind == 8 && who != other) {
-            status = mo_session_fork(s[who], s[other], &err);
+            status = fork_session(s[who], s[other], &err);
             text[who] = text[other];
         } else {
             mo_session_close(s[who]);
@@ -341,10 +342,10 @@ static void sixteen_take_little_more_than_one(const char *device)
             s[j] = open_session(model, MO_KV_I16);
         }
         mo_feed f = {.size = sizeof f, .session = s[0], .tokens = text, .count = LONG};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         const int64_t one = kept(model).session_bytes;
         for (int j = 1; j < MANY; j++) {
-            assert_int_equal(mo_session_fork(s[j], s[0], &err), MO_OK);
+            assert_int_equal(fork_session(s[j], s[0], &err), MO_OK);
             assert_int_equal(mo_session_length(s[j]), LONG);
         }
         const int64_t all = kept(model).session_bytes;
@@ -353,14 +354,14 @@ static void sixteen_take_little_more_than_one(const char *device)
         const uint64_t need = mo_session_need(s[1], 1);
         f.session = s[1];
         f.count = LONG + 1;
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         assert_int_equal(mo_session_computed(s[1]), 1);
         assert_int_equal(kept(model).session_bytes - all, need);
         assert_int_equal(mo_session_need(s[1], 1), 0);
         /* All of them write on. Without windows one has 63 blocks in a layer then, of which it shares 62: 78 of 63. */
         for (int j = 0; j < MANY; j++) {
             f.session = s[j];
-            assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+            assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         }
         const int64_t apart = kept(model).session_bytes;
         assert_true(apart == one + (MANY - 1) * (int64_t)need);
@@ -407,7 +408,7 @@ static const float *go_on(mo_session *s, const rest *r)
 {
     mo_error err = {.detail = ""};
     const mo_feed f = {.size = sizeof f, .session = s, .tokens = r->text, .count = r->length + 1};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return mo_session_logits(s);
@@ -453,12 +454,12 @@ static void sixteen_rest(const oracle *o, const char *device, int64_t common, in
         r[j].text[common] = j; /* where they part */
     }
     mo_feed f = {.size = sizeof f, .session = first, .tokens = r[0].text, .count = common};
-    assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
     uint64_t one = 0, whole = 0;
     for (int j = 0; j < RESTING; j++) {
-        assert_int_equal(mo_session_fork(s, first, &err), MO_OK);
+        assert_int_equal(fork_session(s, first, &err), MO_OK);
         f = (mo_feed){.size = sizeof f, .session = s, .tokens = r[j].text, .count = r[j].length};
-        assert_int_equal(mo_session_feed(&f, &err), MO_OK);
+        assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);
         r[j].snapshot = open_snapshot(s);
         memcpy(r[j].want, go_on(s, &r[j]), row);
         if (j == RESTING - 1) { /* nothing but the snapshots from now on */
@@ -490,14 +491,14 @@ static void sixteen_rest(const oracle *o, const char *device, int64_t common, in
     s = open_session(model, MO_KV_I16);
     assert_int_equal(mo_snapshot_spill(r[2].snapshot, &err), MO_OK);
     for (int j = RESTING - 1; j >= 0; j--) {
-        assert_int_equal(mo_session_restore(s, r[j].snapshot, &err), MO_OK);
+        assert_int_equal(mo_session_restore(s, r[j].snapshot, -1, &err), MO_OK);
         assert_int_equal(mo_session_length(s), r[j].length);
         assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
         assert_int_equal(mo_session_computed(s), 1);
         if (least == 1) { /* what is common alone, and a part of its own */
-            assert_int_equal(mo_session_restore_first(s, r[j].snapshot, common - 1, &err), MO_OK);
+            assert_int_equal(mo_session_restore(s, r[j].snapshot, common - 1, &err), MO_OK);
             assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
-            assert_int_equal(mo_session_restore_first(s, r[j].snapshot, common + 1, &err), MO_OK);
+            assert_int_equal(mo_session_restore(s, r[j].snapshot, common + 1, &err), MO_OK);
             assert_memory_equal(go_on(s, &r[j]), r[j].want, row);
         }
     }
@@ -596,7 +597,7 @@ static void out_of_blocks(const char *device)
                 other[t] = (int32_t)random_below(&seed, o->vocab);
             }
             mo_feed f = {.size = sizeof f, .session = third, .tokens = other, .count = 300};
-            status = mo_session_feed(&f, &err);
+            status = mo_session_feed(&f, 1, &err);
             if (status == MO_OK) {
                 assert_true(hoarded < 63);
                 hoard[hoarded++] = open_snapshot(third);
@@ -625,7 +626,7 @@ static void out_of_blocks(const char *device)
                                  .count = 141,
                                  .report = &reports[1],
                                  .report_size = sizeof(mo_feed_report)}};
-        assert_int_equal(mo_session_feed_all(both, 2, &err), MO_ENOMEM);
+        assert_int_equal(mo_session_feed(both, 2, &err), MO_ENOMEM);
         assert_int_equal(reports[0].error.status, MO_ENOMEM);
         assert_int_equal(reports[1].error.status, MO_OK);
         assert_memory_equal(mo_session_logits(beside), w.want[1] + 140 * o->vocab,
@@ -673,7 +674,7 @@ static void unplanned_snapshots_take_more_memory(void **state)
     }
     assert_true(kept(w.model).total_bytes > total);
     for (int i = 0; i < 12; i++) {
-        assert_int_equal(mo_session_restore(s, snapshots[i], NULL), MO_OK);
+        assert_int_equal(mo_session_restore(s, snapshots[i], -1, NULL), MO_OK);
         assert_true(feed_text(&w, s, i % TEXTS, LONGEST, 0));
         assert_int_equal(mo_session_computed(s), 0);
     }
@@ -713,13 +714,13 @@ static void the_first_positions_alone(void **state)
         assert_true(recurrent ? least == 400 : windows ? least > 1 && least < 400 : least == 1);
         assert_true(feed_text(&w, to, 2, 90, 0));
         if (least > 1) {
-            assert_int_equal(mo_session_restore_first(to, snapshot, least - 1, &err), MO_EUNSUPPORTED);
+            assert_int_equal(mo_session_restore(to, snapshot, least - 1, &err), MO_EUNSUPPORTED);
             assert_int_equal(mo_session_length(to), 90);
         }
-        assert_int_equal(mo_session_restore_first(to, snapshot, 0, &err), MO_EINVAL);
-        assert_int_equal(mo_session_restore_first(to, snapshot, 401, &err), MO_EINVAL);
+        assert_int_equal(mo_session_restore(to, snapshot, 0, &err), MO_EINVAL);
+        assert_int_equal(mo_session_restore(to, snapshot, 401, &err), MO_EINVAL);
         for (int64_t n = least; n <= 400; n += n < 390 ? (400 - least) / 7 + 1 : 1) {
-            assert_int_equal(mo_session_restore_first(to, snapshot, n, &err), MO_OK);
+            assert_int_equal(mo_session_restore(to, snapshot, n, &err), MO_OK);
             assert_int_equal(mo_session_length(to), n);
             assert_true((mo_session_logits(to) != NULL) == (n == 400));
             assert_true(feed_text(&w, to, 0, 400, 0));
@@ -755,13 +756,13 @@ static void sessions_of_other_sizes(void **state)
                 with.context = contexts[to];
                 assert_int_equal(mo_session_open(w.model, &with, &b, &err), MO_OK);
                 assert_true(feed_text(&w, a, 0, 200, 0));
-                assert_int_equal(mo_session_fork(b, a, &err), MO_OK);
+                assert_int_equal(fork_session(b, a, &err), MO_OK);
                 assert_true(feed_text(&w, b, 0, 220, 0));
                 assert_int_equal(mo_session_computed(b), 20);
                 assert_true(feed_text(&w, b, 0, 190, 0));
                 if (contexts[from] > 250) {
                     assert_true(feed_text(&w, a, 0, 280, 0));
-                    const mo_status status = mo_session_fork(b, a, &err);
+                    const mo_status status = fork_session(b, a, &err);
                     assert_int_equal(status, contexts[to] >= 280 ? MO_OK : MO_EINVAL);
                     assert_true(feed_text(&w, b, 0, contexts[to] < 290 ? 210 : 290, 0));
                 }
@@ -799,13 +800,13 @@ static void snapshots_are_spilled(void **state)
         assert_int_equal(kept(w.model).snapshot_bytes, 0);
         assert_true(kept(w.model).spilled_bytes > 0);
         s = open_session(w.model, MO_KV_I16);
-        assert_int_equal(mo_session_restore(s, snapshot, &err), MO_OK);
+        assert_int_equal(mo_session_restore(s, snapshot, -1, &err), MO_OK);
         mo_snapshot *again = open_snapshot(s);
         mo_snapshot_close(snapshot);
         assert_int_equal(kept(w.model).spilled_bytes, 0);
         assert_true(feed_text(&w, s, 0, LONGEST, 0));
         assert_int_equal(mo_session_computed(s), LONGEST - 300);
-        assert_int_equal(mo_session_restore(s, again, &err), MO_OK);
+        assert_int_equal(mo_session_restore(s, again, -1, &err), MO_OK);
         assert_true(feed_text(&w, s, 0, 301, 0));
         assert_int_equal(mo_session_computed(s), 1);
         mo_snapshot_close(again);
@@ -836,9 +837,9 @@ static void a_lost_device_takes_its_snapshots(void **state)
         mo_sim_arm(w.model->device, MO_SIM_LOST, 0);
         assert_true(feed_text(&w, s, 0, 210, 0));
         assert_int_equal(mo_session_computed(s), 210); /* from the beginning, by the CPU */
-        assert_int_equal(mo_session_restore(s, there, &err), MO_EDEVICE);
+        assert_int_equal(mo_session_restore(s, there, -1, &err), MO_EDEVICE);
         assert_int_equal(mo_session_length(s), 0);
-        assert_int_equal(mo_session_restore(s, here, &err), MO_OK);
+        assert_int_equal(mo_session_restore(s, here, -1, &err), MO_OK);
         assert_true(feed_text(&w, s, 0, 220, 0));
         assert_int_equal(mo_session_computed(s), 20);
         mo_snapshot *again = open_snapshot(s);
@@ -873,16 +874,16 @@ static void bytes_and_other_openings(void **state)
             mo_snapshot *snapshot = open_snapshot(s);
             assert_true(feed_text(&w, s, 2, 350, 0));
             assert_int_equal(mo_snapshot_write(snapshot, &bytes, &size, &err), MO_OK);
-            assert_int_equal(mo_snapshot_open_bytes(bytes, size, &read, &err), MO_OK);
+            assert_int_equal(mo_snapshot_read(w.model, bytes, size, &read, &err), MO_OK);
             mo_model *other = open_with(o, &to);
             mo_session *next = open_session(other, kv);
             const mo_snapshot *ways[] = {snapshot, read};
             for (int j = 0; j < 2; j++) {
-                assert_int_equal(mo_session_restore(next, ways[j], &err), MO_OK);
+                assert_int_equal(mo_session_restore(next, ways[j], -1, &err), MO_OK);
                 assert_true(feed_text(&w, next, 0, 320, 0));
                 assert_int_equal(mo_session_computed(next), 20);
             }
-            const mo_status part = mo_session_restore_first(next, read, 290, &err);
+            const mo_status part = mo_session_restore(next, read, 290, &err);
             assert_int_equal(part, i == 0 ? MO_OK : MO_EUNSUPPORTED);
             assert_true(feed_text(&w, next, 0, 330, 0));
             mo_session_close(next);

@@ -12,7 +12,7 @@
 
 #include "device/meter.h"
 #include "device/sim/sim.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 enum { PROMPT = 40, FEW = 5, BATCH = 24 };
 
@@ -55,7 +55,7 @@ static void feed(mo_model *model, int64_t count, float **logits, int64_t *vocab)
     }
     assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
     const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = count};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     *vocab = info.vocab;

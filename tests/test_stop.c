@@ -11,7 +11,7 @@
 
 #include "check.h"
 #include "failing_memory.h"
-#include "moraine.h"
+#include "moraine_server.h"
 #include "random.h"
 
 enum { LONG = 512 };

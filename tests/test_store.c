@@ -16,6 +16,7 @@
 #include "check.h"
 #include "engine/session.h"
 #include "experts/slots.h"
+#include "experts/state.h"
 #include "oracle.h"
 #include "sanitized.h"
 #include "store/tiers.h"
@@ -138,7 +139,7 @@ static mo_status feed_with(rig *r, const oracle *o, int64_t step, float *rows, m
                        .step = step,
                        .logits = keep_row,
                        .user = &s};
-    return mo_session_feed(&f, err);
+    return mo_session_feed(&f, 1, err);
 }
 
 static mo_status feed(rig *r, const oracle *o, int64_t step, float *rows)
@@ -374,6 +375,29 @@ static void a_discovery_reads_without_the_engine(void **state)
     rig_close(&r);
 }
 
+/* What discovery counted is where the policy begins: before any step, experts that it saw are expected more than others. */
+static void a_discovery_seeds_the_policy(void **state)
+{
+    (void)state;
+    rig r;
+    gate g = {.closed = false};
+    open_gated(&r, &g, false);
+    discovery d = {.session = r.session, .tokens = find("qwen3moe-nvfp4")->tokens, .status = MO_EINVAL};
+    discover(&d);
+    assert_int_equal(d.status, MO_OK);
+    const mo_expert_table *b = mo_store_experts(r.tiers->store);
+    double least = 2, most = -1;
+    for (int32_t i = 0; i < b->expert_count; i++) {
+        const mo_expert_home *home = &b->home[i];
+        const double chance =
+            mo_slots_chance(r.tiers->store->classes[home->size_class].slots, home->in_class);
+        least = chance < least ? chance : least;
+        most = chance > most ? chance : most;
+    }
+    assert_true(least >= 0 && most > least);
+    rig_close(&r);
+}
+
 /* Discoveries beside steps that need, guess and withdraw: both end, and no result changes. */
 static void discoveries_and_steps_mix(void **state)
 {
@@ -462,7 +486,7 @@ static void guesses_that_were_withdrawn_count_as_wrong(void **state)
     assert_int_equal(mo_store_count(store).withdrawn, GUESSES);
     assert_true(r.tiers->prefetch.on);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
@@ -538,7 +562,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
         lose(store, layer, 2);
     }
     assert_int_equal(mo_store_count(store).distance[1].late, GUESSES);
-    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    check_status(mo_session_feed(&feed, 1, &r.err), &r.err);
     assert_true(f->on);
     assert_int_equal(f->distance, 2);
     assert_true(mo_store_count(store).distance[2].made > 0);
@@ -552,7 +576,7 @@ static void prediction_looks_as_far_as_it_pays(void **state)
     guess_in_vain(store, layer, 2, GUESSES);
     atomic_store(&g.closed, false);
     feed.count = 2;
-    check_status(mo_session_feed(&feed, &r.err), &r.err);
+    check_status(mo_session_feed(&feed, 1, &r.err), &r.err);
     assert_true(f->on);
     assert_int_equal(f->distance, 1);
     assert_int_equal(f->most, 1);
@@ -596,7 +620,7 @@ static void each_distance_is_checked(void **state)
     guess_in_vain(store, layer, 1, GUESSES);
     atomic_store(&g.closed, false);
     const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 1};
-    check_status(mo_session_feed(&f, &r.err), &r.err);
+    check_status(mo_session_feed(&f, 1, &r.err), &r.err);
     assert_false(r.tiers->prefetch.on);
     rig_close(&r);
 }
@@ -662,7 +686,7 @@ static void prompts_read_the_next_layer_ahead(void **state)
         rig_open(&r, o->path, &(setting){.percent = 60, .predict = predict, .policy = "lru"});
         const mo_feed f = {.size = sizeof f, .session = r.session, .tokens = o->tokens, .count = 32};
         r.tiers->prefetch.on = predict == 1;
-        check_status(mo_session_feed(&f, &r.err), &r.err);
+        check_status(mo_session_feed(&f, 1, &r.err), &r.err);
         mo_store_settle(r.tiers->store);
         const mo_store_counters all = mo_store_count(r.tiers->store);
         c[predict] = all.phase[MO_STORE_PROMPT];
@@ -870,6 +894,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(skipping_is_counted),
         cmocka_unit_test(a_discovery_reads_without_the_engine),
+        cmocka_unit_test(a_discovery_seeds_the_policy),
         cmocka_unit_test(discoveries_and_steps_mix),
         cmocka_unit_test(wrong_guesses_are_not_read),
         cmocka_unit_test(guesses_that_were_withdrawn_count_as_wrong),

@@ -20,9 +20,9 @@ static void expect_despite(mo_session *session, int64_t step, const float *want)
                        .step = step,
                        .logits = keep_row,
                        .user = &s};
-    mo_status status = mo_session_feed(&f, &err);
+    mo_status status = mo_session_feed(&f, 1, &err);
     for (int i = 0; i < 3 && status != MO_OK; i++) {
-        status = mo_session_feed(&f, &err);
+        status = mo_session_feed(&f, 1, &err);
     }
     if (status != MO_OK) {
         fail_msg("%s", err.detail);
@@ -58,7 +58,7 @@ static void fill_vram(mo_session *session, const mo_gpu *gpu, const mo_model_spe
     mo_error err = {.detail = ""};
     for (int64_t n = 16; n <= 512 && in_vram(gpu, spec, false) < EXPERTS / 8; n += 16) {
         const mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = n, .step = 16};
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
     }
     assert_true(in_vram(gpu, spec, false) >= EXPERTS / 8);
 }
@@ -161,7 +161,7 @@ static void a_start_whose_reads_fail_is_a_slow_start(void **state)
         for (int64_t n = TOKENS; n < 600 && 10 * filled < 7 * slots; n += 16) {
             const mo_feed f = {
                 .size = sizeof f, .session = r.session, .tokens = tokens, .count = n, .step = 1};
-            check_status(mo_session_feed(&f, &r.err), &r.err);
+            check_status(mo_session_feed(&f, 1, &r.err), &r.err);
             mo_vram_slots(r.gpu->experts.where.vram, &slots, &filled, &bytes);
         }
         assert_true(10 * filled >= 7 * slots);
@@ -205,7 +205,7 @@ static void a_read_may_fail_after_the_device(void **state)
         const mo_feed f = {
             .size = sizeof f, .session = r.session, .tokens = tokens, .count = TOKENS / 2, .step = 6};
         fill_vram(r.session, r.gpu, r.engine->spec);
-        check_status(mo_session_feed(&f, &r.err), &r.err);
+        check_status(mo_session_feed(&f, 1, &r.err), &r.err);
         mo_store_settle(r.gpu->experts.where.store);
         const uint64_t before = mo_store_count(r.gpu->experts.where.store).disk.failed;
         atomic_store(&bad.from, atomic_load(&bad.seen) + later);

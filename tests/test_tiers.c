@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
@@ -70,9 +70,9 @@ static mo_plan_report plan_at(const char *path, int64_t ceiling)
 {
     mo_plan_report report;
     mo_error err;
-    const mo_plan_options ask = {
-        .size = sizeof(mo_plan_options), .ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
-    check_status(mo_plan_file(path, &ask, &report, sizeof report, &err), &err);
+    const mo_model_options ask = {
+        .size = sizeof(mo_model_options), .ram_bytes = ceiling, .context = CONTEXT, .batch = BATCH};
+    check_status(mo_plan_file(path, &ask, NULL, &report, sizeof report, &err), &err);
     return report;
 }
 
@@ -161,10 +161,10 @@ static void feed_tokens(mo_model *model, float *rows)
                  .count = PROMPT,
                  .logits = keep_row,
                  .user = rows};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     while (f.count < TOKENS) {
         f.count++;
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
     }
     mo_session_close(session);
 }
@@ -295,7 +295,7 @@ static void prompts_larger_than_the_slots(void **state)
                        .count = TOKENS,
                        .logits = keep_row,
                        .user = got};
-    check_status(mo_session_feed(&f, &err), &err);
+    check_status(mo_session_feed(&f, 1, &err), &err);
     r = report_of(model);
     const uint64_t layers = 7;
     assert_int_equal(r.prompt.passes, (TOKENS + BATCH - 1) / BATCH);
@@ -325,11 +325,11 @@ static void feed_together(mo_model *model, float *const *rows, bool together)
                                  .logits = keep_row,
                                  .user = rows[i]};
             if (!together) {
-                check_status(mo_session_feed(&feeds[i], &err), &err);
+                check_status(mo_session_feed(&feeds[i], 1, &err), &err);
             }
         }
         if (together) {
-            check_status(mo_session_feed_all(feeds, TEXTS, &err), &err);
+            check_status(mo_session_feed(feeds, TEXTS, &err), &err);
         }
     }
     for (int i = 0; i < TEXTS; i++) {
@@ -394,11 +394,11 @@ static void plans_keep_their_ceiling(void **state)
         slots = report.classes[0].slots;
     }
     assert_string_equal(report.mode, "resident");
-    const mo_plan_options tight = {
-        .size = sizeof(mo_plan_options), .ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
+    const mo_model_options tight = {
+        .size = sizeof(mo_model_options), .ram_bytes = z.least - 1, .context = CONTEXT, .batch = BATCH};
     char needed[64];
     snprintf(needed, sizeof needed, "(%lld bytes) are needed", (long long)z.least);
-    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, &report, sizeof report, &err), MO_ENOMEM);
+    assert_int_equal(mo_plan_file(MO_TEST_MODEL, &tight, NULL, &report, sizeof report, &err), MO_ENOMEM);
     assert_non_null(strstr(err.detail, needed));
     mo_model_options o = mo_model_options_default();
     mo_model *model = NULL;
@@ -453,7 +453,7 @@ static int live_under(const char *path, const char *ceiling, const char *io)
         mo_session_open(model, NULL, &session, &err) == MO_OK) {
         mo_model_describe(model, &info, sizeof info);
         mo_feed f = {.size = sizeof(mo_feed), .session = session, .tokens = sequence, .count = 2 * BATCH};
-        while (mo_session_feed(&f, &err) == MO_OK && f.count < 3 * BATCH) {
+        while (mo_session_feed(&f, 1, &err) == MO_OK && f.count < 3 * BATCH) {
             sequence[f.count++] = likeliest(mo_session_logits(session), info.vocab);
         }
     }
@@ -659,7 +659,7 @@ static void record(const recording *r, mo_session *session, const int32_t *ids, 
                            .routes = mo_tracer_observe,
                            .user = r->tracer};
         check_status(mo_tracer_step(r->tracer, (int)pass, r->text, phase, &err), &err);
-        check_status(mo_session_feed(&f, &err), &err);
+        check_status(mo_session_feed(&f, 1, &err), &err);
         done += pass;
     }
 }

@@ -33,7 +33,7 @@ static mo_status try_logits(const oracle *o, mo_model *model, float *rows, mo_er
                            .step = feeds[i].step,
                            .logits = keep_row,
                            .user = &s};
-        status = mo_session_feed(&f, err);
+        status = mo_session_feed(&f, 1, err);
     }
     mo_session_close(session);
     return status;
@@ -97,7 +97,7 @@ static const oracle *first_routed(void)
 /* The least RAM, and the least VRAM, that the plan asks for. */
 static setting tight(const oracle *o, const char *device)
 {
-    mo_plan_options ask = mo_plan_options_default();
+    mo_model_options ask = mo_model_options_default();
     mo_plan_report plan;
     mo_error err = {.detail = ""};
     setting s = {.device = device, .batch = LONG};
@@ -105,7 +105,7 @@ static setting tight(const oracle *o, const char *device)
     ask.context = 600;
     ask.batch = LONG;
     ask.threads = 2;
-    if (mo_plan_file(o->path, &ask, &plan, sizeof plan, &err) != MO_OK) {
+    if (mo_plan_file(o->path, &ask, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     s.ram = plan.least_bytes;

@@ -148,6 +148,12 @@ int mo_cluster_ranks(const mo_cluster *c)
     return mo_link_ranks(c->link);
 }
 
+void mo_cluster_describe(const mo_cluster *cluster, mo_cluster_info *out, size_t size)
+{
+    const mo_cluster_info info = {.rank = mo_cluster_rank(cluster), .ranks = mo_cluster_ranks(cluster)};
+    mo_report_write(out, size, &info, sizeof info);
+}
+
 /* ---- Options ---- */
 
 mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)

@@ -12,6 +12,10 @@
 
 struct mo_file {
     mo_gguf *gguf;
+    mo_status summarized; /* what is below is there, or why not */
+    mo_error why;
+    mo_file_info info;
+    mo_file_format formats[MO_TYPE_LIMIT];
 };
 
 mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
@@ -28,6 +32,7 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
         free(file);
         return s;
     }
+    file->summarized = mo_gguf_summarize(file->gguf, &file->info, file->formats, &file->why);
     *out = file;
     return MO_OK;
 }
@@ -110,12 +115,12 @@ bool mo_file_tensor(const mo_file *file, int64_t index, mo_tensor_info *out, siz
 
 mo_status mo_file_summarize(const mo_file *file, mo_file_info *out, size_t size, mo_error *err)
 {
-    mo_file_info info;
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, file, out)
-    const mo_status status = mo_gguf_summarize(file->gguf, &info, err);
-    if (status == MO_OK) {
-        mo_report_write(out, size, &info, sizeof info);
+    if (file->summarized != MO_OK) {
+        *err = file->why;
+        return file->summarized;
     }
-    return status;
+    mo_report_write(out, size, &file->info, sizeof file->info);
+    return MO_OK;
 }

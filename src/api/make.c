@@ -4,7 +4,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "synth/requantize.h"
 #include "synth/synth.h"
 
@@ -94,9 +94,9 @@ const char *mo_tensor_class_text(mo_tensor_class tensor_class)
     return "unknown";
 }
 
-mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
-                      mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
-                      mo_error *err)
+mo_status mo_quantize_reported(const char *source, const char *path, const mo_quantize_options *options,
+                               mo_progress_fn progress, void *user, mo_quantize_report *report, size_t size,
+                               mo_error *err)
 {
     mo_quantize_options o = quantize_defaults;
     mo_quantize_report own;
@@ -115,4 +115,11 @@ mo_status mo_quantize(const char *source, const char *path, const mo_quantize_op
     }
     mo_gguf_close(g);
     return status;
+}
+
+mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
+                      mo_progress_fn progress, void *user, mo_error *err)
+{
+    MO_REQUIRE(err, source, path)
+    return mo_quantize_reported(source, path, options, progress, user, NULL, 0, err);
 }

@@ -14,6 +14,7 @@
 #include "hotcache/budget.h"
 #include "open/settings.h"
 #include "plan/choice.h"
+#include "plan/text.h"
 
 static const mo_model_options defaults = {
     .size = sizeof(mo_model_options),
@@ -137,8 +138,8 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
 }
 
 /* The device of a run of layers, with its part of the plan: `plan` and `hot` are for that. */
-static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run, mo_plan *plan,
-                     mo_hot_request *hot, mo_gpu_options *o)
+static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run,
+                     mo_run_plan *plan, mo_hot_request *hot, mo_gpu_options *o)
 {
     const mo_choice *choice = &m->opened.choice;
     const mo_rates *rates = &resources->each[run->device].rates;
@@ -182,7 +183,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resour
                            mo_error *err)
 {
     const mo_plan_division *d = m->opened.choice.division;
-    mo_plan *plan = malloc(sizeof *plan);
+    mo_run_plan *plan = malloc(sizeof *plan);
     mo_hot_request hot;
     mo_status status =
         plan ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while opening a model on devices");
@@ -499,6 +500,29 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
     return open_model(path, options, range, experts, out, err);
 }
 
+/* What only devices hold, for the warm-start file. Without memory for the list it has RAM's alone. */
+static void note_vram(mo_model *model)
+{
+    const mo_model_spec *spec = model->checkpoint ? mo_checkpoint_spec(model->checkpoint) : NULL;
+    if (!model->gpu || !spec || !mo_learning_saves_warm(model->learning)) {
+        return;
+    }
+    int32_t count = 0;
+    mo_store_request *list =
+        calloc((size_t)mo_store_experts(model->opened.tiers->store)->expert_count + 1, sizeof *list);
+    for (int i = 0; list && i < spec->layer_count; i++) {
+        const mo_where *where = mo_gpu_where(model->gpu, i);
+        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+            if (mo_where_address(where, i, e) && !mo_store_resident(model->opened.tiers->store, i, e)) {
+                list[count++] = (mo_store_request){.layer = i, .expert = e};
+            }
+        }
+    }
+    if (list) {
+        mo_learning_note_vram(model->learning, list, count);
+    }
+}
+
 void mo_model_close(mo_model *model)
 {
     if (model && (!model->engine || mo_engine_check_process(model->engine, NULL) == MO_OK)) {
@@ -517,6 +541,7 @@ void mo_model_close(mo_model *model)
         mo_engine_destroy(model->engine);
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);
+        note_vram(model);
         mo_gpu_close(model->gpu);
         mo_gpu_expert_device_close(model->expert_device);
         mo_device_close(model->device);
@@ -580,6 +605,35 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
     mo_gguf_string_or(g, "general.architecture", "", &info.architecture, NULL);
     mo_gguf_string_or(g, "general.name", "", &info.name, NULL);
     mo_report_write(out, size, &info, sizeof info);
+}
+
+const char *mo_model_text(const mo_model *model, const char *key)
+{
+    static const char template[] = "chat_template";
+    const size_t prefix = sizeof template - 1;
+    if (!model || !key) {
+        return NULL;
+    }
+    if (strncmp(key, template, prefix) == 0 && (!key[prefix] || key[prefix] == '.')) {
+        return mo_model_chat_template(model, key[prefix] ? key + prefix + 1 : NULL);
+    }
+    const mo_tiers *tiers = model->opened.tiers;
+    const struct {
+        const char *key, *text;
+    } texts[] = {
+        {"chat_format", mo_model_chat_name(model)},
+        {"tool_format", mo_model_tool_format(model)},
+        {"device", model->gpu ? model->device_name : NULL},
+        {"tier.mode", model->mapped ? "mapped" : mo_plan_mode_text(model->opened.choice.plan.mode)},
+        {"tier.policy", tiers && tiers->store ? mo_store_policy(tiers->store)->name : ""},
+        {"disk_method", model->disk_method},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strcmp(texts[i].key, key) == 0) {
+            return texts[i].text;
+        }
+    }
+    return NULL;
 }
 
 int mo_model_layer_experts(const mo_model *model, int layer)

@@ -85,5 +85,9 @@ void mo_model_close_adapters(mo_model *model);
 /* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */
 mo_status mo_reports_open(mo_model *model, mo_error *err);
 void mo_reports_close(mo_reports *reports); /* NULL is allowed */
+/* These three at one moment; waits for no step. */
+void mo_reports_look(mo_model *model, mo_counter_report *counters, mo_tier_report *tiers,
+                     mo_split_report *split);
+mo_split_report mo_split_report_of(const mo_split *split); /* split.c */
 
 #endif

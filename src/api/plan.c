@@ -1,6 +1,4 @@
-/* The public API of plans: translation from moraine_tools.h to the structs of the modules. */
-#include "moraine_tools.h"
-
+/* Plans as reports: from a model's options to the structs of the modules and back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +16,12 @@
 #include "plan/depth.h"
 #include "plan/least.h"
 #include "plan/make.h"
+#include "plan/ranks.h"
 #include "plan/text.h"
 
 _Static_assert(MO_PLAN_REPORT_CLASSES >= MO_PLAN_CLASSES, "every class is reported");
 
-static void report_locations(const mo_plan_model *m, const mo_plan *p, mo_plan_report *out)
+static void report_locations(const mo_plan_model *m, const mo_run_plan *p, mo_plan_report *out)
 {
     out->ceiling_bytes = p->ceiling;
     out->used_bytes = p->used;
@@ -59,7 +58,7 @@ static void report_locations(const mo_plan_model *m, const mo_plan *p, mo_plan_r
     out->class_count = m->class_count;
 }
 
-static void report_speed(const mo_plan *p, const mo_rates *r, mo_plan_report *out)
+static void report_speed(const mo_run_plan *p, const mo_rates *r, mo_plan_report *out)
 {
     out->token_ram_bytes = p->token_ram_bytes;
     out->token_disk_bytes = p->token_disk_bytes;
@@ -157,10 +156,10 @@ static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_choic
                                mo_plan_report_hot *out, mo_error *err)
 {
     const mo_plan_model *model = &choice->model;
-    mo_plan *plan = &choice->plan;
+    mo_run_plan *plan = &choice->plan;
     mo_hot_plan hot;
     mo_hot_set set = {0};
-    mo_plan learned;
+    mo_run_plan learned;
     const mo_status status =
         plan->device.ceiling ? mo_hot_plan_device(path, &m->hot, plan, &hot, err)
                              : mo_hot_plan_ram(path, &m->hot, model, !m->ram_given, plan, &set, &hot, err);
@@ -211,43 +210,13 @@ static bool divided(const mo_model_options *o)
     return o->cluster && mo_cluster_ranks(o->cluster) > 1;
 }
 
-/* As a model would be opened. */
-static mo_model_options options_of(const mo_plan_options *ask)
-{
-    mo_model_options o = mo_model_options_default();
-    o.ram_bytes = ask->ram_bytes;
-    o.context = ask->context;
-    o.batch = ask->batch;
-    o.kv = ask->kv;
-    o.sessions = ask->sessions;
-    o.vram_bytes = ask->vram_bytes;
-    memcpy(o.vram_each, ask->vram_each, sizeof o.vram_each);
-    o.cpu_moe = ask->cpu_moe;
-    o.postfetch = ask->postfetch;
-    o.learning.hot_cache = ask->hot_cache;
-    o.threads = ask->threads;
-    o.isa = ask->isa;
-    o.positions = ask->positions;
-    o.kept_bytes = ask->kept_bytes;
-    o.kept_device_bytes = ask->kept_device_bytes;
-    o.prompt_precision = ask->prompt_precision;
-    o.adapters = ask->adapters;
-    o.adapter_count = ask->adapter_count;
-    o.adapter_bytes = ask->adapter_bytes;
-    o.cluster = ask->cluster;
-    o.divide = ask->divide;
-    o.environment = true;
-    o.device = divided(&o) ? mo_ranks_device(ask->device) : ask->device;
-    return o;
-}
-
-static mo_status find_resources(const mo_plan_options *ask, const mo_model_options *o,
+static mo_status find_resources(const mo_plan_extra *extra, const mo_model_options *o,
                                 mo_resources *resources, mo_requirements_options *requirements, mo_error *err)
 {
     const mo_kernels *kernels = NULL;
-    mo_resources_ask machine = {.options = o, .machine = ask->machine};
-    if (ask->instead) {
-        machine.instead = mo_opened_holding(&ask->instead->opened);
+    mo_resources_ask machine = {.options = o, .machine = extra->machine};
+    if (extra->instead) {
+        machine.instead = mo_opened_holding(&extra->instead->opened);
     }
     mo_status status = mo_kernels_select(o->isa, &kernels, err);
     if (status == MO_OK) {
@@ -257,9 +226,9 @@ static mo_status find_resources(const mo_plan_options *ask, const mo_model_optio
         return status;
     }
     /* Here as many threads as the pool will have. */
-    const int cores = ask->machine ? resources->rates.threads
-                      : o->threads ? o->threads
-                                   : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
+    const int cores = extra->machine ? resources->rates.threads
+                      : o->threads   ? o->threads
+                                     : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
     *requirements = (mo_requirements_options){.asked = o,
                                               .batch = o->batch,
                                               .context = o->context,
@@ -271,7 +240,7 @@ static mo_status find_resources(const mo_plan_options *ask, const mo_model_optio
 }
 
 /* The lowest ceilings that run, each with the other as it is. Several devices have theirs from the division. */
-static void find_least(const mo_plan_model *model, const mo_resources *m, mo_plan *plan)
+static void find_least(const mo_plan_model *model, const mo_resources *m, mo_run_plan *plan)
 {
     if (m->device_count > 1) {
         return;
@@ -284,23 +253,27 @@ static void find_least(const mo_plan_model *model, const mo_resources *m, mo_pla
     }
 }
 
-static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan_report *out, mo_error *err)
+/* *o as a model would be opened. */
+static mo_status plan_file(const char *path, mo_model_options *o, const mo_plan_extra *extra,
+                           mo_plan_report *out, mo_error *err)
 {
     mo_resources m;
     mo_requirements_options requirements;
     mo_choice choice = {0};
     mo_plan_report_hot hot = {0};
-    const mo_model_options o = options_of(ask);
-    mo_status status = mo_settings_check(&o, err);
+    o->map = false;
+    o->divide = mo_ranks_way(o->divide, o->skip_missing);
+    o->device = divided(o) ? mo_ranks_device(o->device) : o->device;
+    mo_status status = mo_settings_check(o, err);
     if (status == MO_OK) {
-        status = find_resources(ask, &o, &m, &requirements, err);
+        status = find_resources(extra, o, &m, &requirements, err);
     }
     if (status != MO_OK) {
         return status;
     }
     mo_resources_know_disk(&m, path);
-    if (divided(&o)) {
-        status = mo_cluster_plan(o.cluster, path, o.divide, &m, &requirements, err);
+    if (divided(o)) {
+        status = mo_cluster_plan(o->cluster, path, o->divide, &m, &requirements, err);
     }
     if (status == MO_OK) {
         status = make(path, &requirements, &m, &choice, &hot, err);
@@ -310,7 +283,7 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
         return status;
     }
     const mo_plan_model *model = &choice.model;
-    const mo_plan *plan = &choice.plan;
+    const mo_run_plan *plan = &choice.plan;
     find_least(model, &m, &choice.plan);
     *out = (mo_plan_report){
         .mode = mo_plan_mode_text(plan->mode),
@@ -347,28 +320,23 @@ static mo_status plan_file(const char *path, const mo_plan_options *ask, mo_plan
     return MO_OK;
 }
 
-static const mo_plan_options defaults = {
-    .size = sizeof(mo_plan_options),
-    .hot_cache = {.auto_reserve_mib = MO_HOT_RESERVE_MIB, .layer_curve = 0.5}};
-
-void mo_plan_options_init(mo_plan_options *options, size_t size)
+mo_status mo_plan_file(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
+                       mo_plan_report *out, size_t size, mo_error *err)
 {
-    mo_options_write(options, size, &defaults, sizeof defaults);
-}
-
-mo_status mo_plan_file(const char *path, const mo_plan_options *options, mo_plan_report *out, size_t size,
-                       mo_error *err)
-{
-    mo_plan_options o = defaults;
+    mo_model_options o = mo_model_options_default();
+    mo_plan_extra more = {.size = sizeof more};
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, path, out)
     mo_plan_report *report = calloc(1, sizeof *report); /* large: on the heap, since plans use the stack */
     if (!report) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
     if (status == MO_OK) {
-        status = plan_file(path, &o, report, err);
+        status = mo_options_read(&more, sizeof more, extra, "mo_plan_extra", err);
+    }
+    if (status == MO_OK) {
+        status = plan_file(path, &o, &more, report, err);
     }
     if (status == MO_OK) {
         mo_report_write(out, size, report, sizeof *report);

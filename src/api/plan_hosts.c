@@ -5,7 +5,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "numeric/kernels.h"
 #include "open/requirements.h"
 #include "plan/hosts.h"
@@ -158,7 +158,7 @@ static mo_status divide(work *w, const mo_plan_model *requirements, mo_divide as
     return status;
 }
 
-static mo_status plan_hosts(const char *path, const char *hosts, const char *how, const mo_plan_options *o,
+static mo_status plan_hosts(const char *path, const char *hosts, const char *how, const mo_model_options *o,
                             work *w, mo_error *err)
 {
     enum { THREADS = 16 }; /* the number of a host is unknown; each takes a quarter of a MiB */
@@ -186,12 +186,13 @@ static mo_status plan_hosts(const char *path, const char *hosts, const char *how
 }
 
 mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide_by,
-                        const mo_plan_options *options, mo_plan_hosts_report *out, size_t size, mo_error *err)
+                        const mo_model_options *options, mo_plan_hosts_report *out, size_t size,
+                        mo_error *err)
 {
-    mo_plan_options o = mo_plan_options_default();
+    mo_model_options o = mo_model_options_default();
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, path, hosts, out)
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_plan_options", err);
+    mo_status status = mo_options_read(&o, sizeof o, options, "mo_model_options", err);
     if (status == MO_OK && (o.batch < 0 || o.context < 0 || o.sessions < 0)) {
         status = mo_fail(err, MO_EINVAL, "`batch`, `context` and `sessions` must be 0 or above");
     }

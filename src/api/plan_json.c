@@ -1,11 +1,11 @@
-/* The public API of plans as JSON. */
+/* Plans as JSON. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 /* Names and sentences; what is not UTF-8 in them (a path's bytes) is left out. */
 static json_t *text(const char *bytes)
@@ -149,7 +149,7 @@ static json_t *plan_json(const mo_plan_report *r)
         prompt_json(r), "devices", devices_json(r), "depth", depth_json(r));
 }
 
-mo_status mo_plan_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)
+mo_status mo_plan_report_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)
 {
     MO_REQUIRE(err, report, json)
     mo_plan_report r = {0};

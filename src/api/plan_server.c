@@ -1,33 +1,7 @@
-/* Plans for servers, under the public names of moraine_tools.h. */
-#include <string.h>
-
+/* Plans for servers, under the public names of moraine_server.h. */
 #include "base/growing.h"
 #include "base/status.h"
-#include "plan/ranks.h"
 #include "plan/serving.h"
-
-mo_plan_options mo_plan_options_of(const mo_model_options *loading)
-{
-    mo_plan_options o = mo_plan_options_default();
-    o.ram_bytes = loading->ram_bytes;
-    o.batch = loading->batch;
-    o.kv = loading->kv;
-    o.device = loading->device;
-    o.vram_bytes = loading->vram_bytes;
-    memcpy(o.vram_each, loading->vram_each, sizeof o.vram_each);
-    o.cpu_moe = loading->cpu_moe;
-    o.postfetch = loading->postfetch;
-    o.prompt_precision = loading->prompt_precision;
-    o.hot_cache = loading->learning.hot_cache;
-    o.threads = loading->threads;
-    o.isa = loading->isa;
-    o.adapters = loading->adapters;
-    o.adapter_count = loading->adapter_count;
-    o.adapter_bytes = loading->adapter_bytes;
-    o.cluster = loading->cluster;
-    o.divide = mo_ranks_way(loading->divide, loading->skip_missing);
-    return o;
-}
 
 typedef struct asked_file {
     const char *path;
@@ -37,13 +11,14 @@ typedef struct asked_file {
 static mo_status try_plan(void *user, const mo_server_plan *choice, mo_serving_plan *out, mo_error *err)
 {
     const asked_file *f = user;
-    mo_plan_options o = mo_plan_options_of(f->loading);
+    mo_model_options o = *f->loading;
     mo_plan_report report;
+    o.positions = 0;
     o.context = choice->context;
     o.sessions = choice->parallel;
     o.kept_bytes = choice->kept_bytes;
     o.kept_device_bytes = choice->kept_device_bytes;
-    const mo_status status = mo_plan_file(f->path, &o, &report, sizeof report, err);
+    const mo_status status = mo_plan_file(f->path, &o, NULL, &report, sizeof report, err);
     if (status == MO_OK) {
         *out =
             (mo_serving_plan){.tokens_s = report.tokens_per_second, .device = report.device.name[0] != '\0'};

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/sweep.h"
 #include "device/choice.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "plan/probe/probe.h"
 #include "plan/rates.h"
 
@@ -107,4 +107,21 @@ mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, 
         *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
     }
     return MO_OK;
+}
+
+mo_status mo_probe_machine(const mo_probe_options *options, const char *path, char *saved, size_t size,
+                           mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, saved)
+    mo_probe_report *report = calloc(1, sizeof *report);
+    if (!report) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for a probe; free some and try again");
+    }
+    mo_status status = mo_probe(options, report, sizeof *report, err);
+    if (status == MO_OK) {
+        status = mo_probe_save(report, sizeof *report, path, saved, size, err);
+    }
+    free(report);
+    return status;
 }

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "cluster/follower.h"
 #include "cluster/meter.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "plan/hosts.h"
 #include "plan/probe/probe.h"
 

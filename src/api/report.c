@@ -22,6 +22,7 @@ struct mo_reports {
     int64_t published_ns;
     mo_counter_report counters;
     mo_tier_report tiers;
+    mo_split_report split;
     /* Locations of experts are collected while reports request them: that visits each expert. */
     bool locations_wanted;
     int64_t locations_ns;
@@ -69,7 +70,7 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
 static int streamed_layers(const mo_model *m)
 {
     const mo_plan_model *requirements = &m->opened.choice.model;
-    const mo_plan *plan = &m->opened.choice.plan;
+    const mo_run_plan *plan = &m->opened.choice.plan;
     const bool device = m->gpu && m->engine && atomic_load(&m->engine->accelerator);
     return device ? mo_placement_sum(requirements, mo_placement_counts_of(requirements, plan)).from_disk
                   : requirements->dense_layers - plan->dense_resident;
@@ -90,7 +91,7 @@ static int64_t experts_here(const mo_model_spec *spec)
 static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opened.tiers;
-    const mo_plan *plan = &model->opened.choice.plan;
+    const mo_run_plan *plan = &model->opened.choice.plan;
     *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
                             .policy = "",
                             .disk_method = "",
@@ -148,9 +149,16 @@ static void publish(mo_model *m)
     const mo_engine_counters c = m->engine->counters;
     pthread_mutex_lock(&r->lock);
     r->published_ns = mo_clock_ns();
-    r->counters = (mo_counter_report){
-        .steps = c.steps, .tokens = c.tokens, .expert_picks = c.expert_picks, .experts_run = c.experts_run};
+    r->counters = (mo_counter_report){.steps = c.steps,
+                                      .tokens = c.tokens,
+                                      .expert_picks = c.expert_picks,
+                                      .experts_run = c.experts_run,
+                                      .single_steps = c.single_steps,
+                                      .single_ns = c.single_ns,
+                                      .prompt_tokens = c.prompt_tokens,
+                                      .prompt_ns = c.prompt_ns};
     report_tiers(m, &r->tiers);
+    r->split = mo_split_report_of(&m->engine->split);
     publish_locations(m);
     pthread_mutex_unlock(&r->lock);
 }
@@ -265,6 +273,16 @@ void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size)
         mo_experts_traffic(model->asker, &r);
     }
     mo_report_write(out, size, &r, sizeof r);
+}
+
+void mo_reports_look(mo_model *model, mo_counter_report *counters, mo_tier_report *tiers,
+                     mo_split_report *split)
+{
+    const mo_reports *r = look(model);
+    *counters = r->counters;
+    *tiers = r->tiers;
+    *split = r->split;
+    unlock(model);
 }
 
 void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size)

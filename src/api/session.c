@@ -1,5 +1,5 @@
 /* The public API of opening sessions. What works on an open one is implemented in engine/ under its public name. */
-#include "engine/session.h"
+#include "engine/snapshot.h"
 
 #include "api/model.h"
 #include "base/growing.h"
@@ -66,4 +66,39 @@ mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo
         *out = NULL;
     }
     return status;
+}
+
+void mo_session_describe(const mo_session *session, mo_session_info *out, size_t size)
+{
+    const mo_session_info info = {.length = session->state.length,
+                                  .context = session->state.context,
+                                  .computed = session->computed,
+                                  .adapters = session->adapters.identity,
+                                  .tokens = session->tokens,
+                                  .kv = session->state.kv};
+    mo_report_write(out, size, &info, sizeof info);
+}
+
+void mo_snapshot_describe(const mo_snapshot *snapshot, mo_snapshot_info *out, size_t size)
+{
+    mo_snapshot_info info = {.length = snapshot->mark.length,
+                             .least = snapshot->least,
+                             .adapters = snapshot->adapters,
+                             .fingerprint = snapshot->fingerprint,
+                             .on_device = snapshot->on_device,
+                             .tokens = snapshot->tokens};
+    info.bytes = mo_snapshot_bytes(snapshot, &info.all_bytes);
+    mo_report_write(out, size, &info, sizeof info);
+}
+
+mo_status mo_snapshot_read(const mo_model *model, const uint8_t *bytes, size_t size, mo_snapshot **out,
+                           mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
+    if (size > 0) {
+        MO_REQUIRE(err, bytes)
+    }
+    *out = NULL;
+    return mo_engine_snapshot_read(model->engine, bytes, size, out, err);
 }

@@ -7,7 +7,7 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-static mo_split_report report_of(const mo_split *s)
+mo_split_report mo_split_report_of(const mo_split *s)
 {
     int64_t parts = 0;
     for (int i = 0; i < MO_PARTS; i++) {
@@ -29,7 +29,7 @@ void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size)
 {
     mo_engine *engine = model->engine;
     pthread_mutex_lock(&engine->lock);
-    const mo_split_report report = report_of(&engine->split);
+    const mo_split_report report = mo_split_report_of(&engine->split);
     engine->splits = on;
     engine->split = (mo_split){0};
     pthread_mutex_unlock(&engine->lock);

@@ -6,7 +6,7 @@
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "text/stream.h"
 
 /* ---- Tokens ---- */

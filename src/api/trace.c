@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "gguf/fingerprint.h"
 #include "gguf/summary.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "profile/replay.h"
 
 /* ---- Recording ---------------------------------------------------------------------------------- */
@@ -30,8 +30,9 @@ static void add_expert_bytes(const mo_gguf *g, int layers, int64_t *bytes)
 static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_model_info *info,
                              mo_tracer **out, mo_error *err)
 {
+    mo_file_format formats[MO_TYPE_LIMIT];
     mo_file_info summary;
-    mo_status status = mo_gguf_summarize(g, &summary, err);
+    mo_status status = mo_gguf_summarize(g, &summary, formats, err);
     if (status != MO_OK) {
         return status;
     }

@@ -3,6 +3,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
+#include "moraine_server.h"
 #include "numeric/version.h"
 
 const char *mo_version(void)

@@ -2,6 +2,7 @@
 #include "base/interrupt.h"
 
 #include "base/status.h"
+#include "moraine_server.h"
 
 enum { STEPS = 1 << 14 };
 

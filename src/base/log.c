@@ -25,18 +25,12 @@ void mo_log_set(mo_log_fn fn, void *user, mo_log_level level)
     pthread_mutex_unlock(&log_lock);
 }
 
-void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...)
+static void tell(mo_log_level level, bool asked, const char *subsystem, const char *fmt, va_list args)
 {
     char text[1024];
-    va_list args;
-    if (log_inside) {
-        return;
-    }
-    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
     pthread_mutex_lock(&log_lock);
-    const mo_log_fn fn = level <= log_level ? log_fn : NULL;
+    const mo_log_fn fn = asked || level <= log_level ? log_fn : NULL;
     void *user = log_user;
     log_calls += fn != NULL;
     pthread_mutex_unlock(&log_lock);
@@ -51,4 +45,24 @@ void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...)
         pthread_cond_broadcast(&log_ended);
     }
     pthread_mutex_unlock(&log_lock);
+}
+
+void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...)
+{
+    va_list args;
+    if (!log_inside) {
+        va_start(args, fmt);
+        tell(level, false, subsystem, fmt, args);
+        va_end(args);
+    }
+}
+
+void mo_log_asked(mo_log_level level, const char *subsystem, const char *fmt, ...)
+{
+    va_list args;
+    if (!log_inside) {
+        va_start(args, fmt);
+        tell(level, true, subsystem, fmt, args);
+        va_end(args);
+    }
 }

@@ -6,5 +6,7 @@
 
 /* Formats one line and hands it to the callback of mo_log_set(). Any thread. */
 void mo_log(mo_log_level level, const char *subsystem, const char *fmt, ...) MO_PRINTF(3, 4);
+/* The same whatever level is wanted: somebody has asked for just these lines. */
+void mo_log_asked(mo_log_level level, const char *subsystem, const char *fmt, ...) MO_PRINTF(3, 4);
 
 #endif

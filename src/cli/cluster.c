@@ -10,6 +10,7 @@
 #include "cli/default_model.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
+#include "moraine_server.h"
 
 static mo_cluster *cluster;
 static atomic_bool lost, said, ending;

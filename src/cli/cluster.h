@@ -3,7 +3,7 @@
 #ifndef MO_CLI_CLUSTER_H
 #define MO_CLI_CLUSTER_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 typedef struct cli_conversation {
     mo_message *messages; /* own their contents; roles are constants */

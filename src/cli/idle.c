@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cluster.h"
+#include "moraine_server.h"
 
 extern char **environ;
 

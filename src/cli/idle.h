@@ -3,7 +3,7 @@
 #ifndef MO_CLI_IDLE_H
 #define MO_CLI_IDLE_H
 
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include "cli/loading.h"
 

@@ -2,7 +2,7 @@
 #ifndef MO_CLI_LEARNING_H
 #define MO_CLI_LEARNING_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* A request is done: updates. What goes wrong is said, once; results are printed all the same, and the program fails at its
  * end. */

@@ -82,6 +82,8 @@ void cli_loading_options(cli_options *to, cli_loading *l)
          "what to copy to the GPU while the CPU computes experts from RAM: down, expert, "
          "off or auto (by measured rates); overrides LLAMA_POSTFETCH_ENABLE (default: auto)",
          &l->postfetch, 0, 0},
+        {"postfetch-enable", 0, CLI_TEXT, "0|1", "0: same as --postfetch off, 1: --postfetch auto",
+         &l->postfetch_enable, 0, 0},
         {"prompt-precision", 0, CLI_TEXT, "exact|bf16",
          "GPU precision for large parts of a prompt: exact, or bf16, which is LOSSY and faster, "
          "in steps of more than LLAMA_FP4_PREFILL_M tokens, 256 if unset (default: exact)",
@@ -99,7 +101,8 @@ void cli_learning_options(cli_options *to, cli_loading *l)
          "file for expert usage statistics, which warm the cache in later runs; off: "
          "neither read nor written (default: a file per model in the user's cache directory)",
          &o->profile, 0, 0},
-        {"warm-file", 0, CLI_TEXT, "FILE", "save the experts in RAM to FILE and load them at the next start",
+        {"warm-file", 0, CLI_TEXT, "FILE",
+         "save the experts in RAM to FILE, with the list of those in VRAM, and load both at the next start",
          &o->warm_file, 0, 0},
         {"moe-hot-cache", 0, CLI_TEXT, "FILE",
          "hot cache of the experts this profile prefers, on the GPU or in RAM; replaces --policy", &h->file,
@@ -186,6 +189,20 @@ static bool set_words(const char *command, cli_loading *l)
                                      {"auto", MO_POSTFETCH_AUTO},
                                      {"off", MO_POSTFETCH_OFF},
                                      {NULL, 0}};
+    if (l->postfetch_enable) {
+        static const word enable[] = {{"0", MO_POSTFETCH_OFF}, {"1", MO_POSTFETCH_AUTO}, {NULL, 0}};
+        int on;
+        if (!find_word(command, "postfetch-enable", l->postfetch_enable, enable, &on)) {
+            return false;
+        }
+        if (l->postfetch) {
+            fprintf(stderr,
+                    "moraine %s: --postfetch-enable is the same as --postfetch off or auto; use one\n",
+                    command);
+            return false;
+        }
+        l->postfetch = on == MO_POSTFETCH_OFF ? "off" : "auto";
+    }
     const bool f16 = l->kv && strcmp(l->kv, "f16") == 0;
     const struct {
         const char *option, *given;
@@ -265,8 +282,10 @@ static bool set_device(const char *command, cli_loading *l)
                                          : "--device none uses no GPU");
             return false;
         }
-        *(l->vram.count == 1 ? &m->vram_bytes : &m->vram_each[i]) = (int64_t)l->vram.item[i];
+        *(l->vram.count == 1 ? &m->vram_bytes : &l->vram_each[i]) = (int64_t)l->vram.item[i];
     }
+    m->vram_each = l->vram_each;
+    m->vram_each_count = l->vram.count == 1 ? 0 : l->vram.count;
     return true;
 }
 

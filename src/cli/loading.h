@@ -2,14 +2,16 @@
 #ifndef MO_CLI_LOADING_H
 #define MO_CLI_LOADING_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include "cli/options.h"
 
 typedef struct cli_loading {
     mo_model_options model; /* options store here what needs no check; cli_loading_set() adds the others: */
-    const char *kv, *predict, *io, *postfetch, *prompt_precision, *divide; /* words; NULL: not given */
+    const char *kv, *predict, *io, *postfetch, *postfetch_enable, *prompt_precision,
+        *divide; /* words; NULL: not given */
     cli_sizes vram;
+    int64_t vram_each[MO_DEVICES_MAX]; /* of several devices; the model's options refer to it */
     cli_texts lora, lora_scaled;
     double rank_timeout; /* seconds; 0: not given */
     bool streaming;      /* the switch of three tiers, which is only reported */

@@ -1,5 +1,5 @@
 /* The program: finds the subcommand and leaves the rest to it. Uses moraine.h alone. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "cli/cluster.h"
 #include "cli/commands/commands.h"
 #include "cli/learning.h"
 #include "cli/messages.h"
-#include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/print/terminal.h"
 #include "cli/signals.h"
@@ -115,9 +115,9 @@ static int run_command(int argc, char **argv)
     if (strcmp(argv[0], "ls") == 0) {
         return cli_list(argc, argv);
     }
-    cli_nearest nearest = {.word = argv[0], .length = strlen(argv[0])};
+    mo_nearest nearest = {.word = argv[0], .length = strlen(argv[0])};
     for (size_t i = 0; i < COMMANDS; i++) {
-        cli_nearest_offer(&nearest, commands[i].name);
+        mo_nearest_offer(&nearest, commands[i].name);
     }
     if (nearest.best) {
         fprintf(stderr, "moraine: unknown command %s; did you mean %s? See moraine --help\n", argv[0],

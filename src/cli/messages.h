@@ -3,7 +3,7 @@
 #ifndef MO_CLI_MESSAGES_H
 #define MO_CLI_MESSAGES_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* Puts options in the place of settings, in a buffer of `size` bytes. */
 void cli_name_options(char *text, size_t size);

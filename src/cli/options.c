@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/nearest.h"
 #include "cli/foreign.h"
 #include "cli/help.h"
-#include "cli/nearest.h"
 
 #define HELP_VALUE 256 /* getopt_long's number for --help; table entries follow it */
 
@@ -279,10 +279,10 @@ static bool complain_ambiguous(const cli_usage *u, const char *typed)
 /* "--wrod=x" that is none of the options: says so, with the one that was probably meant. */
 static int complain_unknown(const cli_usage *u, const char *typed)
 {
-    cli_nearest nearest = {.word = typed + 2, .length = strcspn(typed + 2, "=")};
-    cli_nearest_offer(&nearest, "help");
+    mo_nearest nearest = {.word = typed + 2, .length = strcspn(typed + 2, "=")};
+    mo_nearest_offer(&nearest, "help");
     for (int i = 0; i < u->option_count; i++) {
-        cli_nearest_offer(&nearest, u->options[i].name);
+        mo_nearest_offer(&nearest, u->options[i].name);
     }
     if (!nearest.best) {
         return complain(u, "unknown option ", typed);

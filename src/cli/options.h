@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "cli/print/exit_code.h"
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef enum cli_kind {
     CLI_FLAG,    /* bool *out = true */

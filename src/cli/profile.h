@@ -2,7 +2,7 @@
 #ifndef MO_CLI_PROFILE_H
 #define MO_CLI_PROFILE_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* The profile of this run: a table of layers on a terminal, otherwise JSON on stdout, or in a file, which replaces an older profile alone. */
 void cli_profile_show(mo_model *model, const char *path);

@@ -1,6 +1,6 @@
 #include "cli/pulled.h"
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdbool.h>
 #include <stdio.h>

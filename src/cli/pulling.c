@@ -1,6 +1,6 @@
 #include "cli/pulling.h"
 
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -210,9 +210,9 @@ bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_
     }
     mo_status status = f->head.state_bytes == 0
                            ? MO_OK
-                           : mo_snapshot_open_bytes(f->state, f->head.state_bytes, &snapshot, &err);
+                           : mo_snapshot_read(g->model, f->state, f->head.state_bytes, &snapshot, &err);
     if (status == MO_OK && snapshot) {
-        status = mo_session_restore(g->session, snapshot, &err);
+        status = mo_session_restore(g->session, snapshot, -1, &err);
     }
     mo_snapshot_close(snapshot);
     if (status != MO_OK) {

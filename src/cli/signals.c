@@ -203,7 +203,7 @@ static mo_status refuse(mo_error *err)
 mo_status cli_feed(const mo_feed *feed, mo_error *err)
 {
     feeding = feed->session;
-    const mo_status status = caught ? refuse(err) : mo_session_feed(feed, err);
+    const mo_status status = caught ? refuse(err) : mo_session_feed(feed, 1, err);
     feeding = NULL;
     mo_session_clear_cancel(feed->session); /* a conversation goes on after Ctrl-C */
     return status;
@@ -223,7 +223,8 @@ int cli_step(mo_generation *generation, mo_error *err)
 mo_status cli_step_part(mo_generation_part *part, mo_error *err)
 {
     stepping = part->generation;
-    mo_status status = caught ? refuse(err) : mo_generation_step_parts(part, 1, err);
+    mo_feed feed;
+    mo_status status = caught ? refuse(err) : mo_generation_step_parts(part, &feed, 1, err);
     stepping = NULL;
     if (status == MO_OK && part->error.status != MO_OK) {
         *err = part->error;

@@ -1,6 +1,6 @@
 #include "cli/version.h"
 
-#include <moraine.h>
+#include <moraine_server.h>
 #include <moraine_tools.h>
 
 #include <stdio.h>

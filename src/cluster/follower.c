@@ -136,7 +136,7 @@ static void apply(follower *f, const mo_wire_order *o)
         const entry *from = find(f, o->snapshot);
         if (e && e->session && from && from->snapshot) {
             e->error = (mo_error){0};
-            mo_session_restore_first(e->session, from->snapshot, o->length, &e->error);
+            mo_session_restore(e->session, from->snapshot, o->length, &e->error);
         } else if (e && from && from->error.status != MO_OK) {
             e->error = from->error;
         } else if (e) {

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 enum { MO_TRAFFIC_RECENT = 256 };
 

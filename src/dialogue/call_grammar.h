@@ -6,6 +6,7 @@
 
 #include "dialogue/style.h"
 #include "dialogue/tools.h"
+#include "moraine_server.h"
 
 /* options->tools is not read: `tools` has them. *gbnf and *unenforced (lines; "") are freed by the caller with free().
  * MO_EINVAL: no function of the name, a schema or text grammar that makes no sense; MO_EUNSUPPORTED: strict. t may be NULL. */

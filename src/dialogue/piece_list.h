@@ -3,6 +3,7 @@
 #define MO_DIALOGUE_PIECE_LIST_H
 
 #include "base/bytes.h"
+#include "moraine_server.h"
 
 typedef struct mo_piece_list {
     mo_piece *items; /* while they are collected, text.data and id.data are offsets into `bytes` */

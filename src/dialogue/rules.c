@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "grammar/schema.h"
+#include "moraine_server.h"
 
 void mo_rules_free(mo_rules *r)
 {

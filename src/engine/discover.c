@@ -65,6 +65,25 @@ static int fetch_layer(mo_engine *engine, int layer, const int32_t *ids, int cou
     return after > before ? after - before : 0;
 }
 
+/* What the policy has not seen yet begins with what discovery counted, as with a profile. */
+static void seed(mo_engine *engine, const choices *c, int layers)
+{
+    uint64_t most = 1;
+    for (int64_t i = 0; i < (int64_t)layers * c->experts; i++) {
+        most = (uint64_t)c->count[i] > most ? (uint64_t)c->count[i] : most;
+    }
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < layers; i++) {
+        for (int e = 0; engine->spec->layers[i].routed && e < engine->spec->layers[i].moe.experts; e++) {
+            const uint64_t hits = (uint64_t)c->count[(int64_t)i * c->experts + e];
+            if (hits > 0) {
+                mo_store_seed(engine->tiers->store, i, e, hits, most);
+            }
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 /* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
 static int64_t fetch(mo_engine *engine, const choices *c, const atomic_bool *cancel)
 {
@@ -75,6 +94,7 @@ static int64_t fetch(mo_engine *engine, const choices *c, const atomic_bool *can
     mo_store_slots(engine->tiers->store, &slots, &filled, &bytes);
     pthread_mutex_unlock(&engine->lock);
     const int64_t share = bytes / 2 / (b->layers ? b->layers : 1);
+    seed(engine, c, b->layers);
     for (int i = 0; i < b->layers && !atomic_load(cancel); i++) {
         const int n = list_chosen(c->count + (int64_t)i * c->experts, c->experts, ids);
         read += fetch_layer(engine, i, ids, n, share);

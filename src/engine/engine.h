@@ -36,6 +36,8 @@ typedef struct mo_engine_counters {
     uint64_t steps, tokens;
     uint64_t expert_picks; /* tokens x experts used x layers */
     uint64_t experts_run;  /* experts computed: fewer than picks where tokens of a batch share one */
+    uint64_t single_steps, single_ns;  /* steps with one token of one sequence, and their time */
+    uint64_t prompt_tokens, prompt_ns; /* tokens of steps of more than 8, and the time of those steps */
 } mo_engine_counters;
 
 typedef struct mo_engine {

@@ -42,7 +42,7 @@ static void end_feed(feeding *all, mo_session *s, mo_status status, const mo_err
     if (picked && f->logprobs) {
         report.logprob = s->pick.logprob;
         report.top_count = s->pick.top_count;
-        memcpy(report.top, s->pick.top, sizeof *report.top * (size_t)report.top_count);
+        report.top = s->pick.top;
     }
     mo_report_write(f->report, f->report_size, &report, sizeof report);
 }
@@ -439,7 +439,7 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
     return MO_OK;
 }
 
-mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
+mo_status mo_session_feed(const mo_feed *feeds, int count, mo_error *err)
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, feeds)
@@ -466,12 +466,6 @@ mo_status mo_session_feed_all(const mo_feed *feeds, int count, mo_error *err)
     }
     feed_to_end(&all);
     return all.status;
-}
-
-mo_status mo_session_feed(const mo_feed *feed, mo_error *err)
-{
-    MO_REQUIRE(err, feed)
-    return mo_session_feed_all(feed, 1, err);
 }
 
 mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_t count, int64_t *experts,

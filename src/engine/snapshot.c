@@ -326,12 +326,19 @@ static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_
     return status;
 }
 
+mo_status mo_snapshot_check_model(const mo_snapshot *s, const mo_engine *engine, mo_error *err)
+{
+    const bool same = s->fingerprint == engine->fingerprint && s->vocab == engine->spec->vocab &&
+                      s->layers == mo_spec_layers(engine->spec);
+    return same ? MO_OK
+                : mo_fail(err, MO_EINVAL, "the saved state belongs to another model; start a new session");
+}
+
 static mo_status check_restore(const mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
-    const mo_model_spec *spec = session->engine->spec;
-    if (s->fingerprint != session->engine->fingerprint || s->vocab != spec->vocab ||
-        s->layers != mo_spec_layers(spec)) {
-        return mo_fail(err, MO_EINVAL, "the saved state belongs to another model; start a new session");
+    const mo_status status = mo_snapshot_check_model(s, session->engine, err);
+    if (status != MO_OK) {
+        return status;
     }
     if (s->kv != session->state.kv) {
         return mo_fail(err, MO_EINVAL,
@@ -370,11 +377,11 @@ static mo_status check_restore(const mo_session *session, const mo_snapshot *s, 
     return MO_OK;
 }
 
-mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snapshot, int64_t length,
-                                   mo_error *err)
+mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, int64_t length, mo_error *err)
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, session, snapshot)
+    length = length == -1 ? snapshot->mark.length : length;
     mo_status status = mo_engine_check_process(session->engine, err);
     if (status == MO_OK) {
         status = check_restore(session, snapshot, length, err);
@@ -400,24 +407,6 @@ mo_status mo_session_restore_first(mo_session *session, const mo_snapshot *snaps
         memcpy(session->logits, snapshot->logits, sizeof(float) * (size_t)snapshot->vocab);
     }
     return MO_OK;
-}
-
-mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, mo_error *err)
-{
-    MO_REQUIRE(err, session, snapshot)
-    return mo_session_restore_first(session, snapshot, snapshot->mark.length, err);
-}
-
-mo_status mo_session_fork(mo_session *session, const mo_session *from, mo_error *err)
-{
-    MO_REQUIRE(err, session, from)
-    mo_snapshot *snapshot;
-    mo_status status = mo_snapshot_open(from, &snapshot, err);
-    if (status == MO_OK && snapshot) {
-        status = mo_session_restore(session, snapshot, err);
-        mo_snapshot_close(snapshot);
-    }
-    return status;
 }
 
 /* ---- Spilling ---------------------------------------------------------------------------------- */

@@ -42,6 +42,12 @@ mo_status mo_snapshot_copy(const mo_engine *engine, mo_blocks *to, const mo_bloc
 /* What it keeps on the engine's devices is there, or was lost with one of them. */
 mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err);
 
+/* MO_EINVAL: it belongs to another model than the engine's. */
+mo_status mo_snapshot_check_model(const mo_snapshot *s, const mo_engine *engine, mo_error *err);
+/* From bytes as mo_snapshot_write() makes them, of the engine's model. */
+mo_status mo_engine_snapshot_read(const mo_engine *engine, const uint8_t *bytes, size_t size,
+                                  mo_snapshot **out, mo_error *err);
+
 /* The positions that its blocks have. */
 static inline int64_t mo_snapshot_in_blocks(const mo_snapshot *s)
 {

@@ -127,15 +127,10 @@ static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size,
     return MO_OK;
 }
 
-mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err)
+mo_status mo_engine_snapshot_read(const mo_engine *engine, const uint8_t *bytes, size_t size,
+                                  mo_snapshot **out, mo_error *err)
 {
-    MO_OWN_ERROR(err)
-    MO_REQUIRE(err, out)
-    if (size > 0) {
-        MO_REQUIRE(err, bytes)
-    }
     header h;
-    *out = NULL;
     if (size < sizeof snapshot_magic || memcmp(bytes, snapshot_magic, sizeof snapshot_magic) != 0) {
         return refuse_magic(bytes, size, err);
     }
@@ -146,7 +141,7 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     if (h.numerics != MO_NUMERICS) {
         return refuse_numerics(h.numerics, err);
     }
-    const mo_status status = check_bytes(&h, bytes, size, err);
+    mo_status status = check_bytes(&h, bytes, size, err);
     if (status != MO_OK) {
         return status;
     }
@@ -171,6 +166,11 @@ mo_status mo_snapshot_open_bytes(const uint8_t *bytes, size_t size, mo_snapshot 
     memcpy(state, saved, h.state_bytes);
     if (s->logits) {
         memcpy(s->logits, saved + h.state_bytes, sizeof(float) * (size_t)h.vocab);
+    }
+    status = mo_snapshot_check_model(s, engine, err);
+    if (status != MO_OK) {
+        mo_snapshot_close(s);
+        return status;
     }
     *out = s;
     return MO_OK;

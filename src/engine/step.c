@@ -370,6 +370,19 @@ static bool is_large(const mo_slice *slices, int count)
     return tokens > SMALL_STEP && !slices[0].routers_only;
 }
 
+static void count_time(mo_engine_counters *c, const mo_slice *slices, int count, int64_t ns)
+{
+    if (count == 1 && slices[0].count == 1 && !slices[0].prompt) {
+        c->single_steps++;
+        c->single_ns += (uint64_t)ns;
+    } else if (is_large(slices, count)) {
+        for (int i = 0; i < count; i++) {
+            c->prompt_tokens += (uint64_t)slices[i].count;
+        }
+        c->prompt_ns += (uint64_t)ns;
+    }
+}
+
 static bool is_counted(const mo_slice *slices, int count)
 {
     bool any = false;
@@ -395,12 +408,13 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
                           .slices = slices,
                           .slice_count = count};
     mo_split split = {.steps = 1};
-    const int64_t began = engine->splits ? mo_clock_ns() : 0;
+    const int64_t began = mo_clock_ns();
     forward.split = engine->splits && counted && is_large(slices, count) ? &split : NULL;
     const mo_status status = engine->mapped ? run_mapped(&forward, err) : run(&forward, err);
+    const int64_t took = mo_clock_ns() - began;
     if (forward.split && status == MO_OK) {
         split.tokens = (uint64_t)forward.tokens;
-        split.total_ns = mo_clock_ns() - began;
+        split.total_ns = took;
         mo_split_add(&engine->split, &split);
     }
     if (status == MO_EDEVICE && !forward.stale) {
@@ -416,6 +430,7 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
     if (status == MO_OK && !slices[0].routers_only) {
         engine->counters.steps++;
         engine->counters.tokens += (uint64_t)forward.tokens;
+        count_time(&engine->counters, slices, count, took);
     }
     engine->counters = counted ? engine->counters : before;
     if (status == MO_OK) {

@@ -82,6 +82,9 @@ static mo_status fill_by_requests(filling *f, mo_error *err)
         if (mo_vram_has(f->a->where->vram, r->layer)) {
             if (!asked->only) {
                 mo_vram_seed(f->a->where->vram, r->layer, r->expert, r->hits, asked->requests[0].hits);
+                if (r->keep) {
+                    mo_vram_stay(f->a->where->vram, r->layer, r->expert);
+                }
             }
             status = fill_one(f, r->layer, r->expert, asked->only, err);
         }
@@ -142,6 +145,9 @@ static void list(mo_ahead *a, const mo_store_request *requests, int32_t count, i
             add(&a->fill, listed, most, r->layer, r->expert);
             mo_store_seed(a->where->store, r->layer, r->expert, r->hits, requests[0].hits);
             mo_vram_seed(a->where->vram, r->layer, r->expert, r->hits, requests[0].hits);
+            if (r->keep) {
+                mo_vram_stay(a->where->vram, r->layer, r->expert);
+            }
         }
     }
     a->fill.known = a->fill.count > 0;

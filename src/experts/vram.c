@@ -46,6 +46,8 @@ struct mo_vram {
     uint64_t switches; /* that sent something */
     int64_t *changed;  /* [entries] entries to be sent, each once */
     uint8_t *marked;   /* [entries] */
+    uint8_t *stays;    /* [entries] who is not evicted once he is there */
+    int32_t staying[MO_VRAM_CLASSES];
     int64_t changes;
 };
 
@@ -123,6 +125,7 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     v->mirror = calloc((size_t)v->entries + 1, sizeof *v->mirror);
     v->changed = calloc((size_t)v->entries + 1, sizeof *v->changed);
     v->marked = calloc((size_t)v->entries + 1, 1);
+    v->stays = calloc((size_t)v->entries + 1, 1);
     if (status != MO_OK) {
         return status;
     }
@@ -188,6 +191,7 @@ void mo_vram_close(mo_vram *v)
         mo_event_destroy(v->stages[i].sent);
     }
     free(v->mirror);
+    free(v->stays);
     free(v->layers);
     free(v->changed);
     free(v->marked);
@@ -261,6 +265,21 @@ void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t mos
     mo_slots_seed(v->classes[l->of].slots, l->first + expert, hits, most);
 }
 
+void mo_vram_stay(mo_vram *v, int layer, int expert)
+{
+    const layer_map *l = layer_at(v, layer, expert);
+    const size_class *c = &v->classes[l->of];
+    uint8_t *stays = &v->stays[l->entry + expert];
+    if (v->static_set || *stays || v->staying[l->of] >= c->count / 4) {
+        return;
+    }
+    *stays = 1;
+    v->staying[l->of]++;
+    if (v->mirror[l->entry + expert]) {
+        mo_slots_keep(c->slots, l->first + expert, true);
+    }
+}
+
 static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
 {
     const int64_t entry = layer_at(v, layer, expert)->entry + expert;
@@ -315,6 +334,9 @@ void mo_vram_landed(mo_vram *v, int layer, int expert)
     size_class *c = &v->classes[l->of];
     const int32_t slot = mo_slots_find(c->slots, l->first + expert);
     mo_slots_unpin(c->slots, l->first + expert);
+    if (v->stays[l->entry + expert]) {
+        mo_slots_keep(c->slots, l->first + expert, true);
+    }
     set_entry(v, layer, expert, c->memory + (mo_daddr)(slot * c->slot_bytes));
 }
 

@@ -55,6 +55,9 @@ mo_daddr mo_vram_table(const mo_vram *v, int layer);
 void mo_vram_touch(mo_vram *v, int layer, int expert, uint64_t now, uint32_t picks);
 /* A profile has this many hits of it, `most` of its most used one: for the policy, before the first touch. */
 void mo_vram_seed(mo_vram *v, int layer, int expert, uint64_t hits, uint64_t most);
+/* Once it is there no other takes its slot, as far as a quarter of the slots of its size: the rest is the policy's. Slots of a hot cache are
+ * not concerned. */
+void mo_vram_stay(mo_vram *v, int layer, int expert);
 
 /* Gives the expert a slot, evicting another if need be; pinned until mo_vram_landed() or mo_vram_drop(). 0 when every
  * slot is in use, or when it has one already. The map on the device loses the evicted one with the next mo_vram_switch(). */

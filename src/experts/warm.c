@@ -12,7 +12,7 @@
 static const char magic[8] = {'M', 'O', 'W', 'A', 'R', 'M', 0, 0};
 
 enum {
-    FORMAT = 1,
+    FORMAT = 2,
     READ_BYTES = 32 << 20, /* of one read, which several readers serve in pieces */
     PIECE_BYTES = 4 << 20, /* larger ones than experts want: the first is not waited for */
     AHEAD = 4,             /* reads under way: the disk goes on while sums are checked */
@@ -37,7 +37,7 @@ typedef struct part {
 
 typedef struct entry {
     int32_t layer, expert;
-    int64_t bytes;
+    int64_t bytes; /* 0: it was in VRAM, and the file has its name alone */
     uint64_t at, sum;
 } entry;
 
@@ -121,8 +121,8 @@ static uint32_t count_resident(const mo_store *store)
     return count;
 }
 
-/* Lists the resident experts with their sums. */
-static void fill_entries(const mo_store *store, table *t)
+/* Lists the resident experts with their sums, then those of VRAM. */
+static void fill_entries(const mo_store *store, const mo_store_request *vram, int32_t count, table *t)
 {
     const mo_expert_table *b = mo_store_experts(store);
     uint64_t at = t->head->table_bytes;
@@ -140,13 +140,17 @@ static void fill_entries(const mo_store *store, table *t)
             }
         }
     }
+    for (int32_t i = 0; i < count; i++) {
+        t->entries[n++] = (entry){.layer = vram[i].layer, .expert = vram[i].expert, .at = at};
+    }
     t->head->file_bytes = at;
 }
 
-static mo_status make_table(const mo_store *store, uint64_t fingerprint, const char *path, table *t,
-                            mo_error *err)
+static mo_status make_table(const mo_store *store, uint64_t fingerprint, const char *path,
+                            const mo_store_request *vram, int32_t count, table *t, mo_error *err)
 {
-    const uint32_t parts = (uint32_t)mo_disk_files(mo_store_disk(store)), experts = count_resident(store);
+    const uint32_t parts = (uint32_t)mo_disk_files(mo_store_disk(store)),
+                   experts = count_resident(store) + (uint32_t)count;
     const uint64_t bytes = table_bytes(parts, experts);
     t->bytes = calloc(1, bytes);
     if (!t->bytes) {
@@ -161,7 +165,7 @@ static mo_status make_table(const mo_store *store, uint64_t fingerprint, const c
     lay_table(t);
     memcpy(t->head->magic, magic, sizeof magic);
     fill_parts(store, t);
-    fill_entries(store, t);
+    fill_entries(store, vram, count, t);
     t->head->sum = sum_of(t->bytes, bytes);
     return MO_OK;
 }
@@ -182,15 +186,15 @@ static mo_status write_slots(const mo_store *store, const table *t, mo_output *o
     return status;
 }
 
-mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, mo_warm_report *report,
-                       mo_error *err)
+mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, const mo_store_request *vram,
+                       int32_t count, mo_warm_report *report, mo_error *err)
 {
     table t = {0};
     mo_output *output = NULL;
     const int64_t began = mo_clock_ns();
     *report = (mo_warm_report){0};
     mo_store_settle(store);
-    mo_status status = make_table(store, fingerprint, path, &t, err);
+    mo_status status = make_table(store, fingerprint, path, vram, count, &t, err);
     if (status == MO_OK && t.head) { /* the one says the other */
         status = mo_output_create(path, t.head->file_bytes, &output, err);
     }
@@ -246,8 +250,8 @@ static bool entries_fit(const mo_store *store, const table *t)
         const entry *e = &t->entries[i];
         const bool known = e->layer >= 0 && e->layer < b->layers && e->expert >= 0 && e->expert < b->experts;
         const int32_t expert_id = known ? mo_expert_table_id(b, e->layer, e->expert) : -1;
-        if (expert_id < 0 || e->bytes != b->classes[b->home[expert_id].size_class].slot_bytes ||
-            e->at != at) {
+        if (expert_id < 0 || e->at != at ||
+            (e->bytes != 0 && e->bytes != b->classes[b->home[expert_id].size_class].slot_bytes)) {
             return false;
         }
         at += (uint64_t)e->bytes;
@@ -271,7 +275,7 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
         return mo_fail(err, MO_EFORMAT, "%s: this is not a warm-start file of this version; it is not used",
                        path);
     }
-    const uint32_t most = (uint32_t)mo_store_experts(store)->expert_count;
+    const uint32_t most = 2 * (uint32_t)mo_store_experts(store)->expert_count; /* in RAM, and in VRAM */
     if (h.parts > PARTS_MAX || h.experts > most || h.table_bytes != table_bytes(h.parts, h.experts) ||
         h.file_bytes != file_bytes || h.table_bytes > file_bytes) {
         /* Too many experts may as well be another model's. */
@@ -335,10 +339,44 @@ static int32_t expert_of(const loading *l, uint32_t index)
                               l->table->entries[index].expert);
 }
 
-/* Takes slots for the experts and joins neighbours to runs. What finds no slot is left. */
-static mo_status plan_runs(loading *l, mo_error *err)
+/* The names of the file, VRAM's first. */
+static mo_status list_order(const loading *l, mo_store_request **order, int32_t *count, mo_error *err)
 {
     const uint32_t experts = l->table->head->experts;
+    mo_store_request *list = calloc((size_t)experts + 1, sizeof *list);
+    int32_t n = 0, vram = 0;
+    if (!list) {
+        return no_memory(l->path, err);
+    }
+    for (int in_ram = 0; in_ram < 2; in_ram++) {
+        for (uint32_t i = 0; i < experts; i++) {
+            const entry *e = &l->table->entries[i];
+            if ((e->bytes != 0) == (in_ram == 1)) {
+                list[n++] =
+                    (mo_store_request){.layer = e->layer, .expert = e->expert, .hits = in_ram ? 1 : 2};
+                vram += !in_ram;
+            }
+        }
+    }
+    if (vram == 0) {
+        free(list);
+        return MO_OK;
+    }
+    *order = list;
+    *count = n;
+    return MO_OK;
+}
+
+/* Takes slots for the experts and joins neighbours to runs. What finds no slot is left; what goes through RAM to a device needs some. */
+static mo_status plan_runs(loading *l, bool passing, mo_error *err)
+{
+    const uint32_t experts = l->table->head->experts;
+    const mo_expert_table *b = mo_store_experts(l->store);
+    int32_t left[MO_EXPERT_CLASSES];
+    for (int c = 0; c < b->class_count; c++) {
+        const int32_t slots = mo_store_class_slots(l->store, c);
+        left[c] = passing ? slots - slots / 4 : slots;
+    }
     l->runs = calloc((size_t)experts + 1, sizeof *l->runs);
     if (!l->runs) {
         return no_memory(l->path, err);
@@ -346,7 +384,9 @@ static mo_status plan_runs(loading *l, mo_error *err)
     run *last = NULL;
     for (uint32_t i = 0; i < experts; i++) {
         const entry *e = &l->table->entries[i];
-        uint8_t *memory = mo_store_claim(l->store, expert_of(l, i));
+        int32_t *free_slots = &left[b->home[expert_of(l, i)].size_class];
+        uint8_t *memory = e->bytes && *free_slots > 0 ? mo_store_claim(l->store, expert_of(l, i)) : NULL;
+        *free_slots -= memory != NULL;
         if (!memory) {
             last = NULL;
             continue;
@@ -428,17 +468,23 @@ static mo_status read_runs(loading *l, mo_progress_fn progress, void *user, mo_w
 }
 
 mo_status mo_warm_load(mo_store *store, uint64_t fingerprint, const char *path, mo_progress_fn progress,
-                       void *user, mo_warm_report *report, mo_error *err)
+                       void *user, mo_store_request **order, int32_t *count, mo_warm_report *report,
+                       mo_error *err)
 {
     table t = {0};
     loading l = {.store = store, .path = path, .table = &t};
     *report = (mo_warm_report){0};
+    *order = NULL;
+    *count = 0;
     mo_status status = read_table(store, fingerprint, path, &t, err);
     if (status == MO_OK) {
         status = open_disk(store, path, &l.disk, err);
     }
     if (status == MO_OK) {
-        status = plan_runs(&l, err);
+        status = list_order(&l, order, count, err);
+    }
+    if (status == MO_OK) {
+        status = plan_runs(&l, *order != NULL, err);
     }
     const int64_t began = mo_clock_ns();
     if (status == MO_OK) {

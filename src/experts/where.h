@@ -6,6 +6,7 @@
 
 #include "experts/store.h"
 #include "experts/vram.h"
+#include "moraine_server.h"
 
 typedef struct mo_where {
     const mo_model_spec *spec;

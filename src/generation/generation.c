@@ -111,6 +111,9 @@ void mo_generation_close(mo_generation *g)
 
 /* ---- Prompts ---------------------------------------------------------------------------------- */
 
+/* Sampled tokens that have space before any is sampled: as far as whoever drains a server's answers may be behind. */
+enum { LIST = 40 };
+
 static mo_status check_prompt(const mo_generation *g, const mo_session *session, const int32_t *tokens,
                               int64_t count, mo_error *err)
 {
@@ -176,7 +179,9 @@ mo_status mo_generation_prompt(mo_generation *g, mo_session *session, const int3
     const bool in_thought = g->set.reply_given ? g->set.reply.in_thought
                             : g->set.raw       ? false
                                                : mo_model_in_thought(g->model, tokens, (size_t)count);
-    if (!mo_array_reserve(&g->tokens, &g->space, (size_t)session->state.context + 1, sizeof *g->tokens)) {
+    if (!mo_array_reserve(&g->tokens, &g->space, (size_t)session->state.context + 1, sizeof *g->tokens) ||
+        !mo_array_reserve(&g->list, &g->list_space, LIST, sizeof *g->list) ||
+        !mo_array_reserve(&g->taken, &g->taken_space, LIST, sizeof *g->taken)) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the tokens of a generation");
     }
     drop_constraint(g);
@@ -371,6 +376,12 @@ void mo_generation_count(const mo_generation *g, int64_t *tokens, int64_t *thoug
 {
     *tokens = mo_events_tokens(g->events);
     *thoughts = mo_events_thoughts(g->events);
+}
+
+const int32_t *mo_generation_parsed(const mo_generation *g, int64_t *count)
+{
+    *count = g->prompt + mo_events_tokens(g->events); /* the other side writes behind these */
+    return g->tokens;
 }
 
 bool mo_generation_stopped(const mo_generation *g)

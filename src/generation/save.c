@@ -306,7 +306,7 @@ static void sampling_of(const json_t *s, mo_generation_options *o)
         memcpy((char *)o + f->option, f->whole ? (const void *)&whole : (const void *)&real,
                f->whole ? sizeof whole : sizeof real);
     }
-    o->seed = whole_of(s, "seed") & INT64_MAX;
+    o->seed = whole_of(s, "seed");
     o->samplers = json_string_value(json_object_get(s, "samplers"));
 }
 
@@ -434,12 +434,13 @@ static int32_t *tokens_of(const mo_model *model, const mo_session *session, cons
     return tokens;
 }
 
-static mo_status restore_session(mo_session *session, const uint8_t *bytes, size_t size, mo_error *err)
+static mo_status restore_session(const mo_model *model, mo_session *session, const uint8_t *bytes,
+                                 size_t size, mo_error *err)
 {
     mo_snapshot *snapshot = NULL;
-    mo_status status = mo_snapshot_open_bytes(bytes, size, &snapshot, err);
+    mo_status status = mo_snapshot_read(model, bytes, size, &snapshot, err);
     if (status == MO_OK) {
-        status = mo_session_restore(session, snapshot, err);
+        status = mo_session_restore(session, snapshot, -1, err);
     }
     mo_snapshot_close(snapshot);
     return status;
@@ -488,7 +489,7 @@ mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t
         status = mo_generation_open(model, &o, &g, err);
     }
     if (status == MO_OK) {
-        status = restore_session(session, snapshot, snapshot_bytes, err);
+        status = restore_session(model, session, snapshot, snapshot_bytes, err);
     }
     if (status == MO_OK) {
         status = load(model, session, root, g, err);

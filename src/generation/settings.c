@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api/model.h"
 #include "base/clock.h"
 #include "base/growing.h"
 #include "base/status.h"
@@ -83,15 +84,35 @@ static uint64_t random_seed(void)
     return seed;
 }
 
+/* What the options say, over what *s is. */
+static void take_sampling(const mo_generation_options *o, mo_sampler_options *s)
+{
+    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
+        take_field(&mo_sampling_fields[i], o, s);
+    }
+}
+
+void mo_generation_options_recommend(const mo_model *model, mo_generation_options *o)
+{
+    mo_sampler_options s = mo_sampler_options_default();
+    take_sampling(o, &s);
+    if (model) {
+        mo_model_sampling(model, &s);
+    }
+    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
+        const mo_sampling_field *f = &mo_sampling_fields[i];
+        memcpy((char *)o + f->option, (const char *)&s + f->sampler,
+               f->whole ? sizeof(int64_t) : sizeof(float));
+    }
+}
+
 /* What the caller says over what the file recommends over what is usual. */
-static mo_sampler_options sampling_of(const mo_model *model, const mo_generation_options *o)
+static mo_sampler_options sampling_of(const mo_model *model, const mo_generation_options *o, int choice)
 {
     mo_sampler_options s = mo_sampler_options_default();
     mo_model_sampling(model, &s);
-    for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
-        take_field(&mo_sampling_fields[i], o, &s);
-    }
-    s.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
+    take_sampling(o, &s);
+    s.seed = (o->seed == -1 ? random_seed() : (uint64_t)o->seed) + (uint64_t)choice;
     return s;
 }
 
@@ -100,23 +121,28 @@ static bool collect_bias(const mo_model *model, const mo_generation_options *o, 
 {
     size_t forbidden;
     const int32_t *ids = mo_model_suppressed(model, &forbidden);
+    uint8_t *named = calloc(1, (size_t)set->vocab / 8 + 1);
     set->bias = malloc(sizeof *set->bias * (o->bias_count + forbidden + 1));
-    if (!set->bias) {
+    if (!named || !set->bias) {
+        free(named);
         return false;
     }
     if (o->bias_count) {
         memcpy(set->bias, o->bias, sizeof *set->bias * o->bias_count);
     }
     size_t count = set->own_bias = o->bias_count;
-    for (size_t k = 0; k < forbidden; k++) {
-        size_t i = 0;
-        while (i < set->own_bias && set->bias[i].token != ids[k]) {
-            i++;
+    for (size_t i = 0; i < set->own_bias; i++) {
+        const int32_t token = set->bias[i].token;
+        if (token >= 0 && token < set->vocab) { /* others are refused later */
+            named[token / 8] |= (uint8_t)(1U << token % 8);
         }
-        if (i == set->own_bias) {
+    }
+    for (size_t k = 0; k < forbidden; k++) {
+        if (ids[k] < set->vocab && !(named[ids[k] / 8] >> ids[k] % 8 & 1)) {
             set->bias[count++] = (mo_logit_bias){ids[k], -INFINITY};
         }
     }
+    free(named);
     set->sampler.bias = set->bias;
     set->sampler.bias_count = count;
     return true;
@@ -280,7 +306,6 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
                                       mo_error *err)
 {
     mo_generation_options o = mo_generation_options_default();
-    mo_model_info info;
     mo_generation_settings set = {0};
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_generation_options", err);
     *out = set;
@@ -290,10 +315,9 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
     if (status != MO_OK) {
         return status;
     }
-    mo_model_describe(model, &info, sizeof info);
-    set = (mo_generation_settings){.vocab = info.vocab,
-                                   .has_vocabulary = info.has_vocabulary,
-                                   .sampler = sampling_of(model, &o),
+    set = (mo_generation_settings){.vocab = model->engine->spec->vocab,
+                                   .has_vocabulary = model->tokenizer != NULL,
+                                   .sampler = sampling_of(model, &o, extra ? extra->choice : 0),
                                    .max_tokens = o.max_tokens,
                                    .thought_tokens = o.thought_tokens,
                                    .reply = mo_reply_options_default(),

@@ -80,21 +80,23 @@ static bool has_enough(const mo_generation *g)
 }
 
 /* The token that the step has sampled. */
-static void take_token(mo_generation *g, int64_t now)
+static void take_token(mo_generation_part *part, int64_t now)
 {
+    mo_generation *g = part->generation;
     const mo_feed_report *r = &g->report;
-    mo_error err;
+    mo_error *err = &part->error;
     mo_sampled token = {.id = r->token,
                         .ends = mo_token_ends(g->model, r->token) && !g->set.ignore_end,
                         .logprob = r->logprob,
                         .top_count = r->top_count,
                         .time_ns = now};
     memcpy(token.top, r->top, sizeof *token.top * (size_t)r->top_count);
-    if (!mo_generation_append(g, &token)) {
-        mo_fail(&err, MO_ENOMEM, "out of memory for the tokens of a generation");
-        mo_generation_finish(g, MO_END_FAILED, &err);
-    } else if (g->constraint && !token.ends && mo_constraint_accept(g->constraint, r->token, &err) != MO_OK) {
-        mo_generation_finish(g, MO_END_FAILED, &err);
+    part->sampled = mo_generation_append(g, &token);
+    if (!part->sampled) {
+        mo_fail(err, MO_ENOMEM, "out of memory for the tokens of a generation");
+        mo_generation_finish(g, MO_END_FAILED, err);
+    } else if (g->constraint && !token.ends && mo_constraint_accept(g->constraint, r->token, err) != MO_OK) {
+        mo_generation_finish(g, MO_END_FAILED, err);
     } else if (token.ends || (g->constraint && mo_constraint_ended(g->constraint))) {
         mo_generation_finish(g, MO_END_MODEL, NULL);
     } else if (has_enough(g)) {
@@ -126,8 +128,7 @@ static void take_result(mo_generation_part *part, int64_t now)
     if (g->set.max_tokens == 0 && g->held == g->count) {
         mo_generation_finish(g, MO_END_LENGTH, NULL);
     } else if (sampling && !g->late) {
-        part->sampled = true;
-        take_token(g, now);
+        take_token(part, now);
     }
 }
 
@@ -147,26 +148,23 @@ static mo_status want_feeds(mo_generation *g, int count, mo_error *err)
     return MO_OK;
 }
 
-mo_status mo_generation_step_parts(mo_generation_part *parts, int count, mo_error *err)
+mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, int count, mo_error *err)
 {
     MO_OWN_ERROR(err)
-    MO_REQUIRE(err, parts)
+    MO_REQUIRE(err, parts, feeds)
     mo_mask_patience patience = {0};
-    mo_generation *first = parts->generation;
-    mo_status status = want_feeds(first, count, err);
-    if (status != MO_OK) {
-        return status;
-    }
     for (int i = 0; i < count; i++) { /* all before any is sampled with */
         mo_generation *g = parts[i].generation;
         if (g->wants_mask) {
             mo_mask_want(g->masks, &g->mask, g->constraint);
             g->wants_mask = false;
         }
-        g->report = (mo_feed_report){.token = -1};
-        first->feeds[i] = feed_of(g, &parts[i], &patience);
+        g->report.token = -1;
+        g->report.computed = 0;
+        g->report.error.status = MO_OK;
+        feeds[i] = feed_of(g, &parts[i], &patience);
     }
-    status = mo_session_feed_all(first->feeds, count, err);
+    const mo_status status = mo_session_feed(feeds, count, err);
     const int64_t now = mo_clock_ns();
     bool fed = status == MO_OK;
     for (int i = 0; i < count; i++) {
@@ -311,7 +309,7 @@ int mo_generation_step(mo_generation *const *list, int count, mo_error *err)
     }
     mo_generation_part *parts = list[0]->parts;
     if (used) {
-        const mo_status status = mo_generation_step_parts(parts, used, err);
+        const mo_status status = mo_generation_step_parts(parts, list[0]->feeds, used, err);
         for (int i = 0; i < used; i++) {
             const mo_error *why = status != MO_OK ? err : &parts[i].error;
             if (why->status != MO_OK) {

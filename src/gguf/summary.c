@@ -350,19 +350,20 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(x->type, y->type);
 }
 
-static void finish_formats(sums *s)
+static void finish_formats(sums *s, mo_file_format *formats)
 {
     mo_file_info *out = s->out;
-    for (uint32_t type = 0; type < MO_TYPE_LIMIT && out->formats < MO_FILE_FORMATS; type++) {
+    out->format = formats;
+    for (uint32_t type = 0; type < MO_TYPE_LIMIT; type++) {
         if (s->format_tensors[type]) {
-            out->format[out->formats++] = (mo_file_format){mo_format_of(type)->name, s->format_tensors[type],
-                                                           s->format_values[type], s->format_bytes[type]};
+            formats[out->formats++] = (mo_file_format){mo_format_of(type)->name, s->format_tensors[type],
+                                                       s->format_values[type], s->format_bytes[type]};
         }
     }
-    qsort(out->format, (size_t)out->formats, sizeof *out->format, by_bytes);
+    qsort(formats, (size_t)out->formats, sizeof *formats, by_bytes);
 }
 
-mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_error *err)
+mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_file_format *formats, mo_error *err)
 {
     mo_file_info result = {0};
     sums s = {.g = g, .out = &result, .err = err};
@@ -381,7 +382,7 @@ mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_error *err)
     }
     if (status == MO_OK) {
         finish_experts(&s);
-        finish_formats(&s);
+        finish_formats(&s, formats);
         if (result.token_output_bytes == 0 && s.embedding_bytes) {
             result.output_tied = true;
             result.token_output_bytes = s.embedding_bytes;

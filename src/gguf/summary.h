@@ -18,7 +18,8 @@ typedef enum mo_tensor_role {
  * this number predict further tokens and are not used. Pure. */
 mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer);
 
-/* Fills *out; strings belong to g. MO_EFORMAT where metadata and tensors contradict each other. */
-mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_error *err);
+/* Fills *out, and formats [MO_TYPE_LIMIT], which it refers to; strings belong to g. MO_EFORMAT where metadata and tensors
+ * contradict each other. */
+mo_status mo_gguf_summarize(const mo_gguf *g, mo_file_info *out, mo_file_format *formats, mo_error *err);
 
 #endif

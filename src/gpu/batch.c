@@ -223,10 +223,14 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
     const mo_need *needs = forward->w->needs;
     mo_gpu_span span = {
         .group = first, .groups = count, .first_row = forward->w->picks.first[needs[first].expert]};
+    const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
     for (int i = first; i < first + count; i++) {
         span.rows += needs[i].picks;
         span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
     }
+    /* In steps that the CPU may share, who computes an expert depends on rates, and what it is must not. */
+    span.lossy = p->bf16 && forward->tokens > GPU_SHARED &&
+                 mo_precision_experts(&p->bf16->rule, p->whole, moe->used, moe->experts);
     mo_gpu_ops_groups(p, layer, &span);
     const mo_status status = mo_gpu_ops_launch(p, &gpu->link, gpu->link.main, err);
     p->count = 0;

@@ -198,6 +198,14 @@ static uint64_t turn_of(const lap *l)
     return positive(l->replied - l->seen - l->cpu_ns - l->wait_ns);
 }
 
+int64_t mo_gpu_clock_overlap(const mo_gpu_clock *c, int layer, int64_t *total_ns)
+{
+    const lap *l = &c->laps[layer];
+    const int64_t copied = l->fetch_at + l->fetch_ns, end = l->cpu_to > copied ? l->cpu_to : copied;
+    *total_ns = end - l->fetch_at;
+    return hidden_of(l);
+}
+
 static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t waited)
 {
     const int64_t region = l->replied - l->seen;
@@ -232,6 +240,15 @@ static void tell(mo_tally_layer *to, const lap *l, const mo_gpu_layer_parts *par
         time_ns[MO_TIME_MOE] = region + time_ns[MO_TIME_ROUTING] + time_ns[MO_TIME_MERGE];
         time_ns[MO_TIME_WORKLIST] = positive(l->listed - l->seen);
         time_ns[MO_TIME_GATHER] = positive((int64_t)turn_of(l) - (int64_t)time_ns[MO_TIME_WORKLIST]);
+        if (l->device) { /* the device's own part */
+            time_ns[MO_TIME_HOT_PRODUCTS] = time_ns[MO_TIME_HOT_BRANCH] = positive(parts->products_ns);
+        }
+        if (l->cpu_ns > 0) {
+            time_ns[MO_TIME_COLD_PRODUCTS] = positive(l->cpu_ns);
+            time_ns[MO_TIME_COLD_GATHER] = time_ns[MO_TIME_GATHER];
+            time_ns[MO_TIME_COLD_BRANCH] = positive(l->replied - l->seen - l->wait_ns);
+        }
+        time_ns[MO_TIME_PRODUCTS] = time_ns[MO_TIME_HOT_PRODUCTS] + time_ns[MO_TIME_COLD_PRODUCTS];
         mo_tally_lanes(to, l->device, l->cpu_ns > 0, l->fallbacks);
     }
     mo_tally_time(to, time_ns);
@@ -248,6 +265,8 @@ static void tell_alone(mo_tally_layer *to, const mo_gpu_layer_parts *parts)
                                                  [MO_TIME_HOT] = products,
                                                  [MO_TIME_REGION] = products,
                                                  [MO_TIME_PRODUCTS] = products,
+                                                 [MO_TIME_HOT_BRANCH] = products,
+                                                 [MO_TIME_HOT_PRODUCTS] = products,
                                                  [MO_TIME_MERGE] = merge});
 }
 

@@ -11,7 +11,7 @@
 #ifndef MO_GPU_CLOCK_H
 #define MO_GPU_CLOCK_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "profile/tally.h"
 
 typedef struct mo_gpu_clock mo_gpu_clock;
@@ -30,6 +30,8 @@ void mo_gpu_clock_listed(mo_gpu_clock *c, int layer, int64_t now); /* who comput
 void mo_gpu_clock_fetch(mo_gpu_clock *c, int layer, int64_t now);  /* copies begin */
 void mo_gpu_clock_fetched(mo_gpu_clock *c, int layer,
                           int64_t took); /* how long they took, when that is known */
+/* Of the copies of a layer of this step, what the CPU's lane hid; *total_ns: from the first copy to the end of both. */
+int64_t mo_gpu_clock_overlap(const mo_gpu_clock *c, int layer, int64_t *total_ns);
 /* The CPU computed experts, or was done with that and waited for the device; several times in a layer is allowed. */
 void mo_gpu_clock_computed(mo_gpu_clock *c, int layer, int64_t from, int64_t to);
 void mo_gpu_clock_waited(mo_gpu_clock *c, int layer, int64_t from, int64_t to);

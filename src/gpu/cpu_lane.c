@@ -39,11 +39,12 @@ static void run_round(void *owner, bool last)
     mo_forward_run_round(((const lane *)owner)->forward, false);
 }
 
-/* A transfer that failed is computed by the CPU in the end, from the slot that it has. */
-static bool transfer_failed(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int need)
+/* A transfer that failed is computed by the CPU in the end, from the slot that it has; one that queues leaves from there. */
+static bool needs_its_slot(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int need)
 {
     for (int i = 0; i < s->sent; i++) {
-        if (lanes->transfers[i].need == need && lanes->transfers[i].failed) {
+        const mo_transfer *t = &lanes->transfers[i];
+        if (t->need == need && (t->failed || t->queued)) {
             return true;
         }
     }
@@ -58,7 +59,7 @@ static mo_status release_done(void *owner, mo_error *err)
     const mo_status status = s->fetched || s->sent ? mo_event_wait(l->lanes->fetch_to, err) : MO_OK;
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &l->forward->w->needs[i];
-        if (n->down_done && !n->released && !transfer_failed(l->lanes, s, i)) {
+        if (n->down_done && !n->released && !needs_its_slot(l->lanes, s, i)) {
             mo_store_release(l->forward->engine->tiers->store, n);
             n->released = true;
         }

@@ -49,6 +49,7 @@ typedef struct mo_gpu_experts {
     mo_gpu_window windows[GPU_STAGES];  /* the same memory, in a batch */
     int window_count, window_size;
     uint64_t window_head, window_tail; /* windows: filled, and used */
+    mo_event *crossing; /* of copies to this memory that nobody may have waited for; NULL: none. Not owned */
     uint64_t asked, hits, fetched, fetched_bytes;
 } mo_gpu_experts;
 

@@ -55,7 +55,7 @@ static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const 
         .count = (int32_t)span->groups,
         .rows = (int32_t)(p->tokens * p->core->extent.used), /* groups name theirs */
         .most = (int32_t)span->most,
-        .lossy_rows = span->lossy ? (int32_t)(pick ? p->tokens : span->rows) : 0,
+        .lossy_rows = span->lossy ? (int32_t)(pick ? p->tokens : span->first_row + span->rows) : 0,
         .matrix = *m,
         .y = y,
         .stride = m->rows};

@@ -3,6 +3,7 @@
  * launch of what follows are then one thread's side_task while the others compute: the calls alone took 64 us of a layer's
  * 320 before (Qwen3-30B on an H200). */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "gpu/lanes.h"
 
@@ -103,6 +104,11 @@ static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage
         s->fetched_bytes += bytes;
         lanes->experts->fetched++;
         lanes->experts->fetched_bytes += (uint64_t)bytes;
+        if (lanes->postfetch.debug) {
+            const bool kept = mo_where_address(&lanes->experts->where, s->layer, need->expert) != 0;
+            mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: expert %d: whole, %lld bytes to %s", s->layer,
+                         need->expert, (long long)bytes, kept ? "a slot" : "a stage");
+        }
         return MO_OK;
     }
     if (mo_where_address(&lanes->experts->where, s->layer, need->expert)) {
@@ -197,6 +203,11 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     }
     mo_status status = mo_event_record(lanes->fetch_from, lanes->link->fetch, err);
     mo_gpu_clock_fetch(lanes->clock, s->layer, mo_clock_ns());
+    if (lanes->postfetch.debug) {
+        mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: transferring %d of %d missing experts, %.2f MiB",
+                     s->layer, s->fetched, s->count,
+                     (double)(s->fetched * lanes->core->layers[s->layer].expert_bytes) / (1 << 20));
+    }
     status = status == MO_OK ? copy_experts(lanes, forward, s, 0, first, &failed, err) : status;
     if (status == MO_OK && first > 0) {
         assign_places(lanes, forward, s);

@@ -29,18 +29,25 @@ static void tell(const mo_gpu_hot *h, const mo_vram_layer *shapes, uint64_t budg
     const mo_packing *p = &h->packing;
     int32_t layers = 0, routed = 0;
     int64_t experts = 0;
+    int64_t least = INT64_MAX, most = 0;
     for (int i = 0; i < h->core->spec->layer_count; i++) {
-        bool any = false;
-        for (size_t k = 0; k < p->count && !any; k++) {
-            any = p->entry[k].layer == i;
+        int64_t here = 0;
+        for (size_t k = 0; k < p->count; k++) {
+            here += p->entry[k].layer == i;
         }
-        layers += any;
-        routed += shapes[i].experts > 0;
-        experts += shapes[i].experts;
+        if (shapes[i].experts > 0) {
+            layers += here > 0;
+            routed++;
+            experts += shapes[i].experts;
+            least = here < least ? here : least;
+            most = here > most ? here : most;
+        }
     }
     mo_log(MO_LOG_INFO, "device",
-           "the hot cache has %zu of %" PRId64 " experts in %d of %d layers, %.1f of %.1f MiB", p->count,
-           experts, (int)layers, (int)routed, (double)p->used_bytes / (1 << 20), (double)budget / (1 << 20));
+           "the hot cache has %zu of %" PRId64 " experts in %d of %d layers (%" PRId64 " to %" PRId64
+           ", on average %.1f), %.1f of %.1f MiB",
+           p->count, experts, (int)layers, (int)routed, least, most, (double)p->count / routed,
+           (double)p->used_bytes / (1 << 20), (double)budget / (1 << 20));
 }
 
 mo_status mo_gpu_hot_choose(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *request,
@@ -56,7 +63,7 @@ mo_status mo_gpu_hot_choose(mo_gpu_hot *h, const mo_checkpoint *model, const mo_
     if (status == MO_OK) {
         status = mo_hot_capacity_pack(request, model, shapes, &capacity, &h->packing, err);
     }
-    if (status == MO_OK) {
+    if (status == MO_OK && !capacity.none) {
         tell(h, shapes, capacity.budget);
         count_slots(h, capacity.moves, shapes);
         h->ahead->exchanges = capacity.moves > 0;
@@ -90,7 +97,8 @@ mo_status mo_gpu_hot_open_updates(mo_gpu_hot *h, const mo_checkpoint *model, con
                                            .subsystem = "device",
                                            .window = WINDOW,
                                            .rate = r ? r->rate : 0.0,
-                                           .weighting = r ? r->weighting : (mo_weighting_options){0},
+                                           .weighting = r ? mo_hot_request_weighting(r, model)
+                                                          : (mo_weighting_options){0},
                                            .rates = rates_of,
                                            .owner = h};
     mo_profile_shape shape;

@@ -17,7 +17,8 @@ mo_status mo_gpu_lanes_open(mo_gpu_lanes *lanes, double cpu_bytes_s, double link
     lanes->served = calloc((size_t)layers + 1, sizeof *lanes->served);
     lanes->apart_tokens =
         calloc((size_t)(GPU_SMALL * lanes->core->extent.used) + 1, sizeof *lanes->apart_tokens);
-    if (!lanes->served || !lanes->apart_tokens) {
+    lanes->late_of = calloc((size_t)layers + 1, sizeof *lanes->late_of);
+    if (!lanes->served || !lanes->apart_tokens || !lanes->late_of) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
     }
     mo_status status = mo_gpu_clock_open(layers, &lanes->clock, err);
@@ -32,7 +33,11 @@ void mo_gpu_lanes_close(mo_gpu_lanes *lanes)
     mo_event_destroy(lanes->fetch_from);
     mo_event_destroy(lanes->fetch_to);
     mo_event_destroy(lanes->lane_done);
+    for (int i = 0; i < lanes->transfer_count; i++) {
+        mo_event_destroy(lanes->arrived[i]);
+    }
     mo_gpu_clock_close(lanes->clock);
     free(lanes->served);
+    free(lanes->late_of);
     free(lanes->apart_tokens);
 }

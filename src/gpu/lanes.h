@@ -4,6 +4,7 @@
 #define MO_GPU_LANES_H
 
 #include "engine/forward.h"
+#include "experts/late.h"
 #include "experts/share.h"
 #include "gpu/clock.h"
 #include "gpu/experts.h"
@@ -15,8 +16,11 @@
 typedef enum mo_transfer_state { MO_CPU_ONLY, MO_COPY_IN_FLIGHT, MO_GPU_READY } mo_transfer_state;
 typedef struct mo_transfer {
     mo_transfer_state state;
-    int expert, need, stage;
+    int expert, need;
+    mo_daddr memory, plain; /* where its expert would begin there, as in RAM and in the file's layout */
+    int64_t bytes;          /* that were sent */
     bool whole, failed;
+    bool queued; /* the scratchpad had no place for it: it crosses when the device has computed others */
 } mo_transfer;
 
 typedef struct mo_gpu_lanes {
@@ -28,7 +32,11 @@ typedef struct mo_gpu_lanes {
     mo_lane_rate cpu_rate, fetch_rate;
     mo_postfetch postfetch;
     mo_transfer transfers[GPU_STAGES];
-    int transfers_most; /* under way at once */
+    mo_event *arrived[GPU_STAGES]; /* of each; NULL: none of the modes that send them */
+    int transfer_count;            /* of these */
+    int transfers_most;            /* under way at once */
+    mo_late *late_of;              /* [layers of the model] */
+    double copy_s_per_byte;        /* of transfers, as measured; 0: not yet */
     mo_event *fetch_from, *fetch_to, *lane_done;
     int unmeasured; /* layer + 1 whose copies were still under way when it was answered */
     int64_t unmeasured_bytes;
@@ -43,6 +51,7 @@ typedef struct mo_gpu_lanes {
     int32_t *apart_tokens; /* [GPU_SMALL * used] whose rows are that the CPU computes apart */
     uint64_t waited_ns;    /* of the CPU's lane: for the disk, and for copies */
     uint64_t wait_ns, cpu_ns, cpu_bytes, by_cpu, host_ns, late, fetch_ns, hidden_ns;
+    uint64_t unsent; /* of the late ones: known to be, and not sent */
 } mo_gpu_lanes;
 
 /* Rates to begin with, 0: defaults; the objects below are set. */
@@ -53,12 +62,15 @@ void mo_gpu_lanes_close(mo_gpu_lanes *lanes);
  * reply. */
 typedef struct mo_gpu_service {
     int layer;
-    uint64_t number; /* of the step */
-    int count;       /* experts that are not on the device: forward->w->needs */
-    bool stored;     /* they come from the store */
-    bool apart;      /* rows of an expert are where its ranks are */
-    bool input;      /* forward->in has what the experts read */
-    int sent;        /* transfers of Post-Fetch */
+    uint64_t number;     /* of the step */
+    int count;           /* experts that are not on the device: forward->w->needs */
+    bool stored;         /* they come from the store */
+    bool apart;          /* rows of an expert are where its ranks are */
+    bool input;          /* forward->in has what the experts read */
+    int sent;            /* transfers of Post-Fetch */
+    mo_late_way way;     /* and what is done about those that are late */
+    int64_t began;       /* when the choice was seen */
+    int64_t computed_ns; /* by the CPU, before it knew what is late */
     int64_t fetched_bytes;
     int fetched;              /* experts that are to cross, */
     int16_t need[GPU_STAGES]; /* their numbers among the needs, */
@@ -142,8 +154,13 @@ mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err);
 bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes); /* does its mode rule, or the rates? */
 /* How many transfers may be in flight, with this much device memory left. */
 mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_error *err);
+/* Sends what the layer's way allows, which may be nothing. */
 mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                                 mo_error *err);
+/* Copies of so many bytes took so long. */
+void mo_gpu_postfetch_measured(mo_gpu_lanes *lanes, double seconds, int64_t bytes);
+/* The layer was answered at this time. */
+void mo_gpu_postfetch_learn(mo_gpu_lanes *lanes, const mo_gpu_service *service, int64_t now);
 mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                                    bool *fetched, mo_error *err);
 

@@ -44,8 +44,14 @@ static mo_status begin(void *owner, int number, int layer, int expert, mo_daddr 
     mo_gpu_link *link = m->experts->link;
     const bool interleaved = mo_gpu_core_interleaved(core, layer);
     const mo_daddr first = interleaved ? stage_of(m, number) : to;
-    mo_status status;
+    mo_status status = MO_OK;
     int tries = 0;
+    if (interleaved && !m->stages && m->experts->crossing) { /* late ones go to the same place */
+        status = mo_dstream_after(m->stream, m->experts->crossing, err);
+        if (status != MO_OK) {
+            return status;
+        }
+    }
     do {
         status = mo_gpu_core_copy_expert(core, link, m->stream, layer, expert, first, bytes, err);
     } while (retry && mo_gpu_link_again(link, m->stream, &tries, &status, err));

@@ -40,6 +40,14 @@ void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr t
     op->flag = seen(p->scratch, &p->scratch->pinned.flags[layer]); /* no longer waited for */
 }
 
+void mo_gpu_ops_receive_also(mo_gpu_ops *p, const void *pinned, mo_daddr to, int64_t bytes)
+{
+    mo_op_publish *op = &p->ops[p->count - 1].publish;
+    op->from[op->ranges] = seen(p->scratch, pinned);
+    op->to[op->ranges] = to;
+    op->bytes[op->ranges++] = bytes;
+}
+
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer)
 {
     mo_gpu_op_add(p, MO_OP_AWAIT)->await = (mo_op_await){

@@ -49,6 +49,8 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer);
 /* The device reads this many bytes of pinned memory itself. */
 void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
+void mo_gpu_ops_receive_also(mo_gpu_ops *p, const void *pinned, mo_daddr to,
+                             int64_t bytes); /* with the last */
 /* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place);

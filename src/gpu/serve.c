@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "gpu/lanes.h"
 
@@ -157,7 +158,7 @@ void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward)
 mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
                              mo_gpu_service *out, mo_error *err)
 {
-    *out = (mo_gpu_service){.layer = layer, .number = number};
+    *out = (mo_gpu_service){.layer = layer, .number = number, .way = MO_LATE_NONE};
     forward->index = layer;
     forward->layer = &lanes->core->spec->layers[layer];
     lanes->served[layer] = number;
@@ -172,6 +173,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         return status;
     }
     const bool postfetch_mode = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
+    out->began = mo_clock_ns();
     out->apart = forward->tokens == 1 || postfetch_mode;
     out->count = sort_choice(lanes, forward, layer, out->apart);
     mo_store *const store = out->count > 0 && forward->engine->tiers ? forward->engine->tiers->store : NULL;
@@ -184,13 +186,13 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         status = begin_workers(lanes, forward, out, err);
     }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
-    if (status == MO_OK && out->count > 0 && postfetch_mode) {
-        status = mo_gpu_postfetch_send(lanes, forward, out, err);
+    if (status == MO_OK && postfetch_mode) {
+        status = out->count > 0 ? mo_gpu_postfetch_send(lanes, forward, out, err) : MO_OK;
     } else if (status == MO_OK) {
         mo_gpu_fetch_choose(lanes, forward, out);
-        /* If the CPU has work, all driver calls are made in parallel with it. */
-        out->deferred = !lanes->serial && cpu_has_work(forward, out);
     }
+    /* If the CPU has work, all driver calls are made in parallel with it. */
+    out->deferred = status == MO_OK && !lanes->serial && cpu_has_work(forward, out);
     if (status == MO_OK && !out->deferred) {
         status = mo_gpu_fetch_submit(lanes, forward, out, err);
     }
@@ -263,7 +265,15 @@ static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo
     const mo_status status = mo_event_seconds(lanes->fetch_from, lanes->fetch_to, &seconds, err);
     if (status == MO_OK) {
         mo_lane_rate_observe(&lanes->fetch_rate, seconds, bytes);
+        mo_gpu_postfetch_measured(lanes, seconds, bytes);
         mo_gpu_clock_fetched(lanes->clock, layer, (int64_t)(seconds * 1e9));
+        if (lanes->postfetch.debug) {
+            int64_t total_ns = 0;
+            const int64_t hidden_ns = mo_gpu_clock_overlap(lanes->clock, layer, &total_ns);
+            mo_log_asked(MO_LOG_INFO, "postfetch",
+                         "layer %d: transfer %.3f ms, total %.3f ms, overlap %.1f %%", layer, seconds * 1e3,
+                         (double)total_ns * 1e-6, seconds > 0 ? (double)hidden_ns * 1e-7 / seconds : 0);
+        }
     }
     return status;
 }
@@ -287,8 +297,13 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
     if (layer < 0) {
         return MO_OK;
     }
+    bool done = !mo_gpu_postfetch_on(lanes); /* otherwise they may be late, and nobody waits */
+    mo_status status =
+        done ? mo_event_wait(lanes->fetch_to, err) : mo_event_query(lanes->fetch_to, &done, err);
+    if (status == MO_OK && !done) {
+        return MO_OK;
+    }
     lanes->unmeasured = 0;
-    const mo_status status = mo_event_wait(lanes->fetch_to, err);
     return status == MO_OK ? measure_fetch(lanes, layer, lanes->unmeasured_bytes, err) : status;
 }
 
@@ -407,7 +422,9 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
             s->forward = forward;
             s->lanes = lanes;
         }
+        const uint64_t computing = lanes->cpu_ns;
         status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
+        s->computed_ns = (int64_t)(lanes->cpu_ns - computing);
         if (s->deferred && forward->side_task.fn) {
             drop_side_task(lanes, forward, s);
         }
@@ -447,6 +464,10 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
         }
         lanes->cpu_bytes += (uint64_t)bytes;
         lanes->by_cpu += (uint64_t)(s->count - crossed);
+        if (mo_gpu_postfetch_on(lanes) &&
+            !(s->stored && (lanes->waited_ns - waited) * 1e-9 > 0.2 * seconds)) {
+            mo_gpu_postfetch_learn(lanes, s, now);
+        }
     }
     if (status == MO_OK && s->fetched) {
         status = measure_now_or_later(lanes, s, err);

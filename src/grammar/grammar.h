@@ -5,6 +5,7 @@
 
 #include "grammar/lexicon.h"
 #include "grammar/opening.h"
+#include "moraine_server.h"
 
 /* Compiles GBNF with the options' triggers and the form of an answer (NULL: none); takes `unenforced` (malloc'ed, may be NULL)
  * over, also on failure. The lexicon must outlive it. */

@@ -19,6 +19,7 @@ struct mo_mask_thread {
     pthread_cond_t wanted, made;
     /* Under the lock: */
     mo_mask *first, *last;
+    const mo_mask *told; /* whose ready() is being called */
     bool closing;
 };
 
@@ -47,9 +48,12 @@ static void *run(void *arg)
         mask->state = MO_MASK_READY;
         pthread_cond_broadcast(&m->made);
         if (ready) {
+            m->told = mask;
             pthread_mutex_unlock(&m->lock);
             ready(user);
             pthread_mutex_lock(&m->lock);
+            m->told = NULL;
+            pthread_cond_broadcast(&m->made);
         }
     }
     pthread_mutex_unlock(&m->lock);
@@ -122,7 +126,7 @@ void mo_mask_drop(mo_mask_thread *m, mo_mask *mask)
         }
         before = *at;
     }
-    while (mask->state == MO_MASK_RUNS) {
+    while (mask->state == MO_MASK_RUNS || m->told == mask) {
         pthread_cond_wait(&m->made, &m->lock);
     }
     mask->state = MO_MASK_NONE;

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct mo_mask_thread mo_mask_thread;
 
@@ -37,7 +37,7 @@ void mo_mask_thread_close(mo_mask_thread *masks); /* none may be wanted any more
 
 /* The mask of the constraint as it is now is wanted. */
 void mo_mask_want(mo_mask_thread *masks, mo_mask *mask, mo_constraint *constraint);
-/* Cancels it; then the constraint may be changed or closed. Waits while it is being computed. */
+/* Cancels it; then the constraint may be changed or closed. Waits while it is being computed, or ready() is called. */
 void mo_mask_drop(mo_mask_thread *masks, mo_mask *mask);
 
 /* The mask, as soon as it is ready; NULL: the step's patience is at an end, or it failed. Any thread. */

@@ -3,6 +3,7 @@
 #define MO_GRAMMAR_OPENING_H
 
 #include "grammar/writer.h"
+#include "moraine_server.h"
 #include "text/tokenizer.h"
 
 #define MO_OPENING_ROOT "mo-start" /* the rule with which a grammar begins that has an opening */

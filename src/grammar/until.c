@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "grammar/charset.h"
+#include "moraine_server.h"
 
 typedef struct place {
     uint32_t character; /* that leads to it */

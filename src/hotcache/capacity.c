@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/status.h"
 #include "hotcache/budget.h"
 #include "hotcache/exchange.h"
@@ -36,6 +37,16 @@ static int64_t largest_expert(const mo_vram_layer *layers, int count)
         largest = layers[i].bytes > largest ? layers[i].bytes : largest;
     }
     return largest;
+}
+
+static int64_t smallest_slot(const mo_vram_layer *layers, int count)
+{
+    int64_t smallest = INT64_MAX;
+    for (int i = 0; i < count; i++) {
+        const int64_t bytes = mo_vram_slot_bytes(layers[i].bytes);
+        smallest = layers[i].experts > 0 && bytes < smallest ? bytes : smallest;
+    }
+    return smallest;
 }
 
 static uint64_t spare_slots(const mo_vram_layer *layers, int count, int moves)
@@ -78,6 +89,10 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
     if (status != MO_OK) {
         return status;
     }
+    if (r->max_mib < 0 && out->budget < out->spare + (uint64_t)smallest_slot(layers, count)) {
+        *out = (mo_hot_capacity){.none = true}; /* whatever is left was asked for, and that is nothing */
+        return MO_OK;
+    }
     left = left > 0 ? left : 0;
     const uint64_t needed = out->budget < (uint64_t)all ? out->budget : (uint64_t)all;
     return needed <= (uint64_t)left
@@ -96,6 +111,15 @@ mo_status mo_hot_capacity_pack(const mo_hot_request *r, const mo_checkpoint *mod
     const int count = mo_checkpoint_spec(model)->layer_count;
     uint64_t *sizes = calloc((size_t)count + 1, sizeof *sizes);
     *out = (mo_packing){0};
+    if (capacity->none) {
+        free(sizes);
+        mo_log(MO_LOG_WARN, "device",
+               "no hot cache: the device has less than its reserve of %" PRId64
+               " MiB and one expert left, so all experts stay in RAM; lower "
+               "`hot_cache.auto_reserve_mib` or raise `vram_bytes`",
+               r->reserve_mib);
+        return MO_OK;
+    }
     if (!sizes) {
         return mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     }

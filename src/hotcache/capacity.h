@@ -10,6 +10,7 @@ typedef struct mo_hot_capacity {
     uint64_t budget;     /* bytes of slots */
     uint64_t spare;      /* of these: slots from which exchanges take their places */
     int moves;           /* exchanges under way at once; 0: there will be none */
+    bool none;           /* -1 was asked for, and not one expert fits: there is no cache */
     int64_t stage_bytes; /* in addition to the slots: for experts with another layout in RAM */
 } mo_hot_capacity;
 

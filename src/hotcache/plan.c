@@ -125,7 +125,7 @@ static mo_vram_layer *shapes_of(const description *d)
 }
 
 static void place(const description *d, const mo_hot_capacity *capacity, const mo_packing *packing,
-                  mo_plan *plan, mo_hot_plan *out)
+                  mo_run_plan *plan, mo_hot_plan *out)
 {
     mo_plan_device *p = &plan->device;
     out->budget = capacity->budget;
@@ -141,7 +141,7 @@ static void place(const description *d, const mo_hot_capacity *capacity, const m
     p->used += p->slots + capacity->stage_bytes;
 }
 
-mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
+mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_run_plan *plan, mo_hot_plan *out,
                              mo_error *err)
 {
     description d;
@@ -195,7 +195,7 @@ static mo_status count_set(const description *d, const mo_hot_request *r, const 
 }
 
 mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_plan_model *asked,
-                          bool reserved, mo_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err)
+                          bool reserved, mo_run_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err)
 {
     uint64_t budget;
     description d;

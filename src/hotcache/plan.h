@@ -17,12 +17,12 @@ typedef struct mo_hot_plan {
 
 /* On a device. The plan was made with no expert in VRAM and gets those of the cache. The plan's speed is the caller's to fill (mo_plan_estimate()). Fails as the gpu does: MO_EINVAL,
  * MO_ENOMEM, MO_EFORMAT, and what reading gives. */
-mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_plan *plan, mo_hot_plan *out,
+mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_run_plan *plan, mo_hot_plan *out,
                              mo_error *err);
 
 /* In RAM. The plan is that of `asked`, made with the reserve taken off when `reserved`, and gets the slots of the set. Where
  * all experts fit there is no cache: plan and set stay as they are. out: may be NULL. Free the set with mo_hot_set_drop(). */
 mo_status mo_hot_plan_ram(const char *path, const mo_hot_request *r, const mo_plan_model *asked,
-                          bool reserved, mo_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err);
+                          bool reserved, mo_run_plan *plan, mo_hot_set *set, mo_hot_plan *out, mo_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "gguf/fingerprint.h"
+#include "gguf/read.h"
 #include "hotcache/budget.h"
 #include "plan/text.h"
 #include "profile/file.h"
@@ -61,8 +62,29 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
     out->max_mib = o->max_mib;
     out->reserve_mib = o->auto_reserve_mib;
     out->rate = o->update_rate;
+    out->mode_asked = o->weighting != NULL;
+    out->curve_asked = o->layer_curve != out->weighting.curve; /* the default is as good as not given */
     out->weighting.curve = o->layer_curve;
     return MO_OK;
+}
+
+mo_weighting_options mo_hot_request_weighting(const mo_hot_request *r, const mo_checkpoint *model)
+{
+    const char *architecture = "";
+    mo_weighting_options o = r->weighting;
+    mo_error ignored = {0}; /* a file that names none has not been opened */
+    mo_gguf_string_or(mo_checkpoint_gguf(model), "general.architecture", "", &architecture, &ignored);
+    const int family = strncmp(architecture, "qwen", 4) == 0 ? MO_HOT_QWEN
+                       : strcmp(architecture, "gemma4") == 0 ? MO_HOT_GEMMA4
+                                                             : MO_HOT_ANY;
+    for (int i = MO_HOT_ANY; i < MO_HOT_FAMILIES; i++) { /* the family's last */
+        const mo_hot_words *w = &r->words[i];
+        if (i == MO_HOT_ANY || i == family) {
+            o.mode = w->mode_given && !r->mode_asked ? w->mode : o.mode;
+            o.curve = w->curve_given && !r->curve_asked ? w->curve : o.curve;
+        }
+    }
+    return o;
 }
 
 /* ---- The model's shape ---- */
@@ -132,7 +154,7 @@ static int64_t spare_bytes(const mo_plan_model *m)
     return bytes;
 }
 
-mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_plan *plan,
+mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked, const mo_run_plan *plan,
                             bool reserved, uint64_t *bytes, mo_error *err)
 {
     char size[32];
@@ -183,14 +205,16 @@ static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64
     return layers;
 }
 
-static mo_status pack(const mo_hot_request *r, const mo_profile_shape *shape, const mo_profile *profile,
-                      const uint64_t *bytes_of, uint64_t budget, mo_packing *out, mo_error *err)
+static mo_status pack(const mo_hot_request *r, const mo_checkpoint *model, const mo_profile_shape *shape,
+                      const mo_profile *profile, const uint64_t *bytes_of, uint64_t budget, mo_packing *out,
+                      mo_error *err)
 {
     mo_ranked *ranking = NULL;
     size_t ranked = 0;
     int32_t count = 0;
     mo_packing_layer *layers = list_layers(shape, bytes_of, &count);
-    mo_status status = layers ? mo_weighting_rank(profile, &r->weighting, &ranking, &ranked, err)
+    const mo_weighting_options weighting = mo_hot_request_weighting(r, model);
+    mo_status status = layers ? mo_weighting_rank(profile, &weighting, &ranking, &ranked, err)
                               : mo_fail(err, MO_ENOMEM, "out of memory while choosing a hot set");
     if (status == MO_OK) {
         status = mo_packing_make(ranking, ranked, layers, count, budget, !r->no_fill, out, err);
@@ -214,7 +238,7 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
         status = mo_fail(err, MO_EFORMAT, "%s: the profile has no expert counts; record one first", r->file);
     }
     if (status == MO_OK) {
-        status = pack(r, &shape, profile, bytes_of, budget, out, err);
+        status = pack(r, model, &shape, profile, bytes_of, budget, out, err);
     }
     mo_profile_free(profile);
     mo_shape_drop(&shape);
@@ -252,7 +276,7 @@ static mo_status list_requests(const mo_packing *p, const mo_expert_table *b, mo
     return MO_OK;
 }
 
-static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_plan *plan, mo_error *err)
+static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_run_plan *plan, mo_error *err)
 {
     char needed[32], ceiling[32];
     int64_t bytes = 0;
@@ -272,8 +296,8 @@ static mo_status plan_slots(const mo_expert_table *b, const mo_hot_set *set, mo_
 }
 
 mo_status mo_hot_set_choose(const mo_hot_request *r, const mo_checkpoint *model,
-                            const mo_expert_table *experts, uint64_t budget, mo_plan *plan, mo_hot_set *out,
-                            mo_error *err)
+                            const mo_expert_table *experts, uint64_t budget, mo_run_plan *plan,
+                            mo_hot_set *out, mo_error *err)
 {
     mo_packing packing = {0};
     uint64_t *bytes_of = slot_bytes_in_ram(experts);

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -38,11 +39,8 @@ static const char *const graph[] = {
     "PP_WEIGHTED_COLD_REDUCE",
 };
 
-/* What are options here. */
-static const char *const options[] = {
-    "WEIGHTING",   "QWEN_WEIGHTING",   "GEMMA4_WEIGHTING",
-    "LAYER_CURVE", "QWEN_LAYER_CURVE", "GEMMA4_LAYER_CURVE",
-};
+static const char *const weightings[MO_HOT_FAMILIES] = {"WEIGHTING", "QWEN_WEIGHTING", "GEMMA4_WEIGHTING"};
+static const char *const curves[MO_HOT_FAMILIES] = {"LAYER_CURVE", "QWEN_LAYER_CURVE", "GEMMA4_LAYER_CURVE"};
 
 static bool among(const char *name, size_t length, const char *const *list, size_t count)
 {
@@ -89,9 +87,36 @@ static void read_fill(mo_hot_toggles *t, const char *value)
     }
 }
 
+/* One of the names of weighting and curve; false: it is none of them. */
+static bool read_words(mo_hot_toggles *t, const char *name, size_t length, const char *value)
+{
+    for (int i = 0; i < MO_HOT_FAMILIES; i++) {
+        mo_hot_words *w = &t->words[i];
+        if (among(name, length, &weightings[i], 1)) {
+            mo_error err = {0};
+            w->mode_given = mo_weighting_find(value, &w->mode, &err) == MO_OK;
+            if (!w->mode_given) {
+                say(t, PREFIX "%s=%.60s: ignored; must be flat, balanced, pressure, smooth or time",
+                    weightings[i], value);
+            }
+            return true;
+        }
+        if (among(name, length, &curves[i], 1)) {
+            char *end;
+            w->curve = strtod(value, &end);
+            w->curve_given = end != value && !*end && w->curve >= 0 && w->curve <= 1;
+            if (!w->curve_given) {
+                say(t, PREFIX "%s=%.60s: ignored; must be a number from 0 to 1", curves[i], value);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
 void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
 {
-    char inside[200] = "", named[200] = "", unknown[200] = "";
+    char inside[200] = "", unknown[200] = "";
     *out = (mo_hot_toggles){0};
     for (; environment && *environment; environment++) {
         const char *entry = *environment, *equals = strchr(entry, '=');
@@ -106,9 +131,7 @@ void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
             read_fill(out, equals + 1);
         } else if (among(name, length, graph, sizeof graph / sizeof *graph)) {
             add_name(inside, sizeof inside, name, length);
-        } else if (among(name, length, options, sizeof options / sizeof *options)) {
-            add_name(named, sizeof named, name, length);
-        } else {
+        } else if (!read_words(out, name, length, equals + 1)) {
             add_name(unknown, sizeof unknown, name, length);
         }
     }
@@ -117,9 +140,6 @@ void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
             "%s: ignored; it controls ggml's graph, while lists "
             "here are always exact and merged in the router's order",
             inside);
-    }
-    if (named[0]) {
-        say(out, "%s: ignored; use `hot_cache.weighting` and `hot_cache.layer_curve`", named);
     }
     if (unknown[0]) {
         say(out, "%s: not a setting of the hot cache; see moraine(1)", unknown);

@@ -109,7 +109,7 @@ mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_h
                           mo_plan_report *report, mo_error *err)
 {
     char folder[PATH_MAX], path[PATH_MAX];
-    const mo_plan_options options = mo_plan_options_default();
+    const mo_model_options options = mo_model_options_default();
     if (snprintf(folder, sizeof folder, "%s/" FOLDER "XXXXXX", directory) >= (int)sizeof folder) {
         return mo_fail(err, MO_EINVAL, "%s: the path is too long", directory);
     }
@@ -125,7 +125,7 @@ mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_h
         s = fetch(web, folder, &files[i], err);
     }
     if (s == MO_OK && snprintf(path, sizeof path, "%s/%s", folder, files[0].name) < (int)sizeof path) {
-        s = mo_plan_file(path, &options, report, sizeof *report, err);
+        s = mo_plan_file(path, &options, NULL, report, sizeof *report, err);
     }
     if (s != MO_OK) {
         leave_out(err->detail, folder);

@@ -4,7 +4,7 @@
 #define HUB_HEADER_H
 
 #include "hub/web.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 typedef struct hub_header_file {
     const char *name; /* without folders */

@@ -3,7 +3,7 @@
 #define HUB_PULL_H
 
 #include "hub/listing.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 /* What fetches: "libcurl 7.88.1 with GnuTLS/3.7.9". A constant. */
 const char *hub_pull_library(void);

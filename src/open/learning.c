@@ -22,6 +22,8 @@ struct mo_learning {
     char profile[PATH_MAX]; /* "": nothing is read or written */
     bool writes;            /* the profile is written at the end */
     char *warm_file, *perf_out;
+    mo_store_request *vram; /* what only a device had when it was closed */
+    int32_t vram_count;
     bool perf_failed;           /* and the caller was notified */
     mo_where where;             /* in RAM, or on disk */
     mo_ahead ahead;             /* exchanges between them, */
@@ -149,8 +151,10 @@ static mo_status check_options(const mo_opened *opened, const mo_learning_option
 static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_error *err)
 {
     const mo_hot_set *set = &l->opened->hot;
-    const mo_hot_update_options options = {
-        .ahead = &l->ahead, .subsystem = "learning", .rate = hot->rate, .weighting = hot->weighting};
+    const mo_hot_update_options options = {.ahead = &l->ahead,
+                                           .subsystem = "learning",
+                                           .rate = hot->rate,
+                                           .weighting = mo_hot_request_weighting(hot, l->opened->model)};
     mo_status status = MO_OK;
     l->where = (mo_where){.spec = mo_checkpoint_spec(l->opened->model), .store = l->store};
     l->ahead.where = &l->where;
@@ -161,11 +165,41 @@ static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_er
     return status == MO_OK ? mo_hot_update_open(&options, &l->shape, &l->hot, err) : status;
 }
 
+/* A warm-start file's order comes before the profile's: what was in VRAM is as hot as the hottest, what was in RAM half. */
+static mo_status put_first(mo_learning *l, const mo_store_request *order, int32_t count, mo_error *err)
+{
+    const uint64_t most = l->request_count && l->requests[0].hits > 2 ? l->requests[0].hits : 2;
+    mo_store_request *list = calloc((size_t)count + (size_t)l->request_count + 1, sizeof *list);
+    if (!list) {
+        return no_memory(err);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        list[i] = order[i];
+        list[i].hits = order[i].hits > 1 ? most : most / 2;
+        for (int32_t k = 0; k < l->request_count && !list[i].keep;
+             k++) { /* what the profile calls universal */
+            list[i].keep = l->requests[k].keep && l->requests[k].layer == order[i].layer &&
+                           l->requests[k].expert == order[i].expert;
+        }
+    }
+    if (l->request_count > 0) {
+        memcpy(list + count, l->requests, sizeof *list * (size_t)l->request_count);
+    }
+    free(l->requests);
+    l->requests = list;
+    l->request_count += count;
+    return MO_OK;
+}
+
 /* Warms the store. */
 static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progress_fn progress, void *user,
                             mo_error *err)
 {
+    mo_store_request *order = NULL;
+    int32_t order_count = 0;
     const mo_warming warming = {.store = l->store,
+                                .order = &order,
+                                .order_count = &order_count,
                                 .hot = &l->opened->hot,
                                 .file = l->warm_file,
                                 .fingerprint = l->shape.fingerprint,
@@ -175,6 +209,10 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
                                 .progress = progress,
                                 .user = user};
     mo_status status = l->store ? mo_warming_run(&warming, err) : MO_OK;
+    if (status == MO_OK && order && warming.later) {
+        status = put_first(l, order, order_count, err);
+    }
+    free(order);
     if (status == MO_OK) {
         status = open_exchanges(l, hot, err);
     }
@@ -224,6 +262,7 @@ static void destroy(mo_learning *l)
     mo_profile_free(l->base);
     mo_shape_drop(&l->shape);
     free(l->warm_file);
+    free(l->vram);
     free(l->perf_out);
     mo_hot_update_close(l->hot);
     mo_ahead_close(&l->ahead);
@@ -304,6 +343,18 @@ static mo_status write_perf(const mo_learning *l, mo_error *err)
     return status;
 }
 
+void mo_learning_note_vram(mo_learning *l, mo_store_request *list, int32_t count)
+{
+    free(l->vram);
+    l->vram = list;
+    l->vram_count = count;
+}
+
+bool mo_learning_saves_warm(const mo_learning *l)
+{
+    return l && l->warm_file && l->store;
+}
+
 void mo_learning_close(mo_learning *l)
 {
     mo_error err = {0};
@@ -318,7 +369,8 @@ void mo_learning_close(mo_learning *l)
         say(&err);
     }
     if (l->warm_file && l->store &&
-        mo_warm_save(l->store, l->shape.fingerprint, l->warm_file, &report, &err) != MO_OK) {
+        mo_warm_save(l->store, l->shape.fingerprint, l->warm_file, l->vram, l->vram_count, &report, &err) !=
+            MO_OK) {
         say(&err);
     }
     destroy(l);

@@ -27,6 +27,9 @@ mo_status mo_learning_open(const mo_opened *opened, const mo_learning_options *o
 /* Saves: the counts to the profile, what is resident to the warm-start file, the live counts to the perf file. NULL
  * is allowed. */
 void mo_learning_close(mo_learning *l);
+/* Is a warm-start file written then? For it: the experts that only devices hold, before those are closed; takes the list. */
+bool mo_learning_saves_warm(const mo_learning *l);
+void mo_learning_note_vram(mo_learning *l, mo_store_request *list, int32_t count);
 
 /* For the engine: NULL while the mode is off. */
 mo_tally *mo_learning_tally(const mo_learning *l);

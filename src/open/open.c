@@ -106,8 +106,8 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     }
     const mo_status status = mo_opened_plan(path, &o->requirements, o->resources, &out->choice, err);
     if (status == MO_OK && o->map) {
-        const mo_plan device = out->choice.plan;
-        out->choice.plan = (mo_plan){.device = device.device, .location_count = device.location_count};
+        const mo_run_plan device = out->choice.plan;
+        out->choice.plan = (mo_run_plan){.device = device.device, .location_count = device.location_count};
         memcpy(out->choice.plan.location, device.location, sizeof device.location);
     } else if (status == MO_OK && l->available_bytes > 0 && l->ram_bytes > l->available_bytes) {
         mo_log(MO_LOG_WARN, "plan", "%s", out->choice.plan.why);
@@ -133,7 +133,7 @@ static mo_status plan_hot_set(const char *path, const mo_open_options *o, mo_ope
  * cache has all that its device's ceiling leaves. */
 static void hold(const mo_resources *resources, mo_opened *out)
 {
-    const mo_plan *p = &out->choice.plan;
+    const mo_run_plan *p = &out->choice.plan;
     const mo_plan_division *d = out->choice.division;
     out->held = p->used;
     out->device_held = d ? 0 : resources->hot.file ? p->device.ceiling : p->device.used;

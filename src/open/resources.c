@@ -42,6 +42,7 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
         mo_log(MO_LOG_WARN, "learning", "%s", toggles.line[i]);
     }
     m->hot.no_fill = toggles.no_fill;
+    memcpy(m->hot.words, toggles.words, sizeof m->hot.words);
     m->serial = toggles.serial;
     return MO_OK;
 }
@@ -51,8 +52,9 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
 /* The ceiling given for device number `card`; 0: none. */
 static int64_t ceiling_of(const mo_resources_ask *ask, int number)
 {
-    const int64_t own = ask->options->vram_each[number];
-    return own > 0 ? own : ask->options->vram_bytes;
+    const mo_model_options *o = ask->options;
+    const int64_t own = number < o->vram_each_count ? o->vram_each[number] : 0;
+    return own > 0 ? own : o->vram_bytes;
 }
 
 /* What is free there, or will be. */
@@ -162,7 +164,7 @@ static mo_status list_devices(const mo_resources_ask *ask, int count, mo_resourc
 
 static mo_status check_ceilings(const mo_resources_ask *ask, int count, mo_error *err)
 {
-    for (int i = count > 0 ? count : 1; i < MO_DEVICES; i++) {
+    for (int i = count > 0 ? count : 1; i < ask->options->vram_each_count; i++) {
         if (ask->options->vram_each[i] > 0) {
             return mo_fail(err, MO_EINVAL, "`vram_bytes` has values for more than the %d available devices",
                            count);

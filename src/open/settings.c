@@ -56,7 +56,12 @@ static mo_status check_sizes(const mo_model_options *o, mo_error *err)
                            (long long)rules[i].value);
         }
     }
-    for (int i = 0; i < MO_DEVICES_MAX; i++) {
+    if (o->vram_each_count < 0 || o->vram_each_count > MO_DEVICES_MAX ||
+        (o->vram_each_count && !o->vram_each)) {
+        return mo_fail(err, MO_EINVAL, "`vram_bytes` can have values for 0 to %d devices, not %d",
+                       MO_DEVICES_MAX, o->vram_each_count);
+    }
+    for (int i = 0; i < o->vram_each_count; i++) {
         if (o->vram_each[i] < 0) {
             return mo_fail(err, MO_EINVAL, "`vram_bytes` of a device must be a size, not %lld",
                            (long long)o->vram_each[i]);

@@ -91,11 +91,12 @@ static mo_status from_profile(const mo_warming *w, mo_error *err)
 static mo_status from_file(const mo_warming *w, mo_error *err)
 {
     mo_warm_report report;
-    const mo_status status =
-        mo_warm_load(w->store, w->fingerprint, w->file, w->progress, w->user, &report, err);
+    const mo_status status = mo_warm_load(w->store, w->fingerprint, w->file, w->progress, w->user, w->order,
+                                          w->order_count, &report, err);
     if (status == MO_OK) {
-        mo_log(MO_LOG_INFO, "learning", "%s: %d experts, %.1f MiB in %.2f s", w->file, (int)report.experts,
-               (double)report.bytes / (1 << 20), (double)report.time_ns * 1e-9);
+        mo_log(MO_LOG_INFO, "learning", "%s: %d experts, %.1f MiB in %.2f s%s", w->file, (int)report.experts,
+               (double)report.bytes / (1 << 20), (double)report.time_ns * 1e-9,
+               *w->order ? "; the device's are read from the model" : "");
     }
     return status == MO_ENOENT ? MO_OK : status;
 }

@@ -15,6 +15,9 @@ typedef struct mo_warming {
      * of those that every prompt needs lose their mark `keep`. */
     mo_store_request *requests;
     int32_t request_count;
+    mo_store_request *
+        *order; /* gets what a warm-start file lists for a device and RAM, to be freed; NULL: nothing */
+    int32_t *order_count;
     bool later; /* a device fills its own slots and these during the first steps, by the same list */
     mo_progress_fn progress; /* in bytes; may be NULL */
     void *user;

@@ -53,7 +53,7 @@ static int64_t expert_bytes(const mo_plan_model *m)
     return bytes;
 }
 
-static int64_t total(const mo_plan *p)
+static int64_t total(const mo_run_plan *p)
 {
     const int64_t parts[] = {p->core, p->vectors, p->table, p->kv, p->work, p->other, p->staging, p->slots};
     int64_t bytes = 0;
@@ -64,9 +64,9 @@ static int64_t total(const mo_plan *p)
 }
 
 /* What is the same in every mode; the core and the slots are still to come. */
-static mo_plan fixed_parts(const mo_plan_model *m)
+static mo_run_plan fixed_parts(const mo_plan_model *m)
 {
-    return (mo_plan){
+    return (mo_run_plan){
         .vectors = m->vector_bytes,
         .table = m->tied ? m->table_bytes : 0,
         .kv = m->kv_bytes,
@@ -79,10 +79,10 @@ static mo_plan fixed_parts(const mo_plan_model *m)
 }
 
 /* Rows of the embedding may still be fetched and staged, nothing else. */
-static mo_plan resident_parts(const mo_wanted *w)
+static mo_run_plan resident_parts(const mo_wanted *w)
 {
     const mo_plan_model *m = &w->model;
-    mo_plan p = fixed_parts(m);
+    mo_run_plan p = fixed_parts(m);
     p.mode = MO_PLAN_RESIDENT;
     p.core = m->core_bytes;
     p.staging = m->tied ? 0 : m->staging_bytes;
@@ -100,9 +100,9 @@ static mo_plan resident_parts(const mo_wanted *w)
     return p;
 }
 
-static mo_plan slotted_parts(const mo_wanted *w)
+static mo_run_plan slotted_parts(const mo_wanted *w)
 {
-    mo_plan p = fixed_parts(&w->model);
+    mo_run_plan p = fixed_parts(&w->model);
     p.mode = MO_PLAN_SLOTS;
     p.core = w->model.core_bytes;
     p.slots = mo_plan_share_least(w->shares, w->model.class_count);
@@ -111,10 +111,10 @@ static mo_plan slotted_parts(const mo_wanted *w)
 }
 
 /* No layer stays; there are the fewest buffers. */
-static mo_plan streamed_parts(const mo_wanted *w)
+static mo_run_plan streamed_parts(const mo_wanted *w)
 {
     const mo_plan_model *m = &w->model;
-    mo_plan p = fixed_parts(m);
+    mo_run_plan p = fixed_parts(m);
     mo_placement_counts counts = w->counts;
     counts.on_disk = m->dense_layers;
     p.mode = MO_PLAN_STREAMED;
@@ -128,7 +128,7 @@ static mo_plan streamed_parts(const mo_wanted *w)
     return p;
 }
 
-static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     p->slots =
         mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
@@ -136,7 +136,7 @@ static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_plan *p)
 }
 
 /* A third buffer comes before layers that stay: it is what keeps the disk busy. */
-static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
     /* The fewest slots: core bytes are read by every token. */
@@ -156,7 +156,7 @@ static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_plan *p)
     }
 }
 
-bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_plan *p)
+bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_run_plan *p)
 {
     switch (mode) {
     case MO_PLAN_RESIDENT: *p = resident_parts(w); return true;
@@ -171,13 +171,13 @@ bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_plan *p)
 }
 
 /* Places everything; on refusal *p is the smallest arrangement. */
-static bool place(const mo_wanted *w, int64_t ceiling, mo_plan *p)
+static bool place(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
-    const mo_plan whole = resident_parts(w);
-    const mo_plan slotted = m->class_count ? slotted_parts(w) : whole;
-    const mo_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
-    mo_plan least = slotted.used < whole.used ? slotted : whole;
+    const mo_run_plan whole = resident_parts(w);
+    const mo_run_plan slotted = m->class_count ? slotted_parts(w) : whole;
+    const mo_run_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
+    mo_run_plan least = slotted.used < whole.used ? slotted : whole;
     least = streamed.used < least.used ? streamed : least;
     if (whole.used <= ceiling) {
         *p = whole;
@@ -196,9 +196,9 @@ static bool place(const mo_wanted *w, int64_t ceiling, mo_plan *p)
     return p->used <= ceiling;
 }
 
-bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo_plan *p)
+bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo_run_plan *p)
 {
-    mo_plan first, other;
+    mo_run_plan first, other;
     if (how == MO_ARRANGE_AS_FITS) {
         return place(w, ceiling, p);
     }
@@ -217,7 +217,7 @@ bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo
 
 bool mo_plan_slots_take_less(const mo_wanted *w)
 {
-    mo_plan slots, all;
+    mo_run_plan slots, all;
     return mo_plan_arrange_least(w, MO_PLAN_SLOTS, &slots) &&
            mo_plan_arrange_least(w, MO_PLAN_RESIDENT, &all) && slots.used <= all.used;
 }

@@ -27,10 +27,10 @@ typedef enum mo_arrangement {
 } mo_arrangement;
 
 /* False: it does not fit. *p is then not touched, but for the first arrangement the smallest one. */
-bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo_plan *p);
+bool mo_plan_arrange(const mo_wanted *w, mo_arrangement how, int64_t ceiling, mo_run_plan *p);
 
 /* The parts of the smallest arrangement in a mode, with `used` their sum. False: the model has no such mode. */
-bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_plan *p);
+bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_run_plan *p);
 
 /* Do the fewest slots take less RAM than all experts for good? Then they are possible wherever those are. */
 bool mo_plan_slots_take_less(const mo_wanted *w);

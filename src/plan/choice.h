@@ -34,7 +34,7 @@ typedef struct mo_choice_ask {
 
 typedef struct mo_choice {
     mo_plan_model model;
-    mo_plan plan;
+    mo_run_plan plan;
     mo_layer_location *layers;  /* [model.layers] */
     mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
     int alone;                  /* of several devices only this one is used; -1: no such choice was made */

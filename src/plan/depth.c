@@ -34,7 +34,7 @@ static double device_seconds(const mo_plan_model *m, const mo_rates *r, const mo
 
 /* Every tile of queries reads all before it, as fast as products read weights: on an H200, 2048 tokens after 32,768 positions, at 4.5
  * (Qwen3-30B) and 2.8 TB/s (gpt-oss-20b). What is brought from RAM it reads in VRAM too. */
-static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     const int64_t tokens = m->batch < m->context ? m->batch : m->context;
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
@@ -54,7 +54,7 @@ static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_pl
     return seconds > 0 ? (double)tokens / seconds : 0;
 }
 
-mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     const mo_plan_device *d = &p->device;
     const bool device = d->ceiling > 0;

@@ -12,6 +12,6 @@ typedef struct mo_plan_depth {
         prompt_full; /* tokens per second of a prompt's step that ends a full context; 0: without a device */
 } mo_plan_depth;
 
-mo_plan_depth mo_plan_depth_of(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan);
+mo_plan_depth mo_plan_depth_of(const mo_plan_model *model, const mo_rates *rates, const mo_run_plan *plan);
 
 #endif

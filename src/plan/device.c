@@ -44,7 +44,7 @@ static int64_t class_slot_bytes(const mo_plan_model *m, int i)
 }
 
 /* Of an expert on its way: twice where RAM has another layout than the file. */
-static int64_t stage_bytes(const mo_plan_model *m, const mo_plan *ram)
+static int64_t stage_bytes(const mo_plan_model *m, const mo_run_plan *ram)
 {
     const bool interleaved = ram && ram->mode == MO_PLAN_RESIDENT;
     return interleaved || !m->device_stage_plain ? m->device_stage_bytes : m->device_stage_plain;
@@ -64,6 +64,21 @@ static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, i
     return mo_plan_times(m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT, largest);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The same under a limit that was given: it holds for the fewest stages too, as long as one is left. */
+static int64_t limited_staging(const mo_plan_limits *l, int64_t stage, int64_t bytes)
+{
+    if (!l->staging_bytes || !stage) {
+        return bytes;
+    }
+    const int64_t most = smaller(bytes, l->staging_bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN);
+    return most > stage ? most : stage;
+}
+
 static int64_t total(const mo_plan_device *d)
 {
     const int64_t parts[] = {d->core, d->vectors, d->kv, d->work, d->staging, d->layer_buffer_bytes,
@@ -73,11 +88,6 @@ static int64_t total(const mo_plan_device *d)
         bytes = mo_plan_sum(bytes, parts[i]);
     }
     return bytes;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* ---- Places ---- */
@@ -93,14 +103,14 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
 }
 
 /* All of the core, no experts, the fewest stages. */
-static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan *ram)
+static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram)
 {
     const int64_t stage = stage_bytes(m, ram);
     mo_plan_device d = {.core = mo_plan_sum(fixed_core(m), all_layers(m)),
                         .vectors = m->vector_bytes,
                         .kv = m->device_kv_bytes ? m->device_kv_bytes : m->kv_bytes,
                         .work = mo_plan_sum(m->device_work_bytes, m->device_map_bytes),
-                        .staging = staging(m, stage, 0, 0, 0),
+                        .staging = limited_staging(l, stage, staging(m, stage, 0, 0, 0)),
                         .stage_bytes = stage,
                         .staged =
                             stage > 0 && stage == m->device_stage_bytes && stage != m->device_stage_plain,
@@ -126,9 +136,10 @@ static mo_plan_device stages_ahead(const mo_plan_model *m, const mo_plan_limits 
 }
 
 /* Everything. Nothing is on its way after the start; a device that says how it is filled needs stages for that. */
-static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan *ram, const mo_plan_share *s)
+static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
+                                  const mo_plan_share *s)
 {
-    mo_plan_device d = core_parts(m, ram);
+    mo_plan_device d = core_parts(m, l, ram);
     d.staging = d.stage_bytes ? d.staging : 0;
     d.slots = mo_plan_share_most(s, m->class_count);
     for (int i = 0; i < m->class_count; i++) {
@@ -234,7 +245,7 @@ static int64_t ceiling_of(const mo_plan_limits *l)
     return l->vram_bytes > held ? l->vram_bytes - held : 1;
 }
 
-bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram,
+bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
                           mo_plan_device *out)
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
@@ -246,7 +257,7 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
         m, (mo_placement_counts){.on_disk = counts.on_disk, .streamed = m->dense_layers, .alone = !ram});
     const int64_t group =
         m->device_group_bytes > in_ram.group_bytes ? m->device_group_bytes : in_ram.group_bytes;
-    mo_plan_device core = core_parts(m, ram), whole = whole_parts(m, ram, shares);
+    mo_plan_device core = core_parts(m, l, ram), whole = whole_parts(m, l, ram, shares);
     core.interleaved = whole.interleaved = !m->layer || group > 0;
     const bool limited =
         m->class_count > 0 && (l->cpu_moe || l->vram_expert_bytes) && whole.slots > l->vram_expert_bytes;
@@ -328,7 +339,7 @@ typedef struct wires {
     double both; /* the CPU computes some of the missing experts while others cross the link */
 } wires;
 
-static wires wires_of(const mo_rates *r, const mo_plan *p)
+static wires wires_of(const mo_rates *r, const mo_run_plan *p)
 {
     wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
                .link = mo_rates_link(r, 0, 0), /* of what is large */
@@ -374,7 +385,7 @@ static double fetch_seconds(double bytes, const wires *w, mo_postfetch_mode mode
 
 /* Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits` knows
  * better. */
-static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *p, int i,
+static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *p, int i,
                            const double *hits, const wires *w, double trip)
 {
     const mo_plan_class *c = &m->classes[i];
@@ -459,8 +470,8 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
 
 /* What streamed layers cost beyond their products, and where they come from. They are not counted as hidden behind
  * experts: the link may carry those meanwhile. */
-static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w, mo_plan *p,
-                                double *disk_bytes)
+static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w,
+                                mo_run_plan *p, double *disk_bytes)
 {
     const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
     mo_placement_counts counts = mo_placement_counts_of(m, p);
@@ -480,7 +491,7 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
 /* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
  * beside them. Every sum is made so that it falls when more is in RAM or in VRAM. */
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
-                             const double *hits, mo_plan *p)
+                             const double *hits, mo_run_plan *p)
 {
     const wires w = wires_of(r, p);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;

@@ -24,7 +24,7 @@ int64_t mo_plan_vram_held(const mo_plan_limits *limits);
  * (vectors, output matrix, KV cache, working memory, staging for experts in transit), then the core of layers,
  * which every token reads, then experts. ram: the plan of RAM, which keeps everything; NULL: RAM will have the rest. False:
  * it does not fit, and *out holds the smallest arrangement. */
-bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *ram,
+bool mo_plan_device_place(const mo_plan_model *model, const mo_plan_limits *limits, const mo_run_plan *ram,
                           mo_plan_device *out);
 
 /* Number of layers whose KV cache can be in RAM instead, which `hot`, placed without that, has them in VRAM: none unless they are
@@ -38,6 +38,6 @@ mo_plan_model mo_plan_device_rest(const mo_plan_model *model, const mo_plan_devi
 
 /* Fills the speed of a plan whose places are decided; hits as in mo_plan_estimate(). */
 void mo_plan_device_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                             const double *hits, mo_plan *plan);
+                             const double *hits, mo_run_plan *plan);
 
 #endif

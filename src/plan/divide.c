@@ -88,13 +88,13 @@ static void take_run(const mo_plan_model *m, const layer_sums *all, int first, i
 typedef struct dividing {
     const mo_plan_model *model;
     const mo_plan_device_limits *devices;
-    const mo_plan *ram;
+    const mo_run_plan *ram;
     layer_sums all;
     int device[MO_PLAN_DEVICES]; /* those that are used */
     int count;
     int end[MO_PLAN_DEVICES]; /* of their runs */
     mo_plan_model part;       /* large: not on the stack */
-    mo_plan plan;
+    mo_run_plan plan;
 } dividing;
 
 /* RAM for the run alone: experts on disk are spread evenly over layers. */
@@ -358,7 +358,7 @@ static int64_t choose_piece(dividing *d, int64_t batch, double *seconds)
 }
 
 /* Experts on disk are read one after the other for all devices, so batches of such a model are not split. */
-static void plan_prompts(dividing *d, mo_plan *plan, mo_plan_division *out)
+static void plan_prompts(dividing *d, mo_run_plan *plan, mo_plan_division *out)
 {
     const int64_t batch = d->model->batch;
     out->piece = 0;
@@ -377,12 +377,12 @@ static void plan_prompts(dividing *d, mo_plan *plan, mo_plan_division *out)
 /* ---- All of it ---- */
 
 /* Fills the runs, and what they are together. */
-static void take_division(dividing *d, mo_plan *plan, mo_plan_division *out)
+static void take_division(dividing *d, mo_run_plan *plan, mo_plan_division *out)
 {
     const mo_plan_device was = plan->device;
     mo_plan_device sum = {.stage_bytes = was.stage_bytes, .staged = was.staged, .margin = was.margin};
     double seconds = (d->count - 1) * MO_PLAN_HOP_SECONDS, hits = 0, in_ram = 0, share = 0;
-    mo_plan speed = {0};
+    mo_run_plan speed = {0};
     out->count = d->count;
     for (int i = 0; i < d->count; i++) {
         mo_plan_run *r = &out->run[i];
@@ -418,7 +418,7 @@ static void take_division(dividing *d, mo_plan *plan, mo_plan_division *out)
 }
 
 mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits *devices, int count,
-                         bool named, mo_plan *plan, mo_plan_division *out, mo_error *err)
+                         bool named, mo_run_plan *plan, mo_plan_division *out, mo_error *err)
 {
     if (!model->layer || count < 1 || count > MO_PLAN_DEVICES) {
         return mo_fail(err, MO_EDEVICE, "this model cannot be divided among %d devices", count);
@@ -427,7 +427,7 @@ mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits
     if (!d) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
-    const mo_plan ram = *plan;
+    const mo_run_plan ram = *plan;
     *d = (dividing){.model = model, .devices = devices, .ram = &ram, .count = count};
     d->all = sum_layers(model, 0, model->layers);
     for (int i = 0; i < count; i++) {

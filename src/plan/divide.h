@@ -42,6 +42,6 @@ mo_plan_device_limits mo_plan_devices_sum(const mo_plan_model *model, const mo_p
  * every device is used that can hold a layer; otherwise one that makes a token slower is left out. MO_EDEVICE: the cores do not
  * fit, or a model that does not list its layers; *plan is as it was. MO_ENOMEM. Any thread. */
 mo_status mo_plan_divide(const mo_plan_model *model, const mo_plan_device_limits *devices, int count,
-                         bool named, mo_plan *plan, mo_plan_division *out, mo_error *err);
+                         bool named, mo_run_plan *plan, mo_plan_division *out, mo_error *err);
 
 #endif

@@ -12,7 +12,7 @@ static mo_plan_model smallest(const mo_plan_model *m)
 }
 
 /* Layers whose KV cache may be in RAM with such a plan of it. */
-static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_plan *ram)
+static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram)
 {
     mo_plan_device hot;
     mo_plan_device_place(m, l, ram, &hot);
@@ -21,7 +21,7 @@ static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_
 
 /* The lowest VRAM ceiling with such a plan of RAM, with the KV cache of this many layers in RAM. */
 static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int kv_in_ram,
-                             const mo_plan *ram)
+                             const mo_run_plan *ram)
 {
     mo_plan_model model;
     mo_plan_device d;
@@ -41,7 +41,8 @@ static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
 }
 
 /* The fewest layers whose KV cache must be in RAM; -1: even all of them are too few. VRAM needs less with each. */
-static int fewest_kv_in_ram(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram, const mo_plan *ram)
+static int fewest_kv_in_ram(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram,
+                            const mo_run_plan *ram)
 {
     int low = 0, high = kv_movable(m, l, ram);
     if (needed_beside(m, l, high, ram) > vram) {
@@ -66,7 +67,7 @@ int64_t mo_plan_least_ram(const mo_plan_model *model, const mo_plan_limits *limi
     const int64_t vram = limits->vram_bytes - mo_plan_vram_held(limits);
     int64_t best = 0;
     for (mo_plan_mode mode = MO_PLAN_RESIDENT; mode <= MO_PLAN_STREAMED; mode++) {
-        mo_plan p;
+        mo_run_plan p;
         if (!mo_plan_arrange_least(&w, mode, &p)) {
             continue;
         }
@@ -84,7 +85,7 @@ int64_t mo_plan_least_ram(const mo_plan_model *model, const mo_plan_limits *limi
 static int64_t least_vram_as(const mo_wanted *w, mo_arrangement how, const mo_plan_limits *limits,
                              int64_t ram)
 {
-    mo_plan p;
+    mo_run_plan p;
     if (!mo_plan_arrange(w, how, ram, &p)) {
         return 0;
     }
@@ -108,7 +109,7 @@ int64_t mo_plan_least_vram(const mo_plan_model *model, const mo_plan_limits *lim
     const mo_plan_model m = smallest(model);
     const mo_wanted w = mo_plan_want(&m, true, NULL);
     const int64_t ram = limits->ram_bytes - limits->ram_held;
-    mo_plan first;
+    mo_run_plan first;
     const bool streamed =
         mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, ram, &first) && first.mode == MO_PLAN_STREAMED;
     const bool tried[MO_ARRANGEMENTS] = {[MO_ARRANGE_AS_FITS] = true,

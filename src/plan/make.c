@@ -137,7 +137,7 @@ static int64_t rounded(double bytes)
  * with a part of the shorter; a streamed layer costs what its read takes longer than its products.
  * Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits`
  * knows better. Every sum is made so that it falls when more is in RAM, in floating point too. */
-static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_plan *p)
+static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_run_plan *p)
 {
     const double compute = mo_rates_products(r), disk = r->disk_bytes_s;
     const double experts = p->mode == MO_PLAN_RESIDENT ? compute : mo_rates_slots(r);
@@ -170,7 +170,7 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hi
 
 /* ---- The plan ---- */
 
-static void list_locations(const mo_plan_limits *l, mo_plan *p)
+static void list_locations(const mo_plan_limits *l, mo_run_plan *p)
 {
     p->location[MO_AT_DISK] = mo_location_here(MO_TIER_DISK, 0);
     p->location[MO_AT_RAM] = mo_location_here(MO_TIER_RAM, 0);
@@ -178,7 +178,7 @@ static void list_locations(const mo_plan_limits *l, mo_plan *p)
     p->location_count = l->vram_bytes > 0 ? MO_AT_VRAM + 1 : MO_AT_RAM + 1;
 }
 
-static void explain(const mo_plan_limits *l, mo_plan *p)
+static void explain(const mo_plan_limits *l, mo_run_plan *p)
 {
     char size[32], held[32];
     if (l->why[0]) {
@@ -201,7 +201,7 @@ typedef struct crossing {
 
 /* A placement with the KV cache of this many layers in RAM. */
 typedef struct kv_moved {
-    mo_plan ram;
+    mo_run_plan ram;
     mo_plan_device device;
     int64_t bytes; /* of them */
     bool fits;     /* the device has space */
@@ -240,9 +240,9 @@ static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangemen
 }
 
 /* Adopts a placement found for a model with `count` cold layers, whose KV cache is in RAM. */
-static void take_kv_in_ram(const kv_moved *c, int count, mo_plan *p, mo_plan_device *d)
+static void take_kv_in_ram(const kv_moved *c, int count, mo_run_plan *p, mo_plan_device *d)
 {
-    const mo_plan was = *p;
+    const mo_run_plan was = *p;
     *p = c->ram;
     p->alone = was.alone;
     p->location_count = was.location_count;
@@ -273,7 +273,7 @@ static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arra
  * layers may be in RAM instead, which then is placed again: as many as let least cross the link for a request, of those with which
  * a token of the answer moves nearly the least. False: it does not fit either, and *d is the smallest arrangement. */
 static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
-                         mo_plan *p, mo_plan_device *d)
+                         mo_run_plan *p, mo_plan_device *d)
 {
     const bool fits = mo_plan_device_place(w->whole, l, p, d);
     const int most = mo_plan_device_kv_movable(w->whole, d);
@@ -309,9 +309,9 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
 
 /* The same with another arrangement of RAM, if that fits there; if the device fits with it, or lacks less, it becomes *p. */
 static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
-                            mo_plan *p, mo_plan_device *d)
+                            mo_run_plan *p, mo_plan_device *d)
 {
-    mo_plan other;
+    mo_run_plan other;
     mo_plan_device beside = {0};
     if (!mo_plan_arrange(w, how, ceiling, &other)) {
         return false;
@@ -331,7 +331,7 @@ static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arra
 
 /* If RAM for the device leaves no space for all experts, they are in slots; if none for some layers that RAM keeps (it then has to
  * pass the largest itself), RAM keeps none of them: RAM that rises must not take a plan away. */
-static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_plan *p,
+static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_run_plan *p,
                               mo_plan_device *d)
 {
     const bool streamed = p->mode == MO_PLAN_STREAMED;
@@ -341,8 +341,8 @@ static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64
 }
 
 /* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
-static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan q,
-                    mo_plan *p)
+static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan q,
+                    mo_run_plan *p)
 {
     const bool filled = q.mode == MO_PLAN_STREAMED;
     q.ceiling = p->ceiling;
@@ -370,7 +370,7 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
  * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead:
  * buffers for layers stay, so that a device that is lost costs reads. The best of all, each of which gains by more
  * memory, gains by it as well, but for what a change has to be worth. */
-static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_plan *p)
+static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan *p)
 {
     const int64_t ceiling = p->ceiling;
     if (w->model.class_count == 0 ||
@@ -378,7 +378,7 @@ static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_ra
         return;
     }
     for (mo_arrangement how = MO_ARRANGE_SLOTS; how < MO_ARRANGEMENTS; how++) {
-        mo_plan q;
+        mo_run_plan q;
         if ((how != MO_ARRANGE_SLOTS || p->mode != MO_PLAN_SLOTS) && mo_plan_arrange(w, how, ceiling, &q)) {
             compare(w, limits, rates, q, p);
         }
@@ -388,7 +388,7 @@ static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_ra
 /* ---- Refusals ---- */
 
 /* The lowest ceilings that would do, each with the other as it is. */
-static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits, const mo_plan *plan,
+static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits, const mo_run_plan *plan,
                         mo_error *err)
 {
     mo_plan_advice a = {.ram = plan->used,
@@ -424,10 +424,24 @@ static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits 
     return mo_plan_refuse_device(d, &a, err);
 }
 
-mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                       mo_plan *out, mo_error *err)
+/* A limit for experts on their way must hold one of them: prompts copy whole experts, whatever tokens do. */
+static mo_status check_staging(const mo_plan_limits *limits, const mo_plan_device *d, mo_error *err)
 {
-    mo_plan plan;
+    const int64_t mib = (int64_t)1 << 20;
+    if (!limits->staging_bytes || limits->staging_bytes >= d->stage_bytes) {
+        return MO_OK;
+    }
+    return mo_fail(err, MO_EINVAL,
+                   "LLAMA_POSTFETCH_SCRATCHPAD_MB=%" PRId64 ": too small; the minimum is %" PRId64
+                   ", for one expert%s, because prompts copy whole experts; 0 means as much as needed",
+                   limits->staging_bytes / mib, (d->stage_bytes + mib - 1) / mib,
+                   d->staged ? " in the layouts of RAM and of the file" : "");
+}
+
+mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
+                       mo_run_plan *out, mo_error *err)
+{
+    mo_run_plan plan;
     mo_status status = check_model(model, err);
     if (status == MO_OK) {
         status = check_limits(limits, rates, err);
@@ -467,12 +481,15 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
     } else {
         estimate(model, rates, NULL, &plan);
     }
-    *out = plan;
-    return MO_OK;
+    status = check_staging(limits, &plan.device, err);
+    if (status == MO_OK) {
+        *out = plan;
+    }
+    return status;
 }
 
 void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                      const double *hits, mo_plan *plan)
+                      const double *hits, mo_run_plan *plan)
 {
     if (plan->mode != MO_PLAN_RESIDENT) {
         plan->expert_resident = 0; /* counted with the slots */

@@ -11,12 +11,12 @@
  * place; without the device the model may still run. MO_EINVAL for sizes and rates that make no sense. On failure *out
  * is untouched. Any thread. */
 mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                       mo_plan *out, mo_error *err);
+                       mo_run_plan *out, mo_error *err);
 
 /* Fills the speed once more, of a plan whose slots were changed after it was made; with a device for limits with
  * ram_keeps. hits: for every class the share of its picks that find their expert in the upper tier (VRAM, or RAM without
  * a device); NULL: evenly spread routing. */
 void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                      const double *hits, mo_plan *plan);
+                      const double *hits, mo_run_plan *plan);
 
 #endif

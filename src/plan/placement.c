@@ -69,7 +69,7 @@ static mo_plan_layer layer_of(const mo_plan_model *m, int i)
                            .link_bytes = mean};
 }
 
-mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_plan *p)
+mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_run_plan *p)
 {
     const bool device = p->device.ceiling > 0;
     const int streamed = device ? p->device.streamed : m->dense_layers;
@@ -80,7 +80,7 @@ mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_plan
                                  .alone = p->alone};
 }
 
-void mo_placement_list(const mo_plan_model *m, const mo_plan *p, mo_layer_location *out)
+void mo_placement_list(const mo_plan_model *m, const mo_run_plan *p, mo_layer_location *out)
 {
     const bool device = p->device.ceiling > 0;
     cursor at = begin(m, mo_placement_counts_of(m, p));

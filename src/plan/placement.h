@@ -21,12 +21,12 @@ static inline bool mo_layer_kept(const mo_layer_location *l, int location)
 /* What is carried out: the caller keeps all three. */
 typedef struct mo_placement {
     const mo_plan_model *model;
-    const mo_plan *plan;
+    const mo_run_plan *plan;
     const mo_layer_location *layers; /* [model->layers] */
 } mo_placement;
 
 /* Fills out[model->layers] as the plan of this model has it. */
-void mo_placement_list(const mo_plan_model *model, const mo_plan *plan, mo_layer_location *out);
+void mo_placement_list(const mo_plan_model *model, const mo_run_plan *plan, mo_layer_location *out);
 
 /* ---- For the files that make plans ---- */
 
@@ -52,7 +52,7 @@ typedef struct mo_placement_sums {
 mo_placement_sums mo_placement_sum(const mo_plan_model *model, mo_placement_counts counts);
 
 /* The counts of a plan. */
-mo_placement_counts mo_placement_counts_of(const mo_plan_model *model, const mo_plan *plan);
+mo_placement_counts mo_placement_counts_of(const mo_plan_model *model, const mo_run_plan *plan);
 
 /* How many layers RAM can hold for good when `bytes` are left for them and for buffers of the others; -1: even all of
  * them on disk take more. `counts` says what is decided already. */

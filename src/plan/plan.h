@@ -166,7 +166,7 @@ typedef struct mo_plan_device {
 
 /* With a device, RAM holds what is not in VRAM: the core of streamed layers and other experts, these always in slots
  * (a device takes them as they are in the file); vectors are in both, since the CPU computes experts too. */
-typedef struct mo_plan {
+typedef struct mo_run_plan {
     mo_plan_mode mode;
     bool alone; /* what is in VRAM has no copy in RAM */
     mo_location_id
@@ -189,6 +189,6 @@ typedef struct mo_plan {
     double prompt_seconds;
     char batch_why[192]; /* likewise: what decided the batch */
     mo_plan_device device;
-} mo_plan;
+} mo_run_plan;
 
 #endif

@@ -76,6 +76,29 @@ static mo_status read_value(const struct variable *v, const char *text, value *o
     return MO_OK;
 }
 
+/* LLAMA_POSTFETCH_MODE, of which the design knows nothing: it has one mode. */
+static const char mode_name[] = PREFIX "MODE";
+
+static mo_status read_mode(const char *text, mo_postfetch_mode *out, mo_error *err)
+{
+    static const struct {
+        const char *word;
+        mo_postfetch_mode mode;
+    } modes[] = {{"down", MO_POSTFETCH_DOWN}, {"expert", MO_POSTFETCH_EXPERT}, {"auto", MO_POSTFETCH_AUTO}};
+    *out = MO_POSTFETCH_DEFAULT;
+    if (!text || !*text) {
+        return MO_OK;
+    }
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(text, modes[i].word) == 0) {
+            *out = modes[i].mode;
+            return MO_OK;
+        }
+    }
+    return mo_fail(err, MO_EINVAL, "%s=%.60s: must be down, expert or auto; change or unset it", mode_name,
+                   text);
+}
+
 /* ---- Settings ---- */
 
 static const char *mode_text(mo_postfetch_mode mode)
@@ -111,7 +134,7 @@ static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes 
                                                     : "LLAMA_POSTFETCH_FORCE_CPU is 1";
     char names[224] = "";
     size_t used = 0;
-    for (int i = BLOCK_ON_MISS; i < (automatic ? VARIABLES : DEBUG); i++) {
+    for (int i = BLOCK_ON_MISS; i < DEBUG; i++) {
         const bool said = v[i].given && v[i].number != variables[i].standard; /* as always: nothing to tell */
         if (said && !(automatic && i == SCRATCHPAD_MB) && used < sizeof names) {
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
@@ -132,16 +155,22 @@ mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, 
         const char *text = get ? get(user, variables[i].name) : from_environment(NULL, variables[i].name);
         status = read_value(&variables[i], text, &v[i], err);
     }
+    mo_postfetch_mode named = MO_POSTFETCH_DEFAULT;
+    if (status == MO_OK) {
+        status = read_mode(get ? get(user, mode_name) : from_environment(NULL, mode_name), &named, err);
+    }
     if (status != MO_OK) {
         return status;
     }
     const bool asked = option != MO_POSTFETCH_DEFAULT;
     mo_postfetch p = {
-        .mode = asked              ? option
-                : v[ENABLE].number ? MO_POSTFETCH_AUTO
-                                   : MO_POSTFETCH_OFF,
+        .mode = asked                           ? option
+                : !v[ENABLE].number             ? MO_POSTFETCH_OFF
+                : named != MO_POSTFETCH_DEFAULT ? named
+                                                : MO_POSTFETCH_AUTO,
         .force_cpu = v[FORCE_CPU].number && !asked,
         .block_on_miss = v[BLOCK_ON_MISS].number,
+        .block_given = v[BLOCK_ON_MISS].given,
         .max_transfers = (int)v[MAX_TRANSFERS].number,
         .scratch_mb = v[SCRATCHPAD_MB].number,
         .dedicated_streams = v[STREAMS].number,
@@ -150,6 +179,10 @@ mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, 
     };
     if (asked) {
         note_overruled(option, v, notes);
+    }
+    if (named != MO_POSTFETCH_DEFAULT && named != p.mode) {
+        note(notes, "%s overrides %s=%s", asked ? "`postfetch`" : PREFIX "ENABLE=0", mode_name,
+             mode_text(named));
     }
     if (p.mode == MO_POSTFETCH_OFF || p.mode == MO_POSTFETCH_AUTO || p.force_cpu) {
         note_idle(&p, v, notes);
@@ -166,7 +199,8 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes)
     for (; environment && *environment; environment++) {
         const char *entry = *environment, *equals = strchr(entry, '=');
         const size_t length = equals ? (size_t)(equals - entry) : strlen(entry);
-        bool known = strncmp(entry, PREFIX, strlen(PREFIX)) != 0;
+        bool known = strncmp(entry, PREFIX, strlen(PREFIX)) != 0 ||
+                     (length == sizeof mode_name - 1 && strncmp(entry, mode_name, length) == 0);
         for (int i = 0; i < VARIABLES && !known; i++) {
             known = strlen(variables[i].name) == length && strncmp(entry, variables[i].name, length) == 0;
         }
@@ -225,6 +259,9 @@ mo_status mo_postfetch_size(const mo_postfetch *s, const mo_postfetch_facts *f, 
         return MO_OK;
     } else {
         capacity.scratch_bytes = most / one < wanted ? most / one * one : wanted * one;
+    }
+    if (f->scratch_bytes && f->scratch_bytes < capacity.scratch_bytes) {
+        capacity.scratch_bytes = f->scratch_bytes;
     }
     const int64_t fit = capacity.scratch_bytes / one;
     capacity.transfers = (int)(fit < wanted ? fit : wanted);

@@ -10,9 +10,10 @@ typedef struct mo_postfetch {
     mo_postfetch_mode mode; /* off, auto, down or expert; never the default */
     bool force_cpu;         /* _FORCE_CPU (0): nothing is sent, whatever the mode */
     bool block_on_miss;     /* _BLOCK_ON_MISS (1): wait for a late copy; otherwise the CPU takes over */
+    bool block_given;       /* it was set; otherwise each layer's measured times decide */
     int max_transfers;      /* _MAX_TRANSFERS (8): copies under way at once; the rest queue */
     int64_t
-        scratch_mb; /* _SCRATCHPAD_MB (0): MiB of device memory they go to, in every mode; 0: as many as help */
+        scratch_mb; /* _SCRATCHPAD_MB (0): most MiB of device memory they go to, in every mode; 0: as many as help */
     bool dedicated_streams; /* _USE_DEDICATED_STREAMS (1): copies have a stream of their own */
     int cpu_limit; /* _CPU_LIMIT (6): gate and up of at most this many experts of a layer run on the CPU */
     bool debug;    /* _DEBUG (0): every transfer is logged */
@@ -29,7 +30,7 @@ typedef struct mo_postfetch_notes {
 /* Like getenv(): the value of a variable, or NULL. */
 typedef const char *(*mo_postfetch_get)(void *user, const char *name);
 
-/* From the option and the environment; get NULL: getenv(). LLAMA_POSTFETCH_ENABLE=1 alone means automatic, =0 off, and
+/* From the option and the environment; get NULL: getenv(). LLAMA_POSTFETCH_ENABLE=1 alone means automatic or what _MODE names, =0 off, and
  * --postfetch beats both and _FORCE_CPU. A variable that is empty counts as not set. MO_EINVAL names the variable whose
  * value cannot be used. *notes (may be NULL) gets what is overruled or has no effect. On failure *out is untouched. */
 mo_status mo_postfetch_settings(mo_postfetch_mode option, mo_postfetch_get get, void *user, mo_postfetch *out,
@@ -42,9 +43,10 @@ void mo_postfetch_unknown(char *const *environment, mo_postfetch_notes *notes);
 /* What the settings meet. */
 typedef struct mo_postfetch_facts {
     int64_t vram_free_bytes; /* before the scratch is taken */
-    int64_t down_bytes;      /* size of the largest expert's down matrix */
-    int64_t expert_bytes;    /* size of the largest expert */
-    int used;                /* experts that a token uses in one layer, at most */
+    int64_t down_bytes; /* of the largest expert's down matrix there, in both layouts where RAM has its own */
+    int64_t expert_bytes;  /* of the largest expert, likewise */
+    int64_t scratch_bytes; /* that the plan has given; 0: not known yet */
+    int used;              /* experts that a token uses in one layer, at most */
 } mo_postfetch_facts;
 
 typedef struct mo_postfetch_capacity {

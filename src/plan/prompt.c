@@ -30,14 +30,14 @@ typedef struct trial {
     int count;
 } trial;
 
-static void estimate(const mo_plan_model *m, const mo_rates *r, mo_plan *p)
+static void estimate(const mo_plan_model *m, const mo_rates *r, mo_run_plan *p)
 {
     p->prompt_tokens = mo_plan_request_prompt(m->context);
     p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
 }
 
 /* What the batch was chosen for. */
-static void explain(const mo_plan_model *m, const mo_plan *p, limit why, char *text, size_t size)
+static void explain(const mo_plan_model *m, const mo_run_plan *p, limit why, char *text, size_t size)
 {
     const mo_plan_batch_bytes b =
         mo_plan_batch_bytes_of(m, p, (double)(m->batch < p->prompt_tokens ? m->batch : p->prompt_tokens));
@@ -120,7 +120,7 @@ static limit limit_of(const trial *t, int chosen)
     return why;
 }
 
-mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo_rates *r, mo_plan *out,
+mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo_rates *r, mo_run_plan *out,
                          mo_error *err)
 {
     const int batches = model->batch_count;

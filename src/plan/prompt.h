@@ -11,6 +11,6 @@
  * those that MO_PLAN_TOKEN_WORTH allows, or a smaller one that is nearly as good; its sizes are entered into the model, and the list is emptied. Where none fits the
  * failure is that of the smallest. Either way the plan says what a prompt costs, and why the batch is what it is. */
 mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *limits, const mo_rates *rates,
-                         mo_plan *out, mo_error *err);
+                         mo_run_plan *out, mo_error *err);
 
 #endif

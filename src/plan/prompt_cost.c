@@ -18,7 +18,8 @@ double mo_plan_share_used(double used, double experts, double tokens)
     return experts > used ? -expm1(tokens * log1p(-used / experts)) : 1;
 }
 
-static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double tokens, mo_plan_batch_bytes *b)
+static void add_class(const mo_plan_model *m, const mo_run_plan *p, int i, double tokens,
+                      mo_plan_batch_bytes *b)
 {
     const mo_plan_class *c = &m->classes[i];
     const int used = c->used ? c->used : m->used;
@@ -42,7 +43,7 @@ static void add_class(const mo_plan_model *m, const mo_plan *p, int i, double to
     b->disk += bytes * (1 - there);
 }
 
-mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_plan *p, double tokens)
+mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_run_plan *p, double tokens)
 {
     const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
     mo_placement_counts counts = mo_placement_counts_of(m, p);
@@ -61,7 +62,7 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_plan
 
 /* Products overlap with copies and reads, except for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
  * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
-double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, double tokens)
+double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p, double tokens)
 {
     const mo_plan_batch_bytes b = mo_plan_batch_bytes_of(m, p, tokens);
     const bool device = p->device.ceiling > 0;
@@ -75,7 +76,7 @@ double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo
                   : mo_rates_layer(products, reads);
 }
 
-double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p, int64_t tokens)
+double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p, int64_t tokens)
 {
     const double kv_in_ram =
         mo_plan_kv_in_ram_prompt(m, p->device.kv_in_ram_layers, 0, tokens) / mo_rates_link(r, 0, 0);
@@ -85,7 +86,7 @@ double mo_plan_prompt_seconds(const mo_plan_model *m, const mo_rates *r, const m
            (rest ? mo_plan_batch_seconds(m, r, p, (double)rest) : 0) + kv_in_ram;
 }
 
-double mo_plan_request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan *p)
+double mo_plan_request_seconds(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     const int layers = p->device.kv_in_ram_layers;
     const int64_t prompt = mo_plan_request_prompt(m->context),

@@ -13,15 +13,15 @@ double mo_plan_share_used(double used, double experts, double tokens);
 
 /* Seconds of a prompt of this many tokens in batches of model->batch, for a plan whose places are decided. Routing is taken as
  * evenly spread. It falls when more is in RAM or VRAM. For the KV cache it counts link traffic (plan/kv_in_ram.h). */
-double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+double mo_plan_prompt_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_run_plan *plan,
                               int64_t tokens);
 
 /* The same for a single batch of this many tokens, without the KV cache. */
-double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan,
+double mo_plan_batch_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_run_plan *plan,
                              double tokens);
 
 /* Of the request (plan/request.h): its prompt in half a context, and its answer at the plan's speed. */
-double mo_plan_request_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_plan *plan);
+double mo_plan_request_seconds(const mo_plan_model *model, const mo_rates *rates, const mo_run_plan *plan);
 
 /* Bytes of a batch, by where they are found. */
 typedef struct mo_plan_batch_bytes {
@@ -31,6 +31,7 @@ typedef struct mo_plan_batch_bytes {
     double copies; /* and in how many copies */
     double disk;   /* that are read from disk first */
 } mo_plan_batch_bytes;
-mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *model, const mo_plan *plan, double tokens);
+mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *model, const mo_run_plan *plan,
+                                           double tokens);
 
 #endif

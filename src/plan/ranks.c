@@ -154,7 +154,7 @@ mo_status mo_ranks_check(const mo_plan_model *part, const mo_rates *rates, int64
 {
     const mo_plan_limits limits = {.ram_keeps = true, .plain = true, .ram_bytes = ram_bytes};
     mo_plan_model m = *part;
-    mo_plan plan;
+    mo_run_plan plan;
     m.work_bytes += device ? m.device_host_bytes : 0;
     return mo_plan_make(&m, &limits, rates, &plan, err);
 }

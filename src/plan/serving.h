@@ -3,7 +3,7 @@
 #ifndef MO_PLAN_SERVING_H
 #define MO_PLAN_SERVING_H
 
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 /* Makes the plan of a choice. tokens_s: by the plan; device: it uses one. */
 typedef struct mo_serving_plan {

@@ -35,7 +35,7 @@ const char *mo_plan_mode_text(mo_plan_mode mode)
 
 /* What would help apart from more memory: the context and the batch, where they alone or together make up for
  * what is missing. */
-static const char *remedy(const mo_plan *p, int64_t missing)
+static const char *remedy(const mo_run_plan *p, int64_t missing)
 {
     const bool context = p->kv > missing, batch = p->work > missing;
     if (context || batch) {
@@ -46,7 +46,7 @@ static const char *remedy(const mo_plan *p, int64_t missing)
 }
 
 /* What to do comes first: a caller may put the model's name before it and cut the end. */
-mo_status mo_plan_refuse(const mo_plan *p, const mo_plan_advice *a, mo_error *err)
+mo_status mo_plan_refuse(const mo_run_plan *p, const mo_plan_advice *a, mo_error *err)
 {
     char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "",
                                                                                     vram[96] = "", more[32];

@@ -21,7 +21,7 @@ typedef struct mo_plan_advice {
 
 /* Why a model does not fit: plan holds the parts of the smallest arrangement. Where the advice has VRAM too, that is needed as
  * well. Always MO_ENOMEM. */
-mo_status mo_plan_refuse(const mo_plan *plan, const mo_plan_advice *advice, mo_error *err);
+mo_status mo_plan_refuse(const mo_run_plan *plan, const mo_plan_advice *advice, mo_error *err);
 
 /* The same for the part on a device; either ceiling of the advice would do. Always MO_EDEVICE. */
 mo_status mo_plan_refuse_device(const mo_plan_device *device, const mo_plan_advice *advice, mo_error *err);

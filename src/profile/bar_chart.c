@@ -4,7 +4,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "profile/drawing.h"
 
 enum { EDGE = 24, ABOVE = 60, WIDE = 680, STEP = 56, THICK = 22, KEYS_IN_ROW = 4, KEY_HIGH = 22, KINDS = 16 };

@@ -8,6 +8,7 @@
 
 #include "base/growing.h"
 #include "base/status.h"
+#include "moraine_server.h"
 #include "profile/drawing.h"
 
 enum { SERIES_LIMIT = 16 };

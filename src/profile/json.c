@@ -143,8 +143,7 @@ static double per_call_us(const sums *s, mo_layer_time time)
 /* Times that exist only in some modes; the others are reported even if 0. */
 static bool is_rare(int time)
 {
-    return time == MO_TIME_WORKLIST || time == MO_TIME_PRODUCTS || time == MO_TIME_MERGE ||
-           time == MO_TIME_GATHER;
+    return time >= MO_TIME_WORKLIST;
 }
 
 /* Does an update of the hot set need it? */

@@ -18,6 +18,11 @@ static const char *const mo_profile_key_time[MO_TIMES] = {
     [MO_TIME_PRODUCTS] = "expert_matmul_time_per_call_us",
     [MO_TIME_MERGE] = "merge_time_per_call_us",
     [MO_TIME_GATHER] = "gather_scatter_time_per_call_us",
+    [MO_TIME_HOT_BRANCH] = "hot_branch_time_per_call_us",
+    [MO_TIME_COLD_BRANCH] = "cold_branch_time_per_call_us",
+    [MO_TIME_HOT_PRODUCTS] = "hot_expert_matmul_time_per_call_us",
+    [MO_TIME_COLD_PRODUCTS] = "cold_expert_matmul_time_per_call_us",
+    [MO_TIME_COLD_GATHER] = "cold_gather_scatter_time_per_call_us",
 };
 
 /* In the schema: how often a lane ran or had nothing to do, and what fell back. Reasons are keys of an object of their
@@ -33,10 +38,21 @@ static const char *const mo_profile_key_lane[MO_LANE_COUNTS] = {
 
 /* In our own part: nanoseconds of all timed calls. */
 static const char *const mo_profile_key_own_time[MO_TIMES] = {
-    [MO_TIME_MOE] = "moe",           [MO_TIME_ROUTING] = "routing",   [MO_TIME_HOT] = "hot",
-    [MO_TIME_COLD] = "cold",         [MO_TIME_JOIN] = "join",         [MO_TIME_REGION] = "region",
-    [MO_TIME_WORKLIST] = "worklist", [MO_TIME_PRODUCTS] = "products", [MO_TIME_MERGE] = "merge",
+    [MO_TIME_MOE] = "moe",
+    [MO_TIME_ROUTING] = "routing",
+    [MO_TIME_HOT] = "hot",
+    [MO_TIME_COLD] = "cold",
+    [MO_TIME_JOIN] = "join",
+    [MO_TIME_REGION] = "region",
+    [MO_TIME_WORKLIST] = "worklist",
+    [MO_TIME_PRODUCTS] = "products",
+    [MO_TIME_MERGE] = "merge",
     [MO_TIME_GATHER] = "gather",
+    [MO_TIME_HOT_BRANCH] = "hot_branch",
+    [MO_TIME_COLD_BRANCH] = "cold_branch",
+    [MO_TIME_HOT_PRODUCTS] = "hot_products",
+    [MO_TIME_COLD_PRODUCTS] = "cold_products",
+    [MO_TIME_COLD_GATHER] = "cold_gather",
 };
 
 #endif

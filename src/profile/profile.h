@@ -11,7 +11,7 @@
 #ifndef MO_PROFILE_PROFILE_H
 #define MO_PROFILE_PROFILE_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "profile/trace.h"
 
 enum {
@@ -41,9 +41,15 @@ typedef enum mo_layer_time {
     MO_TIME_JOIN,     /* the hot lane was done and waited for the cold one */
     MO_TIME_REGION,   /* wall time of both lanes */
     MO_TIME_WORKLIST, /* from the choice to lists of who computes what */
-    MO_TIME_PRODUCTS, /* of the experts, where one lane has them all */
+    MO_TIME_PRODUCTS, /* of the experts: of both lanes together */
     MO_TIME_MERGE,    /* adding what they gave, where that is apart */
     MO_TIME_GATHER,   /* rows on their way to who computes them and back, where that is apart */
+    /* With a device, each lane's own part; these of the hot one as last measured (gpu/marks.h). */
+    MO_TIME_HOT_BRANCH,  /* from the choice to the end of its products */
+    MO_TIME_COLD_BRANCH, /* the same of the cold one, with its rows */
+    MO_TIME_HOT_PRODUCTS,
+    MO_TIME_COLD_PRODUCTS,
+    MO_TIME_COLD_GATHER, /* the hot lane's rows do not leave the device */
     MO_TIMES
 } mo_layer_time;
 

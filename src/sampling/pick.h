@@ -3,7 +3,7 @@
 #ifndef MO_SAMPLING_PICK_H
 #define MO_SAMPLING_PICK_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct mo_pick {
     mo_sampler *sampler;

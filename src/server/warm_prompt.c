@@ -31,14 +31,16 @@ static void on_finished(void *user, srv_request *q)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* The request with nothing to be generated, whole; NULL: it is no JSON object. */
+/* The request, whole, with what it says of tokens to generate (nothing: none), so that experts of answers come to memory too; NULL: it
+ * is no JSON object. */
 static char *make_body(const char *request)
 {
     json_t *root = json_loads(request, 0, NULL);
     char *body = NULL;
     if (json_is_object(root)) {
-        json_object_del(root, "max_completion_tokens");
-        json_object_set_new(root, "max_tokens", json_integer(0));
+        if (!json_object_get(root, "max_completion_tokens") && !json_object_get(root, "max_tokens")) {
+            json_object_set_new(root, "max_tokens", json_integer(0));
+        }
         json_object_set_new(root, "stream", json_false());
         body = json_dumps(root, JSON_COMPACT);
     }

@@ -4,6 +4,7 @@
 #define MO_SYNTH_REQUANTIZE_H
 
 #include "gguf/read.h"
+#include "moraine_server.h"
 
 /* Writes the model to path; see mo_quantize() of moraine.h. g stays open and the caller's. */
 mo_status mo_requantize(const mo_gguf *g, const char *path, const mo_quantize_options *options,

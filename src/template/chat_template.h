@@ -3,6 +3,7 @@
 #ifndef MO_TEMPLATE_CHAT_TEMPLATE_H
 #define MO_TEMPLATE_CHAT_TEMPLATE_H
 
+#include "moraine_server.h"
 #include "template/template.h"
 
 typedef struct mo_chat_template mo_chat_template;

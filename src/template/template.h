@@ -2,6 +2,7 @@
 #ifndef MO_TEMPLATE_TEMPLATE_H
 #define MO_TEMPLATE_TEMPLATE_H
 
+#include "moraine_server.h"
 #include "template/value.h"
 
 /* A rendering that knows where its bytes came from. */

@@ -3,7 +3,7 @@
 #ifndef MO_TEXT_CONVERSATION_H
 #define MO_TEXT_CONVERSATION_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 enum {
     MO_CONVERSATION_DEPTH = 64,        /* most lists and objects inside each other */

@@ -8,6 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "moraine_server.h"
 
 enum { COUNT_MAX = 256, LENGTH_MAX = 65536, SPACE = 64 };
 

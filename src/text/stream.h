@@ -7,6 +7,7 @@
 #ifndef MO_TEXT_STREAM_H
 #define MO_TEXT_STREAM_H
 
+#include "moraine_server.h"
 #include "text/tokenizer.h"
 
 struct mo_stream {

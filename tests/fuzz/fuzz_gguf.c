@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_entries(g);
     check_tensors(g, size);
-    if (mo_gguf_summarize(g, &s, &err) == MO_OK) {
+    mo_file_format formats[MO_TYPE_LIMIT];
+    if (mo_gguf_summarize(g, &s, formats, &err) == MO_OK) {
         require(s.tensor_bytes <= (int64_t)size && s.expert_bytes_total <= s.tensor_bytes);
         require(s.token_expert_bytes <= s.expert_bytes_total && s.token_bytes >= 0);
         require(s.expert_bytes_min <= s.expert_bytes_max);

@@ -12,13 +12,14 @@
 
 #include "api/model.h"
 #include "base/clock.h"
+#include "generation/events.h"
 #include "gguf/read.h"
+#include "sampling/pick.h"
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
 #include "server/requests/running.h"
 #include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
-#include "server/scheduler/answer.h"
 #include "vocabulary.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -376,14 +377,21 @@ void srv_running_remove(srv_running *r, const void *user)
 
 srv_job_options srv_job_options_default(void)
 {
-    return (srv_job_options){
-        .sampler = mo_sampler_options_default(), .max_tokens = -1, .n = 1, .reasoning_budget = -1};
+    return (srv_job_options){.generation = mo_generation_options_default(), .n = 1};
 }
 
 void mo_sampler_options_init(mo_sampler_options *options, size_t size)
 {
     memset(options, 0, size);
     options->size = size;
+}
+
+mo_status mo_sampler_options_check(const mo_sampler_options *options, int64_t vocab, mo_error *err)
+{
+    (void)options;
+    (void)vocab;
+    (void)err;
+    return MO_OK;
 }
 
 const mo_model_info *srv_engine_info(const srv_engine *engine)
@@ -419,7 +427,7 @@ void srv_job_resume(srv_engine *engine, uint64_t job)
 
 /* The last answer, which comes back where its calls do. */
 static struct {
-    char id[SRV_CALL_ID];
+    char id[64];
     int32_t *tokens;
     size_t count, prompt;
 } last;
@@ -441,7 +449,7 @@ bool srv_engine_find_call(srv_engine *engine, const char *call_id, int32_t **tok
 
 typedef struct telling {
     const srv_job_options *o;
-    srv_answer *answer;
+    mo_events *events;
     int choice;
     srv_usage usage;
     srv_timings timings;
@@ -456,65 +464,85 @@ static void tell(telling *t, srv_event event)
     t->o->sink(t->o->user, &event);
 }
 
-static void on_answer(void *user, const srv_event *event)
+static void tell_events(telling *t)
 {
-    telling *t = user;
-    srv_event own = *event;
-    own.completion_tokens = srv_answer_tokens(t->answer);
-    tell(t, own);
+    static const srv_event_kind kinds[] = {
+        [MO_EVENT_TEXT] = SRV_TEXT,           [MO_EVENT_THOUGHT] = SRV_THOUGHT,   [MO_EVENT_CALL] = SRV_CALL,
+        [MO_EVENT_ARGUMENTS] = SRV_ARGUMENTS, [MO_EVENT_CALL_END] = SRV_CALL_END, [MO_EVENT_END] = SRV_END};
+    mo_generation_event from;
+    while (mo_events_take(t->events, &from)) {
+        t->usage.completion_tokens += from.kind == MO_EVENT_END ? from.generated : 0;
+        tell(t, (srv_event){.kind = kinds[from.kind],
+                            .text = from.text,
+                            .call = from.call,
+                            .call_id = from.kind == MO_EVENT_CALL ? from.id.data : NULL,
+                            .tokens = from.tokens,
+                            .token_count = from.token_count,
+                            .finish = from.kind != MO_EVENT_END  ? SRV_FINISH_NONE
+                                      : from.end == MO_END_MODEL ? SRV_FINISH_END
+                                      : from.end == MO_END_STOP  ? SRV_FINISH_STRING
+                                                                 : SRV_FINISH_LENGTH,
+                            .stop = from.stop,
+                            .completion_tokens = from.generated});
+    }
+}
+
+static void remember(const telling *t, const int32_t *ids)
+{
+    const char *id = mo_events_call(t->events, 0);
+    if (id) {
+        const size_t made = (size_t)mo_events_tokens(t->events);
+        free(last.tokens);
+        last.tokens = malloc((t->o->count + made) * sizeof *last.tokens);
+        require(last.tokens != NULL);
+        memcpy(last.tokens, t->o->tokens, t->o->count * sizeof *last.tokens);
+        memcpy(last.tokens + t->o->count, ids, made * sizeof *last.tokens);
+        last.count = t->o->count + made;
+        last.prompt = t->o->count;
+        snprintf(last.id, sizeof last.id, "%s", id);
+    }
 }
 
 /* The answer's text as tokens, each with the probabilities that were asked for. */
 static void say(telling *t, const int32_t *ids, size_t count)
 {
-    mo_logprob top[MO_TOP_MAX];
-    for (int i = 0; i < MO_TOP_MAX; i++) {
-        top[i] = (mo_logprob){.token = 65 + i, .logprob = -1};
-    }
+    const mo_generation_options *o = &t->o->generation;
+    const mo_generation_settings set = {.has_vocabulary = true,
+                                        .thought_tokens = o->thought_tokens,
+                                        .stop = (char **)o->stop,
+                                        .stop_count = o->stop_count,
+                                        .reply = t->o->reply ? *t->o->reply : mo_reply_options_default(),
+                                        .raw = o->raw};
     const mo_model *model = &current->model->mo;
-    srv_finish finish = (current->way & 1) ? SRV_FINISH_END : SRV_FINISH_LENGTH;
-    if (t->o->max_tokens >= 0 && (int64_t)count > t->o->max_tokens) {
-        count = (size_t)t->o->max_tokens;
-        finish = SRV_FINISH_LENGTH;
+    mo_end end = (current->way & 1) ? MO_END_MODEL : MO_END_LENGTH;
+    if (o->max_tokens >= 0 && (int64_t)count > o->max_tokens) {
+        count = (size_t)o->max_tokens;
+        end = MO_END_LENGTH;
+    }
+    mo_sampled token = {.logprob = -0.5F, .top_count = o->logprobs > 0 ? o->logprobs : 0};
+    for (int i = 0; i < MO_TOP_MAX; i++) {
+        token.top[i] = (mo_logprob){.token = 65 + i, .logprob = -1};
     }
     mo_error err;
-    require(srv_answer_open(model, t->o, &t->answer, &err) == MO_OK);
-    for (size_t i = 0; i < count && srv_answer_stop(t->answer) < 0; i++) {
-        const srv_token token = {ids[i], -0.5F, top, t->o->logprobs ? t->o->top : 0};
-        require(srv_answer_put(t->answer, &token, mo_token_ends(model, ids[i]), on_answer, t, &err) == MO_OK);
+    require(mo_events_open(model, &set, set.reply.in_thought, &t->events, &err) == MO_OK);
+    for (size_t i = 0; i < count && mo_events_ended(t->events) == MO_END_NONE; i++) {
+        token.id = ids[i];
+        token.ends = mo_token_ends(model, ids[i]);
+        require(mo_events_put(t->events, &token, &err) == MO_OK);
+        tell_events(t);
     }
-    if (srv_answer_stop(t->answer) < 0) {
-        require(srv_answer_end(t->answer, finish == SRV_FINISH_LENGTH, on_answer, t, &err) == MO_OK);
-    }
-    finish = srv_answer_stop(t->answer) >= 0 ? SRV_FINISH_STRING : finish;
-    srv_event end = {.kind = SRV_END,
-                     .text = {"", 0},
-                     .finish = finish,
-                     .stop = srv_answer_stop(t->answer),
-                     .completion_tokens = srv_answer_tokens(t->answer)};
-    end.token_count = srv_answer_rest(t->answer, &end.tokens);
-    t->usage.completion_tokens += srv_answer_tokens(t->answer);
-    tell(t, end);
-    const char *id = srv_answer_call(t->answer, 0);
-    if (id) {
-        const size_t made = (size_t)srv_answer_tokens(t->answer);
-        free(last.tokens);
-        last.tokens = malloc((t->o->count + made) * sizeof *last.tokens);
-        require(last.tokens != NULL);
-        memcpy(last.tokens, t->o->tokens, t->o->count * sizeof *last.tokens);
-        memcpy(last.tokens + t->o->count, srv_answer_all(t->answer), made * sizeof *last.tokens);
-        last.count = t->o->count + made;
-        last.prompt = t->o->count;
-        snprintf(last.id, sizeof last.id, "%s", id);
-    }
-    srv_answer_close(t->answer);
+    require(mo_events_end(t->events, end, NULL, &err) == MO_OK);
+    tell_events(t);
+    remember(t, ids);
+    mo_events_close(t->events);
 }
 
 srv_verdict srv_job_submit(srv_engine *engine, const srv_job_options *o, uint64_t *job, mo_error *err)
 {
     (void)engine;
-    require(o->count > 0 && o->count <= CONTEXT && o->n >= 1 && o->max_tokens >= -1 && o->top >= 0 &&
-            o->top <= MO_TOP_MAX && o->sampler.temperature >= 0);
+    const mo_generation_options *set = &o->generation;
+    require(o->count > 0 && o->count <= CONTEXT && o->n >= 1 && set->max_tokens >= -1 &&
+            set->logprobs >= -1 && set->logprobs <= MO_TOP_MAX && set->temperature >= 0);
     if (o->n > 4) {
         err->status = MO_EINVAL;
         snprintf(err->detail, sizeof err->detail, "too many");

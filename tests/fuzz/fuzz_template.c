@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "moraine.h"
+#include "moraine_server.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

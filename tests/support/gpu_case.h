@@ -73,7 +73,8 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.prompt_precision = s->precision;
     options.device = s->device ? s->device : "none";
     options.vram_bytes = s->vram;
-    memcpy(options.vram_each, s->vram_each, sizeof options.vram_each);
+    options.vram_each = s->vram_each;
+    options.vram_each_count = MO_DEVICES_MAX;
     options.ram_bytes = s->ram;
     options.isa = s->isa;
     options.map = s->map;
@@ -131,7 +132,7 @@ static inline void feed(mo_session *session, const int32_t *tokens, int64_t coun
                        .step = step,
                        .logits = keep_row,
                        .user = s};
-    if (mo_session_feed(&f, &err) != MO_OK) {
+    if (mo_session_feed(&f, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
 }
@@ -149,7 +150,7 @@ static inline void expect_despite_faults(const oracle *o, mo_session *session, c
                        .step = 1,
                        .logits = keep_row,
                        .user = &s};
-    assert_int_equal(mo_session_feed(&f, untold ? NULL : &err), MO_OK);
+    assert_int_equal(mo_session_feed(&f, 1, untold ? NULL : &err), MO_OK);
     assert_memory_equal(s.rows, want, sizeof(float) * (size_t)(ORACLE_TOKENS * o->vocab));
     free(s.rows);
 }

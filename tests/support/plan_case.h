@@ -25,9 +25,9 @@ static inline mo_plan_limits ceiling_of(int64_t bytes)
     return (mo_plan_limits){.ram_bytes = bytes};
 }
 
-static inline mo_plan planned(const mo_plan_model *m, int64_t ceiling, const mo_rates *r)
+static inline mo_run_plan planned(const mo_plan_model *m, int64_t ceiling, const mo_rates *r)
 {
-    mo_plan p;
+    mo_run_plan p;
     mo_error err;
     const mo_plan_limits l = ceiling_of(ceiling);
     const mo_status status = mo_plan_make(m, &l, r, &p, &err);

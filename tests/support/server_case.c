@@ -190,9 +190,9 @@ srv_job_options job_of(client *c, const int32_t *tokens, int count, int answer)
     srv_job_options o = srv_job_options_default();
     o.tokens = tokens;
     o.count = (size_t)count;
-    o.max_tokens = answer;
-    o.raw = true;
-    o.sampler.temperature = 0.0f;
+    o.generation.max_tokens = answer;
+    o.generation.raw = true;
+    o.generation.temperature = 0.0f;
     o.sink = hear;
     o.user = c;
     return o;
@@ -242,7 +242,7 @@ int alone_under(mo_model *model, mo_grammar *grammar, const int32_t *prompt, int
                               .report_size = sizeof report,
                               .sampler = sampler,
                               .mask = constraint ? mo_constraint_mask(constraint, NULL) : NULL};
-        assert_int_equal(mo_session_feed(&feed, NULL), MO_OK);
+        assert_int_equal(mo_session_feed(&feed, 1, NULL), MO_OK);
         out[made] = tokens[count + made] = report.token;
         made++;
         if (mo_token_ends(model, report.token)) {

@@ -29,14 +29,15 @@ static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
-    const mo_plan_options ask = {.size = sizeof(mo_plan_options),
-                                 .context = 600,
-                                 .batch = 64,
-                                 .device = "sim",
-                                 .ram_bytes = ram,
-                                 .vram_bytes = vram,
-                                 .threads = 2};
-    if (mo_plan_file(MO_TEST_MODEL, &ask, &plan, sizeof plan, &err) != MO_OK) {
+    const mo_model_options ask = {.size = sizeof(mo_model_options),
+                                  .environment = true,
+                                  .context = 600,
+                                  .batch = 64,
+                                  .device = "sim",
+                                  .ram_bytes = ram,
+                                  .vram_bytes = vram,
+                                  .threads = 2};
+    if (mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return plan;
@@ -96,7 +97,10 @@ typedef struct rigged {
     setting set;
     bool least_slots;                 /* RAM has as few as a token needs */
     bool known;                       /* a profile has seen every expert, the last ones most */
+    int universal;                    /* of these, so many are universal */
+    const mo_policy *policy;          /* of VRAM's slots; NULL: the default */
     double link_bytes_s, link_copy_s; /* of a simulated device */
+    int64_t staging;                  /* limit for experts on their way to the device; 0: none */
     const mo_kernels *kernels;        /* the CPU's; NULL: the best */
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
     void *fault_user;
@@ -120,8 +124,10 @@ static inline void rig_open_gpu(rig *r, const rigged *how, const mo_requirements
     for (int e = EXPERTS; how->known && e-- > 0;) {
         for (int i = 0; i < spec->layer_count; i++) {
             if (spec->layers[i].routed && e < spec->layers[i].moe.experts) {
-                known[count] =
-                    (mo_store_request){.layer = i, .expert = e, .hits = (uint64_t)(EXPERTS - count)};
+                known[count] = (mo_store_request){.layer = i,
+                                                  .expert = e,
+                                                  .hits = (uint64_t)(EXPERTS - count),
+                                                  .keep = count < how->universal};
                 count++;
             }
         }
@@ -134,6 +140,7 @@ static inline void rig_open_gpu(rig *r, const rigged *how, const mo_requirements
         .placement = mo_choice_view(&r->opened.choice),
         .tiers = r->opened.tiers,
         .postfetch = &r->resources.postfetch,
+        .policy = how->policy,
         .requests = known,
         .request_count = count};
     check_status(mo_gpu_open(r->opened.model, &options, &r->gpu, &r->err), &r->err);
@@ -154,7 +161,8 @@ static inline void rig_shrink(rig *r)
 static inline void rig_open(rig *r, const rigged *how)
 {
     const mo_kernels *kernels = NULL;
-    const mo_model_options asked = {.ram_bytes = how->set.ram,
+    const mo_model_options asked = {.environment = true,
+                                    .ram_bytes = how->set.ram,
                                     .vram_bytes = how->set.vram,
                                     .device = device_name,
                                     .cpu_moe = how->set.cpu_moe,
@@ -167,6 +175,7 @@ static inline void rig_open(rig *r, const rigged *how)
     check_status(
         mo_resources_find(&(mo_resources_ask){.options = &asked, .to_open = true}, &r->resources, &r->err),
         &r->err);
+    r->resources.limits.staging_bytes = how->staging;
     if (how->link_bytes_s > 0) {
         mo_device_close(r->resources.device);
         const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};

@@ -4,7 +4,7 @@
 #ifndef MO_CLI_ALLOWANCE_H
 #define MO_CLI_ALLOWANCE_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <jansson.h>
 

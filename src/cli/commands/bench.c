@@ -1,5 +1,5 @@
 /* moraine bench: prompt and answer speed of a model on this machine, compared with what its memory allows. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* moraine chat: a conversation on the terminal. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

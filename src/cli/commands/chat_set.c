@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 /* Names that other programs have for them. */
 static const struct {
@@ -106,12 +106,12 @@ static const cli_option *find(const cli_options *list, const char *word, size_t 
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         own = strcmp(own, others[i].name) == 0 ? others[i].own : own;
     }
-    cli_nearest nearest = {.word = own, .length = strlen(own)};
+    mo_nearest nearest = {.word = own, .length = strlen(own)};
     for (int i = 0; i < list->count; i++) {
         if (strcmp(list->item[i].name, own) == 0) {
             return &list->item[i];
         }
-        cli_nearest_offer(&nearest, list->item[i].name);
+        mo_nearest_offer(&nearest, list->item[i].name);
     }
     if (nearest.best) {
         cli_wrapping_say("there is no setting %s; did you mean %s? /set lists all of them", name,

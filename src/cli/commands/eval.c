@@ -1,6 +1,6 @@
 /* moraine eval: perplexity of texts, which experts they use, logits to a file, and how far they are from saved
  * ones. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* moraine list: the models that were pulled. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 

@@ -57,7 +57,7 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
                                 .report_size = sizeof s->report,
                                 .sampler = s->sampler};
     }
-    const mo_status status = mo_session_feed_all(m->feeds, (int)count, &err);
+    const mo_status status = mo_session_feed(m->feeds, (int)count, &err);
     if (status != MO_OK) {
         cli_rounds_hide();
     }

@@ -2,7 +2,7 @@
 #ifndef MO_CLI_PARALLEL_H
 #define MO_CLI_PARALLEL_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include "cli/commands/allowance.h"
 #include "cli/print/device.h"

@@ -1,5 +1,5 @@
 /* moraine plan: what would be where under a ceiling, and how fast that would be; nothing is loaded. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -308,7 +308,7 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 {
     mo_error err;
     char *text = NULL;
-    if (mo_plan_json(r, sizeof *r, &text, &err) != MO_OK) {
+    if (mo_plan_report_json(r, sizeof *r, &text, &err) != MO_OK) {
         cli_say_error("plan", &err);
         return CLI_FAILED;
     }
@@ -322,13 +322,13 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 
 /* ---- Command ---- */
 
-static int make_plan(const char *path, const cli_loading *l, const mo_plan_options *ask, const char *svg,
-                     bool json)
+static int make_plan(const char *path, const cli_loading *l, const char *machine, const char *svg, bool json)
 {
-    const char *kv = cli_kv_name(ask->kv);
+    const char *kv = cli_kv_name(l->model.kv);
+    const mo_plan_extra extra = {.size = sizeof extra, .machine = machine};
     mo_error err;
     mo_plan_report report;
-    const mo_status status = mo_plan_file(path, ask, &report, sizeof report, &err);
+    const mo_status status = mo_plan_file(path, &l->model, &extra, &report, sizeof report, &err);
     if (status != MO_OK) {
         cli_say_error("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
@@ -388,11 +388,8 @@ static int plan_for(const request *q, cli_loading *l)
         return code;
     }
     cli_check_length("plan", path, l);
-    mo_plan_options ask = mo_plan_options_of(&l->model);
-    ask.context = l->model.context;
-    ask.machine = q->machine;
-    return q->hosts ? cli_plan_hosts(path, q->hosts, q->divide, &ask, q->json)
-                    : make_plan(path, l, &ask, q->svg, q->json);
+    return q->hosts ? cli_plan_hosts(path, q->hosts, q->divide, &l->model, q->json)
+                    : make_plan(path, l, q->machine, q->svg, q->json);
 }
 
 int cli_plan(int argc, char **argv)
@@ -425,11 +422,12 @@ int cli_plan(int argc, char **argv)
     CLI_OPTIONS_ADD(&all, own); /* these come first: their help replaces that of other commands */
     cli_loading_options(&all, &l);
     cli_learning_options(&all, &l);
-    cli_options_pick(&options, &all,
-                     "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch "
-                     "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
-                     "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
-                     "moe-hot-cache-layer-curve streaming json svg");
+    cli_options_pick(
+        &options, &all,
+        "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch postfetch-enable "
+        "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
+        "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
+        "moe-hot-cache-layer-curve streaming json svg");
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",

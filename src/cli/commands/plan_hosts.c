@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/print/json.h"
 #include "cli/print/terminal.h"
+#include "moraine_server.h"
 
 /* ---- For people ---- */
 
@@ -164,7 +165,7 @@ static int print_json(const char *path, const mo_plan_hosts_report *r)
         (json_int_t)r->batch, "prompt_tokens", (json_int_t)r->prompt_tokens, "hosts", hosts_json(r)));
 }
 
-int cli_plan_hosts(const char *path, const char *hosts, const char *divide, const mo_plan_options *ask,
+int cli_plan_hosts(const char *path, const char *hosts, const char *divide, const mo_model_options *ask,
                    bool json)
 {
     mo_error err = {0};

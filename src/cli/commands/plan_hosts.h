@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* Plans and prints; returns the exit code. */
-int cli_plan_hosts(const char *path, const char *hosts, const char *divide, const mo_plan_options *ask,
+int cli_plan_hosts(const char *path, const char *hosts, const char *divide, const mo_model_options *ask,
                    bool json);
 
 #endif

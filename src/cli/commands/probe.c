@@ -1,5 +1,5 @@
 /* moraine probe: what plans are made with, measured: the rates of memory, disk and device. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <string.h>

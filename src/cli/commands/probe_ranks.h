@@ -2,7 +2,7 @@
 #ifndef MO_CLI_PROBE_RANKS_H
 #define MO_CLI_PROBE_RANKS_H
 
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* moraine ps and stop: what a running server has loaded, and unloading it. They speak Ollama's API. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

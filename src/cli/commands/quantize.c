@@ -1,5 +1,5 @@
 /* moraine quantize: a model file with its weights in other formats. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 
@@ -102,8 +102,8 @@ int cli_quantize(int argc, char **argv)
     }
     cli_progress_begin(&progress, "quantizing", 0);
     cli_signals_discard_part(argv[first + 1]);
-    const mo_status status =
-        mo_quantize(source, argv[first + 1], &chosen, on_progress, &progress, &report, sizeof report, &err);
+    const mo_status status = mo_quantize_reported(source, argv[first + 1], &chosen, on_progress, &progress,
+                                                  &report, sizeof report, &err);
     cli_signals_discard(NULL);
     cli_progress_end(&progress);
     if (status != MO_OK) {

@@ -1,5 +1,5 @@
 /* moraine replay: what a recorded trace would have met under other budgets and policies. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <inttypes.h>
 #include <stdio.h>

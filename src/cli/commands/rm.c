@@ -1,5 +1,5 @@
 /* moraine rm: removes models that were pulled. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* moraine run: a prompt in, text out. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* moraine serve: options of the server. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <jansson.h>
 #include <math.h>
@@ -192,7 +192,8 @@ static void add_server_options(cli_options *to, serve_settings *s)
          &o->models.most, 1, 256},
         {"warm", 0, CLI_TEXT, "FILE",
          "chat request in JSON, as sent by an agent: its prompt "
-         "is computed and cached before the server reports ready",
+         "is computed and cached before the server reports ready, and as many tokens "
+         "generated as its max_tokens says, if it has one",
          &s->warm, 0, 0},
         {"strict-model", 0, CLI_FLAG, NULL,
          "reject requests that name another model, even if there is only one", &o->models.strict, 0, 0},

@@ -1,6 +1,6 @@
 #include "cli/commands/serve_check.h"
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <arpa/inet.h>
 #include <ctype.h>

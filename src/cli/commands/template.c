@@ -1,5 +1,5 @@
 /* moraine template: renders Jinja templates, one per line of JSON. */
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include <stdio.h>
 #include <stdlib.h>

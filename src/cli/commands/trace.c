@@ -1,5 +1,5 @@
 /* moraine trace: which experts the tokens of texts and answers choose, to a file for moraine replay. */
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define CLI_DEVICE_H
 
 #include <jansson.h>
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* What happened between two reports. */
 void cli_device_subtract(mo_device_report *r, const mo_device_report *before);

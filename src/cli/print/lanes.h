@@ -3,7 +3,7 @@
 #define CLI_LANES_H
 
 #include <jansson.h>
-#include <moraine.h>
+#include <moraine_server.h>
 
 typedef struct cli_lanes {
     mo_device_report device;

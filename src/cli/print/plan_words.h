@@ -2,7 +2,7 @@
 #ifndef MO_CLI_PLAN_WORDS_H
 #define MO_CLI_PLAN_WORDS_H
 
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 /* Where things are: "everything is in RAM". A constant. */
 const char *cli_plan_words(const mo_plan_report *report);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print/terminal.h"
+#include "moraine_server.h"
 
 typedef struct layer {
     int number;     /* in the model */

@@ -2,7 +2,7 @@
 #ifndef MO_CLI_ROUTING_H
 #define MO_CLI_ROUTING_H
 
-#include <moraine.h>
+#include <moraine_server.h>
 
 #include "cli/print/json.h"
 

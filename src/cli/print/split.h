@@ -2,7 +2,7 @@
 #ifndef MO_CLI_SPLIT_H
 #define MO_CLI_SPLIT_H
 
-#include <moraine_tools.h>
+#include <moraine_server.h>
 
 #include <jansson.h>
 

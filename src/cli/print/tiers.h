@@ -3,7 +3,7 @@
 #define MO_CLI_TIERS_H
 
 #include <jansson.h>
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* Takes the counters of `before` off those of `report`. */
 void cli_tiers_subtract(mo_tier_report *report, const mo_tier_report *before);

@@ -3,7 +3,7 @@
 #define MO_CLI_TRAFFIC_H
 
 #include <jansson.h>
-#include <moraine.h>
+#include <moraine_server.h>
 
 /* What came after an earlier report. */
 void cli_traffic_subtract(mo_traffic_report *of, const mo_traffic_report *earlier);

@@ -4,7 +4,7 @@
 #define MO_PLAN_PROBE_DEVICE_H
 
 #include "device/device.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 
 /* Measurements, to show progress. */
 enum { MO_PROBE_DEVICE_STEPS = MO_PROBE_COPIES * 3 + 4 };

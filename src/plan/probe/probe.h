@@ -4,7 +4,7 @@
 #define MO_PLAN_PROBE_PROBE_H
 
 #include "device/device.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "plan/rates.h"
 
 typedef struct mo_probe_setup {

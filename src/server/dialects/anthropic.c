@@ -258,8 +258,8 @@ bool srv_conversation_anthropic(const srv_field *root, srv_conversation *out)
 static void put_stop(const srv_generation *g, srv_writer *w)
 {
     const srv_choice *c = &g->choices[0];
-    const bool word =
-        c->finish == SRV_FINISH_STRING && c->stop >= 0 && (size_t)c->stop < g->parameters.stop_count;
+    const bool word = c->finish == SRV_FINISH_STRING && c->stop >= 0 &&
+                      (size_t)c->stop < g->parameters.generation.stop_count;
     srv_print(w, "\"stop_reason\":%s,\"stop_sequence\":",
               word                                                     ? "stop_sequence"
               : srv_generation_is_cut(g, c)                            ? "max_tokens"

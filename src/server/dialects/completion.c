@@ -23,20 +23,20 @@ static void put_tokens_text(const srv_generation *g, size_t prompt, srv_writer *
 static void put_settings(const srv_generation *g, srv_writer *w)
 {
     const srv_parameters *p = &g->parameters;
-    const mo_sampler_options *s = &p->sampler;
+    const mo_generation_options *s = &p->generation;
     srv_print(
         w,
         "{\"n_predict\":%ld,\"max_tokens\":%ld,\"seed\":%ld,\"temperature\":%g,\"top_k\":%ld,\"top_p\":%g,"
         "\"min_p\":%g,\"repeat_penalty\":%g,\"repeat_last_n\":%ld,\"presence_penalty\":%g,"
         "\"frequency_penalty\":%g,\"stop\":[",
-        p->max_tokens, p->max_tokens, (int64_t)s->seed, s->temperature, s->top_k, s->top_p, s->min_p,
+        s->max_tokens, s->max_tokens, s->seed, s->temperature, s->top_k, s->top_p, s->min_p,
         s->repeat_penalty, s->penalty_last, s->presence_penalty, s->frequency_penalty);
-    for (size_t i = 0; i < p->stop_count; i++) {
+    for (size_t i = 0; i < s->stop_count; i++) {
         srv_puts(w, i > 0 ? "," : "");
         srv_put_cstring(w, p->stop[i]);
     }
     srv_put_literal(w, "],\"ignore_eos\":");
-    srv_put_bool(w, p->ignore_eos);
+    srv_put_bool(w, s->ignore_end);
     srv_put_literal(w, ",\"stream\":");
     srv_put_bool(w, p->stream);
     srv_print(w, ",\"n_probs\":%ld}", p->logprobs ? p->top : 0);

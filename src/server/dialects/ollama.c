@@ -383,8 +383,8 @@ static bool obey_num_ctx(srv_generation *g, const srv_field *options)
         return srv_fault_context(&g->fault, count, n_ctx);
     }
     const int64_t left = n_ctx - count;
-    g->parameters.max_tokens =
-        g->parameters.max_tokens < 0 || g->parameters.max_tokens > left ? left : g->parameters.max_tokens;
+    int64_t *most = &g->parameters.generation.max_tokens;
+    *most = *most < 0 || *most > left ? left : *most;
     return true;
 }
 
@@ -395,7 +395,8 @@ static bool read_common(srv_generation *g, const srv_field *root, const srv_fiel
         return false;
     }
     const srv_defaults *defaults = srv_model_defaults(g->model_ref);
-    g->parameters.sampler.top_p = isnan(defaults->top_p) ? 0.9F : g->parameters.sampler.top_p;
+    float *top_p = &g->parameters.generation.top_p;
+    *top_p = isnan(defaults->top_p) ? 0.9F : *top_p;
     return srv_unserved_check(root, SRV_DIALECT_OLLAMA) && srv_generation_parameters(g, options) &&
            srv_read_bool(srv_member(root, "stream"), &g->parameters.stream) &&
            srv_probabilities_read(root, SRV_DIALECT_OLLAMA, &g->parameters) &&

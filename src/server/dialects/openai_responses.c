@@ -110,8 +110,8 @@ static void put_request(const srv_generation *g, srv_writer *w)
     put_json(json_object_get(g->root, "tool_choice"), "\"auto\"", w);
     srv_put_literal(w, ",\"parallel_tool_calls\":");
     srv_put_bool(w, !g->tools.single);
-    srv_print(w, ",\"temperature\":%g,\"top_p\":%g,\"reasoning\":", g->parameters.sampler.temperature,
-              g->parameters.sampler.top_p);
+    srv_print(w, ",\"temperature\":%g,\"top_p\":%g,\"reasoning\":", g->parameters.generation.temperature,
+              g->parameters.generation.top_p);
     put_json(json_object_get(g->root, "reasoning"), "null", w);
     srv_put_literal(w, ",\"text\":{\"format\":");
     put_json(format, "{\"type\":\"text\"}", w);

@@ -10,7 +10,7 @@
 
 enum { TOKENS, LOGPROBS, TOP, OFFSETS };
 
-static void put_top(srv_writer *w, const mo_model *model, const srv_token *token)
+static void put_top(srv_writer *w, const mo_model *model, const mo_generation_token *token)
 {
     srv_put_literal(w, "{");
     for (int i = 0; i < token->top_count; i++) {

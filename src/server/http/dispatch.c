@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/hash.h"
+#include "moraine_server.h"
 #include "server/common/log.h"
 #include "server/http/listener.h"
 

@@ -3,7 +3,7 @@
 #ifndef SRV_KEYS_H
 #define SRV_KEYS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_keys srv_keys;
 

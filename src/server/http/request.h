@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "server/common/fault.h"
 #include "server/common/writer.h"
 

@@ -2,7 +2,7 @@
 #ifndef SRV_SOCKETS_H
 #define SRV_SOCKETS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 enum { SRV_SOCKETS = 16 };
 

@@ -3,7 +3,7 @@
 #ifndef SRV_WORKERS_H
 #define SRV_WORKERS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_workers srv_workers;
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "server/models/models.h"
 
 enum { SRV_MODELS_MAX = 1024 };

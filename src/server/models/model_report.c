@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "server/models/model_list.h"
 #include "server/scheduler/job.h"
 

@@ -4,7 +4,7 @@
 #ifndef SRV_MODELS_H
 #define SRV_MODELS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "server/common/defaults.h"
 #include "server/common/fault.h"
 #include "server/http/request.h"

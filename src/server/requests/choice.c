@@ -190,7 +190,7 @@ static void put_token(srv_writer *w, const mo_model *model, int32_t id, float lo
 }
 
 /* {"id","token","bytes","logprob","top_logprobs":[...]}. */
-static void put_probability(srv_writer *w, const mo_model *model, const srv_token *token)
+static void put_probability(srv_writer *w, const mo_model *model, const mo_generation_token *token)
 {
     put_token(w, model, token->id, token->logprob);
     srv_put_literal(w, ",\"top_logprobs\":[");

@@ -148,7 +148,7 @@ static const char *constraint(const srv_generation *g)
 /* What the engine could not do. Where no other try can, it is the request's fault, so that clients do not ask again. */
 static void fail(srv_generation *g, const mo_error *err)
 {
-    const bool biased = g->parameters.sampler.bias_count > 0;
+    const bool biased = g->parameters.generation.bias_count > 0;
     if (g->failed) {
         return; /* the first reason counts */
     }
@@ -313,24 +313,21 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     srv_job_options o = srv_job_options_default();
     o.tokens = g->prompts[prompt].ids;
     o.count = g->prompts[prompt].count;
-    o.sampler = p->sampler;
-    o.max_tokens = p->max_tokens;
+    o.generation = p->generation;
+    o.generation.stop = p->stop;
+    o.generation.dry_breakers = p->generation.dry_breaker_count || p->no_breakers ? p->breakers : NULL;
+    o.generation.samplers = p->samplers[0] ? p->samplers : NULL;
+    o.generation.logprobs = p->logprobs ? (int)p->top : -1;
+    o.generation.raw = g->raw;
     memcpy(o.adapters, p->adapters, sizeof o.adapters);
     o.adapter_count = p->adapter_count;
-    o.stop = p->stop;
-    o.stop_count = p->stop_count;
     o.n = (int)p->n;
-    o.logprobs = p->logprobs;
-    o.top = (int)p->top;
-    o.raw = g->raw;
     o.reply = g->raw ? NULL : reply;
     o.grammar = g->grammar;
-    o.ignore_eos = p->ignore_eos;
     o.no_cache = !p->cache_prompt;
     o.progress = p->return_progress && g->streaming;
     o.priority = srv_request_priority(g->request);
     o.client = srv_request_client_number(g->request);
-    o.reasoning_budget = p->thought_limit;
     o.routes = g->trace && prompt == 0 ? srv_trace_note : NULL;
     o.routes_user = g->trace;
     o.sink = sink;

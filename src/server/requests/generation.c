@@ -129,20 +129,21 @@ static void take_defaults(srv_generation *g)
 {
     const srv_defaults *d = srv_model_defaults(g->model_ref);
     srv_parameters *p = &g->parameters;
-    mo_model_sampling(srv_model_mo(g->model_ref), &p->sampler);
-    take_number(d->temperature, &p->sampler.temperature);
-    take_number(d->top_p, &p->sampler.top_p);
-    take_number(d->min_p, &p->sampler.min_p);
-    take_number(d->repeat_penalty, &p->sampler.repeat_penalty);
-    take_number(d->presence_penalty, &p->sampler.presence_penalty);
-    take_number(d->frequency_penalty, &p->sampler.frequency_penalty);
-    take_whole(d->top_k, &p->sampler.top_k);
-    take_whole(d->repeat_last_n, &p->sampler.penalty_last);
-    take_whole(d->max_tokens, &p->max_tokens);
-    take_whole(d->reasoning_budget, &p->thought_limit);
+    mo_generation_options *o = &p->generation;
+    mo_generation_options_recommend(srv_model_mo(g->model_ref), o);
+    take_number(d->temperature, &o->temperature);
+    take_number(d->top_p, &o->top_p);
+    take_number(d->min_p, &o->min_p);
+    take_number(d->repeat_penalty, &o->repeat_penalty);
+    take_number(d->presence_penalty, &o->presence_penalty);
+    take_number(d->frequency_penalty, &o->frequency_penalty);
+    take_whole(d->top_k, &o->top_k);
+    take_whole(d->repeat_last_n, &o->penalty_last);
+    take_whole(d->max_tokens, &o->max_tokens);
+    take_whole(d->reasoning_budget, &o->thought_tokens);
     p->adapter_count = srv_model_adapters(g->model_ref, p->adapters);
     if (d->seed >= 0) {
-        p->sampler.seed = (uint64_t)d->seed;
+        o->seed = d->seed;
         p->seeded = true;
     }
     p->keep_thought = d->reasoning_format && strcmp(d->reasoning_format, "none") == 0;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,14 +16,8 @@
 
 srv_parameters srv_parameters_default(void)
 {
-    srv_parameters p = {.max_tokens = -1, .n = 1, .cache_prompt = true, .thought_limit = -1};
-    p.sampler = mo_sampler_options_default();
-    p.sampler.temperature = 0.8F;
-    p.sampler.top_k = 40;
-    p.sampler.top_p = 0.95F;
-    p.sampler.min_p = 0.05F;
-    p.sampler.repeat_penalty = 1;
-    p.sampler.penalty_last = 64;
+    srv_parameters p = {.generation = mo_generation_options_default(), .n = 1, .cache_prompt = true};
+    mo_generation_options_recommend(NULL, &p.generation);
     return p;
 }
 
@@ -30,16 +25,17 @@ void srv_parameters_free(srv_parameters *p)
 {
     free(p->bias);
     p->bias = NULL;
-    p->sampler.bias = NULL;
-    p->sampler.bias_count = 0;
+    p->generation.bias = NULL;
+    p->generation.bias_count = 0;
 }
 
 void srv_parameters_seed(srv_parameters *p)
 {
-    if (!p->seeded && getrandom(&p->sampler.seed, sizeof p->sampler.seed, 0) != sizeof p->sampler.seed) {
+    int64_t *seed = &p->generation.seed;
+    if (!p->seeded && getrandom(seed, sizeof *seed, 0) != sizeof *seed) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        p->sampler.seed = (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec;
+        *seed = (int64_t)((uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec);
     }
 }
 
@@ -50,7 +46,7 @@ static bool read_seed(srv_field f, srv_parameters *p)
     int64_t seed = -1;
     const double real = json_is_real(f.value) ? json_real_value(f.value) : 0;
     if (fabs(real) >= 0x1p63) { /* some clients draw 64 bits without a sign: any number will do */
-        memcpy(&p->sampler.seed, &real, sizeof real);
+        memcpy(&p->generation.seed, &real, sizeof real);
         p->seeded = true;
         return true;
     }
@@ -58,7 +54,7 @@ static bool read_seed(srv_field f, srv_parameters *p)
         return false;
     }
     if (f.value && seed != -1 && seed != 0xffffffff) { /* llama-server's two ways to say random */
-        p->sampler.seed = (uint64_t)seed;
+        p->generation.seed = seed;
         p->seeded = true;
     } else if (f.value) {
         p->seeded = false;
@@ -73,8 +69,8 @@ static bool refuse_others(const srv_field *object)
         const char *name;
         double neutral;
     } numbers[] = {
-        {"mirostat", 0},       {"dry_multiplier", 0}, {"xtc_probability", 0}, {"typical_p", 1},
-        {"dynatemp_range", 0}, {"top_n_sigma", -1},   {"tfs_z", 1},           {"adaptive_target", -1},
+        {"tfs_z", 1},
+        {"adaptive_target", -1},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         const srv_field f = srv_member(object, numbers[i].name);
@@ -138,9 +134,90 @@ static bool read_adapters(const srv_field *object, srv_parameters *p)
     return srv_adapters_read(&list, p->adapters, p->adapter_count);
 }
 
+/* A list of strings without empty ones; *count is how many. */
+static bool read_texts(srv_field f, const char **out, size_t most, size_t *count)
+{
+    *count = 0;
+    if (!json_is_array(f.value)) {
+        return srv_wrong_type(&f, "a list of strings");
+    }
+    for (size_t i = 0; i < srv_count(&f); i++) {
+        const srv_field element = srv_element(&f, i);
+        mo_text text = {"", 0};
+        if (!element.value || !srv_read_text(element, &text)) {
+            return srv_wrong_type(&element, "a string");
+        }
+        if (strlen(text.data) != text.length) {
+            return srv_wrong(&element, "must not contain a NUL byte");
+        }
+        if (text.length == 0) { /* it says nothing */
+            continue;
+        }
+        if (*count == most) {
+            return srv_wrong(&f, "must have at most %zu strings", most);
+        }
+        out[(*count)++] = text.data;
+    }
+    return true;
+}
+
+/* The order of samplers: a list of names, or a text with semicolons between them. */
+static bool read_order(srv_field f, srv_parameters *p)
+{
+    const char *names[16];
+    size_t count = 1, used = 0;
+    if (!f.value) {
+        return true;
+    }
+    if (json_is_string(f.value)) {
+        names[0] = json_string_value(f.value);
+    } else if (!read_texts(f, names, 16, &count)) {
+        return false;
+    }
+    for (size_t i = 0; i < count && used < sizeof p->samplers; i++) {
+        used +=
+            (size_t)snprintf(p->samplers + used, sizeof p->samplers - used, "%s%s", i ? ";" : "", names[i]);
+    }
+    return used < sizeof p->samplers || srv_wrong(&f, "is too long; name each sampler once");
+}
+
+static bool read_breakers(srv_field f, srv_parameters *p)
+{
+    if (!f.value) {
+        return true;
+    }
+    const bool good = read_texts(f, p->breakers, SRV_STOP_MAX, &p->generation.dry_breaker_count);
+    p->no_breakers = good && p->generation.dry_breaker_count == 0;
+    return good;
+}
+
+/* llama-server's and Ollama's. */
+static bool read_more_sampling(const srv_field *object, srv_parameters *p)
+{
+    mo_generation_options *s = &p->generation;
+    const srv_field mirostat = srv_member(object, "mirostat");
+    const bool good =
+        srv_read_float(srv_member(object, "top_n_sigma"), -1, 1e6, &s->top_n_sigma) &&
+        srv_read_float(srv_member_of(object, NAMES("typical_p", "typ_p")), 0, 1, &s->typical_p) &&
+        srv_read_float(srv_member(object, "xtc_probability"), 0, 1, &s->xtc_probability) &&
+        srv_read_float(srv_member(object, "xtc_threshold"), 0, 1, &s->xtc_threshold) &&
+        srv_read_float(srv_member(object, "dynatemp_range"), -1, 1000, &s->dynatemp_range) &&
+        srv_read_float(srv_member(object, "dynatemp_exponent"), 0, 1000, &s->dynatemp_exponent) &&
+        srv_read_int(mirostat, 0, 2, &s->mirostat) &&
+        srv_read_float(srv_member(object, "mirostat_tau"), 0, 1000, &s->mirostat_tau) &&
+        srv_read_float(srv_member(object, "mirostat_eta"), 0, 1000, &s->mirostat_eta) &&
+        srv_read_float(srv_member(object, "dry_multiplier"), -1, 1e6, &s->dry_multiplier) &&
+        srv_read_float(srv_member(object, "dry_base"), 0, 1e6, &s->dry_base) &&
+        srv_read_int(srv_member(object, "dry_allowed_length"), 0, INT32_MAX, &s->dry_allowed_length) &&
+        srv_read_int(srv_member(object, "dry_penalty_last_n"), -1, INT32_MAX, &s->dry_penalty_last) &&
+        read_breakers(srv_member(object, "dry_sequence_breakers"), p) &&
+        read_order(srv_member(object, "samplers"), p);
+    return good && (s->mirostat != 1 || srv_wrong(&mirostat, "must be 0 (off) or 2"));
+}
+
 static bool read_sampling(const srv_field *object, srv_parameters *p)
 {
-    mo_sampler_options *s = &p->sampler;
+    mo_generation_options *s = &p->generation;
     return srv_read_float(srv_member(object, "temperature"), 0, 1000, &s->temperature) &&
            srv_read_float(srv_member(object, "top_p"), 0, 1, &s->top_p) &&
            srv_read_float(srv_member(object, "min_p"), 0, 1, &s->min_p) &&
@@ -150,15 +227,21 @@ static bool read_sampling(const srv_field *object, srv_parameters *p)
            srv_read_float(srv_member_of(object, NAMES("repeat_penalty", "repetition_penalty")), 0, 100,
                           &s->repeat_penalty) &&
            srv_read_int(srv_member(object, "repeat_last_n"), -1, INT32_MAX, &s->penalty_last) &&
-           read_seed(srv_member(object, "seed"), p) && refuse_others(object) && read_adapters(object, p);
+           read_seed(srv_member(object, "seed"), p) && read_more_sampling(object, p) &&
+           refuse_others(object) && read_adapters(object, p);
 }
 
 /* What the sampler calls by other names. */
-static void adjust_sampling(mo_sampler_options *s)
+static void adjust_sampling(mo_generation_options *s)
 {
     s->top_k = s->top_k < 0 ? 0 : s->top_k;
     s->top_p = s->top_p > 0 ? s->top_p : FLT_MIN; /* OpenAI's 0: the likeliest token alone */
     s->repeat_penalty = s->repeat_penalty > 0 ? s->repeat_penalty : 1;
+    s->top_n_sigma = s->top_n_sigma > 0 ? s->top_n_sigma : 0; /* below 0: off, as at llama-server */
+    s->dynatemp_range = s->dynatemp_range > 0 ? s->dynatemp_range : 0;
+    s->dry_multiplier = s->dry_multiplier > 0 ? s->dry_multiplier : 0;
+    s->dry_base = s->dry_base >= 1 ? s->dry_base : 1.75F;
+    s->dry_allowed_length = s->dry_allowed_length > 0 ? s->dry_allowed_length : 1;
 }
 
 /* ---- Biases ---- */
@@ -279,8 +362,8 @@ static bool read_bias(srv_field f, const mo_model *model, srv_parameters *p)
     }
     free(p->bias);
     p->bias = list.items;
-    p->sampler.bias = list.items;
-    p->sampler.bias_count = list.count;
+    p->generation.bias = list.items;
+    p->generation.bias_count = list.count;
     return good;
 }
 
@@ -291,45 +374,29 @@ static bool read_stop(srv_field f, srv_parameters *p)
     if (!f.value) {
         return true;
     }
-    p->stop_count = 0;
+    p->generation.stop_count = 0;
     if (json_is_string(f.value)) {
         p->stop[0] = json_string_value(f.value);
-        p->stop_count = *p->stop[0] != '\0';
+        p->generation.stop_count = *p->stop[0] != '\0';
         return true;
     }
     if (!json_is_array(f.value)) {
         return srv_wrong_type(&f, "a string or a list of strings");
     }
-    for (size_t i = 0; i < srv_count(&f); i++) {
-        const srv_field element = srv_element(&f, i);
-        mo_text text = {"", 0};
-        if (!element.value || !srv_read_text(element, &text)) {
-            return srv_wrong_type(&element, "a string");
-        }
-        if (strlen(text.data) != text.length) {
-            return srv_wrong(&element, "must not contain a NUL byte");
-        }
-        if (text.length == 0) { /* nothing to stop at */
-            continue;
-        }
-        if (p->stop_count == SRV_STOP_MAX) {
-            return srv_wrong(&f, "must have at most %d strings", SRV_STOP_MAX);
-        }
-        p->stop[p->stop_count++] = text.data;
-    }
-    return true;
+    return read_texts(f, p->stop, SRV_STOP_MAX, &p->generation.stop_count);
 }
 
 static bool read_limits(const srv_field *object, srv_parameters *p)
 {
     const srv_field f = srv_member_of(object, NAMES("max_completion_tokens", "max_tokens",
                                                     "max_output_tokens", "n_predict", "num_predict"));
-    if (!srv_read_int(f, INT32_MIN, INT64_MAX, &p->max_tokens)) {
+    int64_t *most = &p->generation.max_tokens;
+    if (!srv_read_int(f, INT32_MIN, INT64_MAX, most)) {
         return false;
     }
-    p->max_tokens = p->max_tokens < 0 ? -1 : p->max_tokens; /* Ollama's -2: until the window is full, too */
+    *most = *most < 0 ? -1 : *most; /* Ollama's -2: until the window is full, too */
     return read_stop(srv_member_of(object, NAMES("stop", "stop_sequences")), p) &&
-           srv_read_bool(srv_member(object, "ignore_eos"), &p->ignore_eos);
+           srv_read_bool(srv_member(object, "ignore_eos"), &p->generation.ignore_end);
 }
 
 /* ---- Probabilities ---- */
@@ -397,7 +464,7 @@ bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_
                        srv_probabilities_read(object, dialect, p)) &&
                       read_stream(object, p) && read_extras(object, p) &&
                       read_bias(srv_member(object, "logit_bias"), model, p);
-    adjust_sampling(&p->sampler);
+    adjust_sampling(&p->generation);
     return good;
 }
 

@@ -24,11 +24,14 @@ typedef enum srv_dialect {
 } srv_dialect;
 
 typedef struct srv_parameters {
-    mo_sampler_options sampler; /* seed is drawn where none was given; bias is our own */
-    bool seeded;                /* a seed was given */
-    int64_t max_tokens;         /* -1: until the window is full */
+    /* Complete, but for what is set when the job is submitted: stop, breakers, samplers and logprobs, from members below, and raw. */
+    mo_generation_options generation;
+    bool seeded; /* a seed was given; otherwise one is drawn */
     const char *stop[SRV_STOP_MAX];
-    size_t stop_count;
+    const char
+        *breakers[SRV_STOP_MAX]; /* of DRY; used where generation.dry_breaker_count or no_breakers is set */
+    bool no_breakers;
+    char samplers[160]; /* their order; "": as usual */
     mo_logit_bias *bias;
     int64_t n;
     bool logprobs;
@@ -37,14 +40,12 @@ typedef struct srv_parameters {
     bool cache_prompt;
     bool return_tokens, timings_per_token, return_progress;
     bool trace; /* which experts its tokens used can be asked for */
-    bool ignore_eos;
     bool post_sampling_probs;
     int64_t heartbeat_ms;    /* of a stream; 0: the server's, -1: none */
     bool keep_thought;       /* reasoning_format "none": thoughts stay in the text */
     srv_switch thinking;     /* unset: as the template does */
     const char *effort;      /* NULL: not given */
     const char *think_field; /* the request's field that asks for thoughts or limits them; NULL: none does */
-    int64_t thought_limit;   /* tokens; -1: none */
     const json_t *template_kwargs;
     mo_adapter_use adapters[SRV_ADAPTERS]; /* of the model, with the scales that the answer is made with */
     int adapter_count;

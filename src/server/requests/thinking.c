@@ -51,7 +51,7 @@ static bool read_limit(srv_field f, int64_t least, srv_parameters *p)
     if (f.value) {
         note(&f, p);
     }
-    return srv_read_int(f, least, INT64_MAX, &p->thought_limit);
+    return srv_read_int(f, least, INT64_MAX, &p->generation.thought_tokens);
 }
 
 /* true, false or a level: Ollama's think. */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "moraine_server.h"
+
 enum { TRACES = 32, TOKENS_MAX = 2048, BYTES_MAX = 4 << 20, ID = 64, OWNER = 256 };
 
 struct srv_trace {

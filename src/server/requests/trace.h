@@ -5,7 +5,7 @@
 #ifndef SRV_TRACE_H
 #define SRV_TRACE_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 #include "server/common/writer.h"
 
 /* One answer's; several hold it. */

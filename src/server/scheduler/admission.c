@@ -106,8 +106,8 @@ static int choose_slot(const srv_engine *e)
 
 void srv_sequence_restore(srv_engine *e, srv_sequence *s, const mo_snapshot *snapshot)
 {
-    s->dirty = mo_session_restore(s->session, snapshot, NULL) != MO_OK &&
-               (snapshot == e->empty || mo_session_restore(s->session, e->empty, NULL) != MO_OK);
+    s->dirty = mo_session_restore(s->session, snapshot, -1, NULL) != MO_OK &&
+               (snapshot == e->empty || mo_session_restore(s->session, e->empty, -1, NULL) != MO_OK);
 }
 
 /* As much of a kept one as the prompt has in common with it: all of it may be more than a sequence holds now. */
@@ -115,7 +115,7 @@ static mo_status restore_usable(const srv_engine *e, const srv_sequence *s, cons
 {
     const int64_t all = mo_snapshot_length(from->snapshot);
     const int64_t length = e->info.rewinds && from->usable < all ? from->usable : all;
-    return mo_session_restore_first(s->session, from->snapshot, length, err);
+    return mo_session_restore(s->session, from->snapshot, length, err);
 }
 
 /* Restoring a cached one may take blocks: others are evicted for them. */
@@ -178,23 +178,14 @@ static void occupy(srv_engine *e, int slot, srv_job *task, int choice)
     s->mark = 0;
 }
 
-/* What chooses the tokens of the choice. */
-static mo_status open_sampler(const srv_engine *e, srv_sequence *s, mo_error *err)
+/* The session computes with the task's adapters for the choice's generation. What it held with others is lost. */
+static mo_status prepare(const srv_sequence *s, const srv_job *task, int choice, mo_error *err)
 {
-    mo_sampler_options options = s->task->sampler;
-    options.seed += (uint64_t)s->choice;
-    mo_status status = mo_sampler_open(&options, e->info.vocab, &s->sampler, err);
-    if (status == MO_OK && s->task->options.grammar) {
-        status = mo_constraint_open(s->task->options.grammar, &s->constraint, err);
-        s->wants_mask = status == MO_OK;
-    }
-    return status;
-}
-
-/* What the session held with other adapters is lost. */
-static mo_status adapt(const srv_sequence *s, const srv_job *task, mo_error *err)
-{
-    return mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
+    const mo_status status =
+        mo_session_adapt(s->session, task->options.adapters, task->options.adapter_count, err);
+    return status == MO_OK
+               ? mo_generation_prompt(task->generations[choice], s->session, task->tokens, task->prompt, err)
+               : status;
 }
 
 /* Does another task have a sequence? */
@@ -234,7 +225,7 @@ static void begin_task(srv_engine *e, srv_job *task)
         srv_memory_keep(e, s, s->held);                     /* what it held is about to be lost */
         from = from.snapshot ? find_source(e, task) : from; /* which may have been dropped for it */
     }
-    mo_status status = adapt(s, task, &err);
+    mo_status status = prepare(s, task, 0, &err);
     if (from.slot >= 0 && from.slot != first) {
         from = (source){.slot = -1, .busy = -1};
     }
@@ -249,7 +240,7 @@ static void begin_task(srv_engine *e, srv_job *task)
     const int64_t common =
         e->prefix && !e->info.rewinds && !task->options.no_cache ? srv_prefix_common(e->prefix, &key) : 0;
     occupy(e, first, task, 0);
-    status = status == MO_OK ? open_sampler(e, s, &err) : status;
+    mo_generation_set_held(task->generations[0], most);
     s->mark = common >= SRV_WORTHWHILE && common > most && common < task->prompt ? common : 0;
     for (int i = 1; i < task->choices && status == MO_OK; i++) {
         const int slot = choose_slot(e);
@@ -257,9 +248,8 @@ static void begin_task(srv_engine *e, srv_job *task)
         if (!other->kept) {
             srv_memory_keep(e, other, other->held);
         }
-        status = adapt(other, task, &err);
+        status = prepare(other, task, i, &err);
         occupy(e, slot, task, i);
-        status = status == MO_OK ? open_sampler(e, other, &err) : status;
     }
     const double now = mo_clock_s();
     pthread_mutex_lock(&e->lock);

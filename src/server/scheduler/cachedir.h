@@ -6,7 +6,7 @@
 #ifndef SRV_CACHEDIR_H
 #define SRV_CACHEDIR_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_cachedir srv_cachedir;
 

@@ -49,20 +49,15 @@ void srv_calls_close(srv_calls *calls)
     }
 }
 
-void srv_calls_add(srv_calls *c, const char *id, const int32_t *tokens, size_t prompt, const int32_t *more,
-                   size_t answer)
+void srv_calls_add(srv_calls *c, const char *id, const int32_t *tokens, size_t count, size_t prompt)
 {
-    const size_t count = prompt + answer;
     call new = {.id = strdup(id), .tokens = malloc(count * sizeof *tokens), .count = count, .prompt = prompt};
     if (!new.id || !new.tokens || count > TOKENS_MAX) {
         free(new.id);
         free(new.tokens);
         return;
     }
-    memcpy(new.tokens, tokens, prompt * sizeof *tokens);
-    if (answer) {
-        memcpy(new.tokens + prompt, more, answer * sizeof *tokens);
-    }
+    memcpy(new.tokens, tokens, count * sizeof *tokens);
     pthread_mutex_lock(&c->lock);
     while (c->next > c->first && (c->next - c->first == ENTRIES || c->tokens + count > TOKENS_MAX)) {
         forget_first(c);

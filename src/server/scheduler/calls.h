@@ -6,7 +6,7 @@
 #ifndef SRV_CALLS_H
 #define SRV_CALLS_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_calls srv_calls;
 
@@ -14,9 +14,8 @@ typedef struct srv_calls srv_calls;
 srv_calls *srv_calls_open(void);
 void srv_calls_close(srv_calls *calls); /* NULL is allowed */
 
-/* A sequence of `prompt` tokens and `answer` more. Without memory it is not remembered. */
-void srv_calls_add(srv_calls *calls, const char *id, const int32_t *tokens, size_t prompt,
-                   const int32_t *more, size_t answer);
+/* A sequence that begins with `prompt` tokens of a prompt. Without memory it is not remembered. */
+void srv_calls_add(srv_calls *calls, const char *id, const int32_t *tokens, size_t count, size_t prompt);
 /* mo_free() *tokens. */
 bool srv_calls_find(srv_calls *calls, const char *id, int32_t **tokens, size_t *count, size_t *prompt);
 

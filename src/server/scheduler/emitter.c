@@ -42,12 +42,6 @@ struct srv_emitter {
 
 /* ---- One message ------------------------------------------------------------------------------ */
 
-typedef struct emission {
-    srv_emitter *emitter;
-    srv_job *task;
-    int choice;
-} emission;
-
 static void call_sink(srv_emitter *emitter, srv_job *task, srv_event *event)
 {
     event->job = task->id;
@@ -60,39 +54,55 @@ static void call_sink(srv_emitter *emitter, srv_job *task, srv_event *event)
     }
 }
 
-static void on_answer(void *user, const srv_event *event)
-{
-    const emission *t = user;
-    srv_event own = *event;
-    own.choice = t->choice;
-    own.completion_tokens = srv_answer_tokens(t->task->answers[t->choice]);
-    call_sink(t->emitter, t->task, &own);
-}
-
 static void count_tokens(srv_job *task)
 {
-    int64_t tokens = 0, thoughts = 0;
+    int64_t all = 0, thinking = 0, tokens, thoughts;
     for (int i = 0; i < task->choices; i++) {
-        tokens += srv_answer_tokens(task->answers[i]);
-        thoughts += srv_answer_thoughts(task->answers[i]);
+        mo_generation_count(task->generations[i], &tokens, &thoughts);
+        all += tokens;
+        thinking += thoughts;
     }
-    task->usage.completion_tokens = tokens;
-    task->usage.thought_tokens = thoughts;
+    task->usage.completion_tokens = all;
+    task->usage.thought_tokens = thinking;
 }
 
-static void end_choice(srv_emitter *emitter, srv_job *task, int choice, srv_finish finish)
+static srv_finish finish_of(mo_end end)
 {
-    srv_answer *answer = task->answers[choice];
-    srv_event event = {.kind = SRV_END,
-                       .choice = choice,
-                       .text = {"", 0},
-                       .finish = finish,
-                       .stop = srv_answer_stop(answer),
-                       .completion_tokens = srv_answer_tokens(answer)};
-    event.token_count = srv_answer_rest(answer, &event.tokens);
-    count_tokens(task);
-    emitter->owner.choice(emitter->owner.user, task, answer); /* before the client can ask about it */
-    call_sink(emitter, task, &event);
+    return end == MO_END_MODEL ? SRV_FINISH_END : end == MO_END_STOP ? SRV_FINISH_STRING : SRV_FINISH_LENGTH;
+}
+
+/* Tells what was parsed of the choice, and returns its end if that was among it. MO_END_FAILED: there was no memory to tell it. */
+static mo_end tell(srv_emitter *emitter, srv_job *task, int choice)
+{
+    static const srv_event_kind kinds[] = {
+        [MO_EVENT_TEXT] = SRV_TEXT,           [MO_EVENT_THOUGHT] = SRV_THOUGHT,   [MO_EVENT_CALL] = SRV_CALL,
+        [MO_EVENT_ARGUMENTS] = SRV_ARGUMENTS, [MO_EVENT_CALL_END] = SRV_CALL_END, [MO_EVENT_END] = SRV_END};
+    mo_generation *g = task->generations[choice];
+    mo_generation_event from;
+    mo_end end = MO_END_NONE;
+    while (mo_generation_take_event(g, &from, sizeof from)) {
+        srv_event event = {.kind = kinds[from.kind],
+                           .choice = choice,
+                           .text = from.text,
+                           .call = from.call,
+                           .call_id = from.kind == MO_EVENT_CALL ? from.id.data : NULL,
+                           .tokens = from.tokens,
+                           .token_count = from.token_count,
+                           .stop = from.stop,
+                           .completion_tokens = from.generated};
+        if (from.kind == MO_EVENT_END) {
+            end = from.end;
+            if (end == MO_END_FAILED) {
+                break;
+            }
+            event.finish = finish_of(end);
+            count_tokens(task);
+            /* before the client can ask about it */
+            emitter->owner.choice(emitter->owner.user, g, (size_t)task->prompt);
+        }
+        call_sink(emitter, task, &event);
+    }
+    return end;
 }
 
 /* An answer that cannot be sent cannot continue. */
@@ -118,40 +128,37 @@ static void note_time(srv_emitter *emitter, srv_job *task, double at)
 static void emit_token(srv_emitter *emitter, const srv_raw_event *m)
 {
     srv_job *task = m->task;
-    srv_answer *answer = task->answers[m->choice];
-    emission t = {emitter, task, m->choice};
-    mo_error err;
-    if (srv_answer_stop(answer) >= 0) {
+    mo_generation *g = task->generations[m->choice];
+    if (mo_generation_stopped(g)) {
         return; /* sampled before the scheduler knew */
     }
     note_time(emitter, task, m->at);
     task->usage.prompt_done = task->prompt;
-    const srv_token token = {m->token, m->logprob, m->top, m->top_count};
-    if (srv_answer_put(answer, &token, m->ends, on_answer, &t, &err) != MO_OK) {
+    mo_generation_parse(g);
+    const mo_end end = tell(emitter, task, m->choice);
+    if (end == MO_END_FAILED) {
         give_up(emitter, task);
         return;
     }
     count_tokens(task);
-    if (srv_answer_stop(answer) >= 0) {
+    if (end == MO_END_STOP) {
         atomic_store(&task->stopped[m->choice], true);
-        end_choice(emitter, task, m->choice, SRV_FINISH_STRING);
     }
 }
 
 static void emit_end(srv_emitter *emitter, const srv_raw_event *m)
 {
     srv_job *task = m->task;
-    srv_answer *answer = task->answers[m->choice];
-    emission t = {emitter, task, m->choice};
-    mo_error err;
-    if (srv_answer_stop(answer) >= 0) {
+    mo_generation *g = task->generations[m->choice];
+    if (mo_generation_stopped(g)) {
         return; /* it was sent */
     }
-    if (srv_answer_end(answer, m->finish == SRV_FINISH_LENGTH, on_answer, &t, &err) != MO_OK) {
-        give_up(emitter, task);
-        return;
+    while (mo_generation_parse(g)) {
     }
-    end_choice(emitter, task, m->choice, srv_answer_stop(answer) >= 0 ? SRV_FINISH_STRING : m->finish);
+    const mo_end end = tell(emitter, task, m->choice);
+    if (end == MO_END_NONE || end == MO_END_FAILED) {
+        give_up(emitter, task);
+    }
 }
 
 static void emit(srv_emitter *emitter, const srv_raw_event *m)

@@ -11,9 +11,9 @@
 typedef enum srv_raw_event_kind {
     SRV_EVENT_STARTED,
     SRV_EVENT_PROGRESS,
-    SRV_EVENT_TOKEN,
-    SRV_EVENT_END,  /* of a choice */
-    SRV_EVENT_DONE, /* of the task, which the emitter then closes */
+    SRV_EVENT_TOKEN, /* one more of the choice's generation is to be parsed */
+    SRV_EVENT_END,   /* of a choice: what is left of its generation is to be parsed */
+    SRV_EVENT_DONE,  /* of the task, which the emitter then closes */
     SRV_EVENT_FAILED,
 } srv_raw_event_kind;
 
@@ -21,16 +21,10 @@ typedef struct srv_raw_event {
     srv_raw_event_kind kind;
     srv_job *task;
     int choice;
-    double at;      /* when it happened */
-    int64_t cached; /* prompt tokens that were found */
-    int64_t done;   /* and that are held now */
-    int32_t token;
-    bool ends; /* the token ends the answer */
-    bool soon; /* it does not wait for others */
-    float logprob;
-    int top_count;
-    mo_logprob top[MO_TOP_MAX];
-    srv_finish finish;
+    double at;       /* when it happened */
+    int64_t cached;  /* prompt tokens that were found */
+    int64_t done;    /* and that are held now */
+    bool soon;       /* it does not wait for others */
     mo_error *error; /* the message's own */
 } srv_raw_event;
 
@@ -40,8 +34,8 @@ typedef struct srv_emitter srv_emitter;
 typedef struct srv_emitter_owner {
     void *user;
     void (*cancel)(void *user, uint64_t job);
-    void (*token)(void *user, double first_s, double between_s);               /* one of them is 0 */
-    void (*choice)(void *user, const srv_job *task, const srv_answer *answer); /* has ended */
+    void (*token)(void *user, double first_s, double between_s);       /* one of them is 0 */
+    void (*choice)(void *user, const mo_generation *g, size_t prompt); /* has ended; tokens of its prompt */
 } srv_emitter_owner;
 
 mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo_error *err);

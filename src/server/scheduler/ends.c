@@ -33,15 +33,7 @@ void srv_raw_events_add(srv_engine *e, const srv_raw_event *message)
 /* The sequence is free, and keeps what it holds. */
 static void release(srv_engine *e, srv_sequence *s)
 {
-    mo_sampler_close(s->sampler);
-    s->sampler = NULL;
-    if (s->constraint) {
-        srv_masks_drop(e->masks, &s->mask);
-    }
-    mo_constraint_close(s->constraint);
-    s->constraint = NULL;
-    s->mask = (srv_mask){0};
-    s->wants_mask = s->late = false;
+    mo_generation_fail(srv_sequence_generation(s), MO_END_CANCELLED, NULL); /* if it has not ended */
     const int64_t held = s->dirty ? 0 : mo_session_length(s->session);
     pthread_mutex_lock(&e->lock);
     s->last_job = s->task->id;
@@ -87,16 +79,12 @@ void srv_end_job(srv_engine *e, srv_job *task, const mo_error *error)
     srv_raw_events_add(e, &m);
 }
 
-void srv_end_choice(srv_engine *e, srv_sequence *s, srv_finish finish)
+void srv_end_choice(srv_engine *e, srv_sequence *s, bool stopped)
 {
     srv_job *task = s->task;
-    const srv_raw_event m = {.kind = SRV_EVENT_END,
-                             .task = task,
-                             .choice = s->choice,
-                             .at = mo_clock_s(),
-                             .cached = task->cached,
-                             .finish = finish};
-    if (finish != SRV_FINISH_NONE) { /* otherwise the emitter knows */
+    const srv_raw_event m = {
+        .kind = SRV_EVENT_END, .task = task, .choice = s->choice, .at = mo_clock_s(), .cached = task->cached};
+    if (!stopped) { /* otherwise the emitter knows */
         srv_raw_events_add(e, &m);
     }
     release(e, s);
@@ -131,7 +119,7 @@ void srv_end_what_is_over(srv_engine *e)
         if (s->task && atomic_load(&s->task->cancelled)) {
             srv_end_job(e, s->task, &cancelled);
         } else if (s->task && atomic_load(&s->task->stopped[s->choice])) {
-            srv_end_choice(e, s, SRV_FINISH_NONE);
+            srv_end_choice(e, s, true);
         }
     }
 }

@@ -89,13 +89,14 @@ static void on_token(void *user, double first_s, double between_s)
     pthread_mutex_unlock(&e->lock);
 }
 
-static void on_choice(void *user, const srv_job *task, const srv_answer *answer)
+static void on_choice(void *user, const mo_generation *g, size_t prompt)
 {
     const srv_engine *e = user;
     const char *id;
-    for (int i = 0; (id = srv_answer_call(answer, i)); i++) {
-        srv_calls_add(e->calls, id, task->tokens, (size_t)task->prompt, srv_answer_all(answer),
-                      (size_t)srv_answer_tokens(answer));
+    int64_t count;
+    const int32_t *tokens = mo_generation_parsed(g, &count);
+    for (int i = 0; (id = mo_generation_call_id(g, i)); i++) {
+        srv_calls_add(e->calls, id, tokens, (size_t)count, prompt);
     }
 }
 
@@ -104,36 +105,21 @@ static void on_unwanted(void *user, uint64_t job)
     srv_job_cancel(user, job);
 }
 
-/* ---- What the masks report -------------------------------------------------------------------- */
-
-static void on_mask(void *user)
-{
-    srv_engine *e = user;
-    pthread_mutex_lock(&e->lock);
-    srv_engine_wake(e);
-    pthread_mutex_unlock(&e->lock);
-}
-
 /* ---- Opening and closing ---------------------------------------------------------------------- */
 
-/* Tokens that may not be sampled: always, and where an answer must not end. */
-static mo_status list_tokens(srv_engine *e, mo_error *err)
+static mo_status list_ends(srv_engine *e, mo_error *err)
 {
-    size_t count, ends = 0;
-    const int32_t *never = mo_model_suppressed(e->model, &count);
     for (int32_t t = 0; t < e->info.vocab; t++) {
-        ends += mo_token_ends(e->model, t);
+        e->ends_count += mo_token_ends(e->model, t);
     }
-    e->never = malloc((count + ends + 1) * sizeof *e->never);
-    if (!e->never) {
+    e->ends = malloc((e->ends_count + 1) * sizeof *e->ends);
+    if (!e->ends) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
-    for (size_t i = 0; i < count; i++) {
-        e->never[e->never_count++] = (mo_logit_bias){never[i], -INFINITY};
-    }
+    size_t count = 0;
     for (int32_t t = 0; t < e->info.vocab; t++) {
         if (mo_token_ends(e->model, t)) {
-            e->never[e->never_count + e->ends_count++] = (mo_logit_bias){t, -INFINITY};
+            e->ends[count++] = (mo_logit_bias){t, -INFINITY};
         }
     }
     return MO_OK;
@@ -145,8 +131,9 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
         .size = sizeof options, .kv = e->options.kv, .context = e->options.context};
     e->sequences = calloc((size_t)e->parallel, sizeof *e->sequences);
     e->feeds = calloc((size_t)e->parallel, sizeof *e->feeds);
+    e->parts = calloc((size_t)e->parallel, sizeof *e->parts);
     e->fed = calloc((size_t)e->parallel, sizeof *e->fed);
-    if (!e->sequences || !e->feeds || !e->fed) {
+    if (!e->sequences || !e->feeds || !e->parts || !e->fed) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
     }
     for (int i = 0; i < e->parallel; i++) {
@@ -155,7 +142,6 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
         if (status != MO_OK) {
             return status;
         }
-        s->masks = e->masks;
         s->tokens = malloc(sizeof *s->tokens * (size_t)e->context);
         if (!s->tokens) {
             return mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
@@ -166,11 +152,8 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
 
 static void free_engine(srv_engine *e)
 {
-    srv_masks_close(e->masks);
     for (int i = 0; e->sequences && i < e->parallel; i++) {
         mo_session_close(e->sequences[i].session);
-        mo_sampler_close(e->sequences[i].sampler);
-        mo_constraint_close(e->sequences[i].constraint);
         free(e->sequences[i].tokens);
     }
     srv_prefix_close(e->prefix);
@@ -178,8 +161,9 @@ static void free_engine(srv_engine *e)
     srv_calls_close(e->calls);
     free(e->sequences);
     free(e->feeds);
+    free(e->parts);
     free(e->fed);
-    free(e->never);
+    free(e->ends);
     free(e->messages);
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->work);
@@ -200,20 +184,18 @@ static mo_status open_parts(srv_engine *e, mo_error *err)
 {
     const srv_emitter_owner owner = {e, on_unwanted, on_token, on_choice};
     char key[256];
-    mo_status status = list_tokens(e, err);
+    mo_status status = list_ends(e, err);
     e->calls = srv_calls_open();
     if (!e->calls) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
-    }
-    if (status == MO_OK) {
-        status = srv_masks_open(on_mask, e, &e->masks, err);
     }
     if (status == MO_OK) {
         status = open_sequences(e, err);
     }
     if (status == MO_OK && e->sharing) {
         srv_engine_key(e, e->options.cache_dir != NULL, key, sizeof key);
-        const srv_prefix_options prefix = {.rewinds = e->info.rewinds,
+        const srv_prefix_options prefix = {.model = e->model,
+                                           .rewinds = e->info.rewinds,
                                            .directory = e->options.cache_dir,
                                            .directory_bytes = e->options.cache_dir_bytes,
                                            .key = key};
@@ -381,7 +363,7 @@ int srv_engine_jobs(srv_engine *e, srv_job_report *out, int limit)
                                             .cached_tokens = t->cached,
                                             .prompt_done = t->cached + t->computed,
                                             .completion_tokens = t->generated},
-                                  .max_tokens = t->max_tokens};
+                                  .max_tokens = t->options.generation.max_tokens};
     }
     pthread_mutex_unlock(&e->lock);
     return count;
@@ -392,7 +374,7 @@ int srv_engine_slots(srv_engine *e, srv_slot_report *out, int limit)
     pthread_mutex_lock(&e->lock);
     for (int i = 0; i < e->parallel && i < limit; i++) {
         const srv_sequence *s = &e->sequences[i];
-        const int64_t most = s->task ? s->task->max_tokens : -1;
+        const int64_t most = s->task ? s->task->options.generation.max_tokens : -1;
         out[i] = (srv_slot_report){.job = s->task ? s->task->id : 0,
                                    .last_job = s->last_job,
                                    .choice = s->choice,
@@ -401,12 +383,9 @@ int srv_engine_slots(srv_engine *e, srv_slot_report *out, int limit)
                                    .prompt_done = s->held < s->prompt ? s->held : s->prompt,
                                    .cached_tokens = s->cached,
                                    .generated = s->generated,
-                                   .remaining = most < 0 ? -1 : most - s->generated,
-                                   .max_tokens = most};
+                                   .remaining = most < 0 ? -1 : most - s->generated};
         if (s->task) {
-            out[i].sampler = s->task->sampler;
-            out[i].sampler.bias = NULL;
-            out[i].sampler.bias_count = 0;
+            out[i].generation = s->task->options.generation;
         }
     }
     pthread_mutex_unlock(&e->lock);

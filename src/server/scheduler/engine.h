@@ -27,14 +27,12 @@ struct srv_engine {
     srv_engine_options options;
     int64_t context;
     int parallel;
-    bool sharing; /* sequences may begin with what others computed */
-    mo_logit_bias
-        *never; /* tokens that are not sampled: those the model never says, then those that end answers */
-    size_t never_count, ends_count;
+    bool sharing;        /* sequences may begin with what others computed */
+    mo_logit_bias *ends; /* tokens that end answers, for those that must not end */
+    size_t ends_count;
     mo_snapshot *empty; /* of a session that holds nothing */
     srv_calls *calls;
     srv_emitter *emitter;
-    srv_masks *masks;
     pthread_t thread;
 
     pthread_mutex_t lock;
@@ -58,8 +56,10 @@ struct srv_engine {
     srv_pace pace;
     uint64_t uses;
     int finished; /* tasks since the model was last notified */
+    /* [parallel] of the step that runs: */
     mo_feed *feeds;
-    int *fed;
+    mo_generation_part *parts;
+    int *fed; /* whose parts they are */
     srv_raw_event *messages;
     size_t message_count, message_capacity;
 };

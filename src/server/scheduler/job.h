@@ -8,7 +8,7 @@
 #ifndef SRV_JOB_H
 #define SRV_JOB_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 /* ---- Events ----------------------------------------------------------------------------------- */
 
@@ -31,14 +31,6 @@ typedef enum srv_finish {
     SRV_FINISH_STRING, /* a stop string: `stop` is its index */
     SRV_FINISH_LENGTH, /* max_tokens, or the window is full */
 } srv_finish;
-
-/* A token that was sampled. */
-typedef struct srv_token {
-    int32_t id;
-    float logprob;         /* where logprobs were asked for */
-    const mo_logprob *top; /* [top_count], best first */
-    int top_count;
-} srv_token;
 
 typedef struct srv_usage {
     int64_t prompt_tokens;
@@ -65,7 +57,7 @@ typedef struct srv_event {
     /* The sampled tokens whose text this event completes, or (SRV_END) that had no text; those of SRV_CALL... too. Valid
      * until the sink returns. Every sampled token is reported exactly once, but for the one that ended the answer where
      * nothing was asked about it. */
-    const srv_token *tokens;
+    const mo_generation_token *tokens;
     size_t token_count;
     srv_finish finish;
     int stop;                  /* index of the stop string; -1: none */
@@ -91,26 +83,17 @@ enum {
 }; /* as many as a model can have, and as a session can compute with */
 
 typedef struct srv_job_options {
-    const int32_t *tokens; /* the prompt, at least 1; copied, as are stop strings and biases */
+    const int32_t *tokens; /* the prompt, at least 1; copied, as is what `generation` points to */
     size_t count;
-    mo_sampler_options sampler; /* choice i draws with seed + i. Tokens that the model never says are added */
-    int64_t max_tokens; /* of each choice; -1: until the window is full; 0: only the prompt is computed */
-    const char *const *stop;
-    size_t stop_count;
-    int n;         /* choices, 1 to the engine's `parallel`; 0: 1 */
-    bool logprobs; /* of sampled tokens, and of the `top` likeliest, 0 to MO_TOP_MAX */
-    int top;
-    bool
-        raw; /* all text is SRV_TEXT, as the tokens say it: completions. Otherwise the answer is taken apart: */
-    const mo_reply_options *reply; /* as this says; NULL: the defaults. Used while submitting only */
-    struct mo_grammar
-        *grammar;    /* what the answer must look like; NULL: anything. Stays open until the last event */
-    bool ignore_eos; /* a token that ends answers does not */
+    /* Of each choice; choice i draws with seed + i. ignore_end: tokens that end answers are not sampled either. */
+    mo_generation_options generation;
+    const mo_reply_options *reply; /* how it is parsed; NULL: the defaults. Used while submitting only */
+    mo_grammar *grammar; /* what the answer must look like; NULL: anything. Stays open until the last event */
+    int n;               /* choices, 1 to the engine's `parallel`; 0: 1 */
     bool no_cache;   /* compute every token of the prompt (cache_prompt: false); nothing changes but time */
     bool progress;   /* SRV_PROGRESS events */
     int priority;    /* higher goes first; 0: usual */
     uint64_t client; /* jobs of one number share a client's turn; 0: this job is a client of its own */
-    int64_t reasoning_budget; /* tokens of thought, after which its end is forced; 0: none; -1: any number */
     srv_sink sink;
     void (*batch_end)(void *user); /* after events that had `more`; NULL: none has it */
     void *user;
@@ -120,7 +103,7 @@ typedef struct srv_job_options {
     void *routes_user;
 } srv_job_options;
 
-/* All zeros but for max_tokens, reasoning_budget (-1) and the sampler's defaults. */
+/* One choice with the defaults of generations; otherwise zeros. */
 srv_job_options srv_job_options_default(void);
 
 typedef enum srv_verdict {
@@ -206,8 +189,7 @@ typedef struct srv_slot_report {
     int choice;
     int64_t context;
     int64_t prompt_tokens, prompt_done, cached_tokens, generated, remaining; /* remaining: -1: no limit */
-    int64_t max_tokens;                                                      /* of the job; -1: no limit */
-    mo_sampler_options sampler;                                              /* of the job, without biases */
+    mo_generation_options generation; /* of the job, without what it points to */
 } srv_slot_report;
 
 enum { SRV_BUCKETS = 16 };

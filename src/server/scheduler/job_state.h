@@ -6,12 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "server/scheduler/answer.h"
 #include "server/scheduler/job.h"
-#include "server/scheduler/masks.h"
-
-/* Task: a job inside the engine, from submitting to its last event, and the text side of its choices. Three threads see
- * it: the submitter, the scheduler, and the emitter that calls its sink; each member says whose it is. */
 
 typedef struct srv_job {
     /* Written before it is submitted: */
@@ -19,12 +14,10 @@ typedef struct srv_job {
     int priority, choices;
     int32_t *tokens;
     int64_t prompt;
-    int64_t max_tokens;
-    mo_sampler_options sampler;
-    mo_logit_bias *bias;
-    srv_job_options options; /* without what it pointed to */
-    uint64_t adapters;       /* what its sessions compute with, as mo_session_adapters() */
-    double submitted;        /* seconds of the monotonic clock, as all times here */
+    mo_generation **generations; /* [choices], stepped by the scheduler and drained by the emitter */
+    srv_job_options options;     /* without what it pointed to */
+    uint64_t adapters;           /* what its sessions compute with, as mo_session_adapters() */
+    double submitted;            /* seconds of the monotonic clock, as all times here */
 
     /* Under the engine's lock: */
     struct srv_job *next;  /* in the queue */
@@ -43,15 +36,15 @@ typedef struct srv_job {
     atomic_bool *stopped;  /* [choices] by the emitter: a stop string was met */
 
     /* The emitter's: */
-    srv_answer **answers; /* [choices] */
     srv_usage usage;
     srv_timings timings;
     double first, last; /* when tokens were sampled; 0: none yet */
 } srv_job;
 
-/* Copies what the options point to. On failure *out is NULL. */
-mo_status srv_job_open(const mo_model *model, const srv_job_options *options, const mo_logit_bias *more,
-                       size_t more_count, srv_job **out, mo_error *err);
+/* Copies what the options point to; an answer ends where prompt and answer fill the context. ends: biases of the tokens that end
+ * answers, for those that must not end. On failure *out is NULL. */
+mo_status srv_job_open(mo_model *model, const srv_job_options *options, int64_t context,
+                       const mo_logit_bias *ends, size_t ends_count, srv_job **out, mo_error *err);
 void srv_job_close(srv_job *task);
 
 /* Queue: the jobs that wait, and whose turn is next. Higher priorities go first. Among equals every client has its turn,
@@ -82,13 +75,6 @@ srv_job *srv_queue_take(srv_queue *q, bool (*may)(void *user, srv_job *task), vo
 typedef struct srv_sequence {
     /* The scheduler's: */
     mo_session *session;
-    mo_sampler *sampler;
-    mo_constraint *constraint; /* NULL: none */
-    srv_masks *masks;
-    srv_mask mask;   /* of the constraint, for the next token */
-    bool wants_mask; /* it is to be made anew */
-    bool late;       /* the session holds everything; the mask was not there when its token was to be drawn */
-    mo_feed_report report;
     int32_t *tokens; /* [context] prompt and answer; of a free one what the session holds */
     int64_t mark;    /* the prompt is computed up to here first, and a snapshot kept; 0: none */
     int64_t piece;   /* tokens of the step that runs */

@@ -16,63 +16,91 @@ static mo_status no_memory(mo_error *err)
     return MO_ENOMEM;
 }
 
-static bool copy(const srv_job_options *o, const mo_logit_bias *more, size_t more_count, srv_job *t)
+static bool copy(const srv_job_options *o, srv_job *t)
 {
     const size_t choices = (size_t)t->choices;
     t->tokens = malloc(o->count * sizeof *t->tokens);
     t->slots = malloc(choices * sizeof *t->slots);
     t->stopped = calloc(choices, sizeof *t->stopped);
-    t->answers = calloc(choices, sizeof(srv_answer *));
-    t->bias = malloc((o->sampler.bias_count + more_count + 1) * sizeof *t->bias);
-    if (!t->tokens || !t->slots || !t->stopped || !t->answers || !t->bias) {
+    t->generations = calloc(choices, sizeof(mo_generation *));
+    if (!t->tokens || !t->slots || !t->stopped || !t->generations) {
         return false;
     }
     memcpy(t->tokens, o->tokens, o->count * sizeof *t->tokens);
-    if (more_count) {
-        memcpy(t->bias, more, more_count * sizeof *more);
-    }
-    if (o->sampler.bias_count) {
-        memcpy(t->bias + more_count, o->sampler.bias, o->sampler.bias_count * sizeof *t->bias);
-    }
     for (size_t i = 0; i < choices; i++) {
         t->slots[i] = -1;
     }
     return true;
 }
 
-mo_status srv_job_open(const mo_model *model, const srv_job_options *options, const mo_logit_bias *more,
-                       size_t more_count, srv_job **out, mo_error *err)
+/* Finds everything that is wrong with the options before the job is accepted. */
+static mo_status open_generations(mo_model *model, const srv_job_options *o, mo_generation_options set,
+                                  srv_job *t, mo_error *err)
 {
+    const mo_reply_options plain = mo_reply_options_default();
+    mo_generation_extra extra = {.grammar = o->grammar, .reply = o->reply ? o->reply : &plain};
+    mo_status status = MO_OK;
+    for (int i = 0; i < t->choices && status == MO_OK; i++) {
+        extra.choice = i;
+        status = mo_generation_open_with(model, &set, &extra, &t->generations[i], err);
+    }
+    return status;
+}
+
+/* The same with the biases of tokens that must not end the answer. */
+static mo_status open_endless(mo_model *model, const srv_job_options *o, mo_generation_options set,
+                              const mo_logit_bias *ends, size_t ends_count, srv_job *t, mo_error *err)
+{
+    mo_logit_bias *bias = malloc((set.bias_count + ends_count + 1) * sizeof *bias);
+    if (!bias) {
+        return no_memory(err);
+    }
+    if (set.bias_count) {
+        memcpy(bias, set.bias, set.bias_count * sizeof *bias);
+    }
+    if (ends_count) {
+        memcpy(bias + set.bias_count, ends, ends_count * sizeof *bias);
+    }
+    set.bias = bias;
+    set.bias_count += ends_count;
+    const mo_status status = open_generations(model, o, set, t, err);
+    free(bias);
+    return status;
+}
+
+mo_status srv_job_open(mo_model *model, const srv_job_options *options, int64_t context,
+                       const mo_logit_bias *ends, size_t ends_count, srv_job **out, mo_error *err)
+{
+    mo_generation_options set = options->generation;
+    const int64_t room = context - (int64_t)options->count;
     srv_job *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) {
         return no_memory(err);
     }
     t->choices = options->n > 1 ? options->n : 1;
-    if (!copy(options, more, more_count, t)) {
+    if (!copy(options, t)) {
         srv_job_close(t);
         return no_memory(err);
     }
     t->client = options->client;
     t->priority = options->priority;
     t->prompt = (int64_t)options->count;
-    t->max_tokens = options->max_tokens;
-    t->sampler = options->sampler;
-    t->sampler.bias = t->bias;
-    t->sampler.bias_count = options->sampler.bias_count + more_count;
     t->options = *options;
     t->options.tokens = t->tokens;
+    t->options.reply = NULL;
+    t->options.generation.bias = NULL;
+    t->options.generation.bias_count = 0;
+    t->options.generation.stop = NULL;
     t->adapters = mo_adapters_identity(options->adapters, options->adapter_count);
     t->usage.prompt_tokens = t->prompt;
-    for (int i = 0; i < t->choices; i++) {
-        const mo_status status = srv_answer_open(model, options, &t->answers[i], err);
-        if (status != MO_OK) {
-            srv_job_close(t);
-            return status;
-        }
+    set.max_tokens = set.max_tokens < 0 || set.max_tokens > room ? room : set.max_tokens;
+    const mo_status status = set.ignore_end ? open_endless(model, options, set, ends, ends_count, t, err)
+                                            : open_generations(model, options, set, t, err);
+    if (status != MO_OK) {
+        srv_job_close(t);
+        return status;
     }
-    t->options.stop = NULL;
-    t->options.reply = NULL;
     *out = t;
     return MO_OK;
 }
@@ -80,14 +108,13 @@ mo_status srv_job_open(const mo_model *model, const srv_job_options *options, co
 void srv_job_close(srv_job *task)
 {
     if (task) {
-        for (int i = 0; task->answers && i < task->choices; i++) {
-            srv_answer_close(task->answers[i]);
+        for (int i = 0; task->generations && i < task->choices; i++) {
+            mo_generation_close(task->generations[i]);
         }
         free(task->tokens);
         free(task->slots);
         free(task->stopped);
-        free(task->answers);
-        free(task->bias);
+        free(task->generations);
         free(task);
     }
 }
@@ -206,8 +233,7 @@ srv_job *srv_queue_take(srv_queue *q, bool (*may)(void *user, srv_job *task), vo
 
 srv_job_options srv_job_options_default(void)
 {
-    return (srv_job_options){
-        .sampler = mo_sampler_options_default(), .max_tokens = -1, .n = 1, .reasoning_budget = -1};
+    return (srv_job_options){.generation = mo_generation_options_default(), .n = 1};
 }
 
 static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error *err)
@@ -217,7 +243,7 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
         mo_fail(err, MO_EINVAL, "the prompt is empty");
         return SRV_INVALID;
     }
-    if (count > e->context - (o->max_tokens != 0)) {
+    if (count > e->context - (o->generation.max_tokens != 0)) {
         err->status = MO_EINVAL;
         snprintf(err->detail, sizeof err->detail,
                  "the request (%lld tokens) exceeds the available context size (%lld tokens)",
@@ -239,21 +265,16 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
                  e->parallel);
         return SRV_TOO_MANY;
     }
-    if (o->top < 0 || o->top > MO_TOP_MAX || (o->top && !o->logprobs)) {
-        mo_fail(err, MO_EINVAL,
-                "the number of top log probabilities must be 0 to 20, and requires log probabilities");
-        return SRV_INVALID;
-    }
     return SRV_ACCEPTED;
 }
 
-/* A sampler that cannot be opened is known before the job is accepted. */
-static mo_status check_sampler(const srv_engine *e, const srv_job *task, mo_error *err)
+/* The mask of a generation that could not be stepped without it is ready. */
+static void on_mask(void *user)
 {
-    mo_sampler *sampler;
-    const mo_status status = mo_sampler_open(&task->sampler, e->info.vocab, &sampler, err);
-    mo_sampler_close(sampler);
-    return status;
+    srv_engine *e = user;
+    pthread_mutex_lock(&e->lock);
+    srv_engine_wake(e);
+    pthread_mutex_unlock(&e->lock);
 }
 
 static srv_verdict refuse(srv_engine *e, srv_verdict verdict)
@@ -274,14 +295,12 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
     if (verdict != SRV_ACCEPTED) {
         return refuse(e, verdict);
     }
-    const size_t never = e->never_count + (options->ignore_eos ? e->ends_count : 0);
-    mo_status status = srv_job_open(e->model, options, e->never, never, &task, err);
-    if (status == MO_OK) {
-        status = check_sampler(e, task, err);
-    }
+    const mo_status status = srv_job_open(e->model, options, e->context, e->ends, e->ends_count, &task, err);
     if (status != MO_OK) {
-        srv_job_close(task);
         return refuse(e, status == MO_ENOMEM ? SRV_NO_MEMORY : SRV_INVALID);
+    }
+    for (int i = 0; i < task->choices; i++) {
+        mo_generation_on_mask(task->generations[i], on_mask, e);
     }
     task->submitted = mo_clock_s();
     pthread_mutex_lock(&e->lock);

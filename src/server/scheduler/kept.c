@@ -49,7 +49,7 @@ void srv_memory_make_room(srv_engine *e, int count)
     }
     for (int i = 0; i < count; i++) {
         const srv_sequence *s = &e->sequences[e->fed[i]];
-        r.need += mo_session_need(s->session, e->feeds[i].count - s->held);
+        r.need += mo_session_need(s->session, s->piece ? s->piece : s->count - s->held);
     }
     srv_prefix_make_room(e->prefix, has_room, &r);
 }
@@ -203,7 +203,7 @@ static void drop(void *user)
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         const bool meant = !d->id || number_of(d->id, of_sequence) == (uint64_t)i + 1;
-        if (meant && !s->task && s->held > 0 && mo_session_restore(s->session, e->empty, NULL) == MO_OK) {
+        if (meant && !s->task && s->held > 0 && mo_session_restore(s->session, e->empty, -1, NULL) == MO_OK) {
             pthread_mutex_lock(&e->lock);
             s->held = s->count = 0;
             pthread_mutex_unlock(&e->lock);

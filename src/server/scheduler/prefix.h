@@ -8,12 +8,13 @@
 #ifndef SRV_PREFIX_H
 #define SRV_PREFIX_H
 
-#include "moraine.h"
+#include "moraine_server.h"
 
 typedef struct srv_prefix srv_prefix;
 
 typedef struct srv_prefix_options {
-    int64_t bytes; /* in RAM */
+    const mo_model *model; /* whose sessions they are; with a directory */
+    int64_t bytes;         /* in RAM */
     bool rewinds; /* a session can go back to any position: a snapshot serves every beginning of its tokens */
     const char *directory; /* NULL: none */
     int64_t directory_bytes;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "moraine_server.h"
 #include "server/scheduler/prefix_parts.h"
 
 /* ---- Opening and closing ---------------------------------------------------------------------- */

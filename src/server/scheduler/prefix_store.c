@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "moraine_server.h"
 #include "server/common/log.h"
 #include "server/scheduler/prefix_parts.h"
 
@@ -128,7 +129,7 @@ static mo_snapshot *read_file(srv_prefix *p, const char *name, const int32_t *to
     uint8_t *bytes = NULL;
     mo_snapshot *snapshot = NULL;
     if (srv_cachedir_read(p->dir, name, tokens, count, &bytes, size, NULL) == MO_OK) {
-        mo_snapshot_open_bytes(bytes, *size, &snapshot, NULL);
+        mo_snapshot_read(p->options.model, bytes, *size, &snapshot, NULL);
     }
     free(bytes);
     if (snapshot && !holds(snapshot, tokens, count)) {

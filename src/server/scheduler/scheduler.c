@@ -11,15 +11,21 @@
 
 /* Steps: what is fed next: a token of every running answer, and of prompts as many as the pace allows. */
 
-bool srv_sequence_in_prompt(const srv_sequence *s)
+static bool in_prompt(const srv_sequence *s)
 {
     return s->held < s->prompt;
 }
 
-/* Would it be fed if there were a step? */
-static bool ready(const srv_sequence *s)
+/* Would more of its prompt be fed if there were a step? Or a token of its answer? */
+static bool can_read(const srv_sequence *s)
 {
-    return s->task && !s->waits && !s->late && (srv_sequence_in_prompt(s) || !s->task->paused);
+    return s->task && !s->waits && in_prompt(s);
+}
+
+static bool can_answer(const srv_sequence *s)
+{
+    return s->task && !s->waits && !in_prompt(s) && !s->task->paused &&
+           mo_generation_is_ready(srv_sequence_generation(s));
 }
 
 /* Where the prompt's next piece must end at the latest. */
@@ -52,7 +58,7 @@ static int64_t share_out(srv_engine *e, int64_t tokens)
     int64_t left = tokens;
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
-        if (!ready(s) || !srv_sequence_in_prompt(s)) {
+        if (!can_read(s)) {
             continue;
         }
         first = !first || by_arrival(s, first) < 0 ? s : first;
@@ -66,36 +72,11 @@ static int64_t share_out(srv_engine *e, int64_t tokens)
     left -= give(first, left);
     for (int i = 0; i < e->parallel && left > 0; i++) {
         srv_sequence *s = &e->sequences[i];
-        if (ready(s) && srv_sequence_in_prompt(s)) {
+        if (can_read(s)) {
             left -= give(s, left);
         }
     }
     return tokens - left;
-}
-
-/* A model that may not think at all, and whose prompt may have begun a thought, does not draw at the prompt's end: see
- * srv_outcome_end_thoughts(). */
-bool srv_sequence_draws_later(const srv_sequence *s)
-{
-    return s->task->options.reasoning_budget == 0;
-}
-
-/* Asks for all that have changed. Not one by one: who changes one waits for those of the same grammar that are made. */
-void srv_steps_want_masks(srv_engine *e)
-{
-    for (int i = 0; i < e->parallel; i++) {
-        srv_sequence *s = &e->sequences[i];
-        if (s->wants_mask) {
-            srv_masks_want(e->masks, &s->mask, s->constraint);
-            s->wants_mask = false;
-        }
-    }
-}
-
-static const uint32_t *late_mask(void *sequence)
-{
-    srv_sequence *s = sequence;
-    return srv_masks_get(s->masks, &s->mask);
 }
 
 static void tell_routes(void *sequence, int layer, int64_t position, const int32_t *ids, const float *weights,
@@ -107,37 +88,26 @@ static void tell_routes(void *sequence, int layer, int64_t position, const int32
     o->routes(o->routes_user, layer, position, s->tokens[position], ids, used);
 }
 
-static mo_feed feed_of(srv_sequence *s)
+static void set_part(srv_sequence *s, mo_generation_part *part)
 {
-    const int64_t count = srv_sequence_in_prompt(s) ? s->held + s->piece : s->count;
-    const bool whole = count == s->count && s->task->max_tokens != 0 &&
-                       !(srv_sequence_in_prompt(s) && srv_sequence_draws_later(s));
-    const bool traced = s->task->options.routes && s->choice == 0 && !srv_sequence_in_prompt(s);
-    return (mo_feed){.size = sizeof(mo_feed),
-                     .session = s->session,
-                     .tokens = s->tokens,
-                     .count = count,
-                     .report = &s->report,
-                     .report_size = sizeof s->report,
-                     .sampler = whole ? s->sampler : NULL,
-                     .late_mask = whole && s->constraint ? late_mask : NULL,
-                     .routes = traced ? tell_routes : NULL,
-                     .user = s,
-                     .logprobs = whole && s->task->options.logprobs,
-                     .top = whole ? s->task->options.top : 0,
-                     .unfinished = count < s->count && count != s->mark}; /* a snapshot has its logits */
+    const bool traced = s->task->options.routes && s->choice == 0 && !in_prompt(s);
+    part->generation = srv_sequence_generation(s);
+    part->piece = s->piece;
+    part->logits = s->held + s->piece == s->mark; /* a snapshot has its logits */
+    part->routes = traced ? tell_routes : NULL;
+    part->user = s;
 }
 
-/* Chooses what is fed: answers first, since the library shares a step out evenly from the beginning of the list, and then
- * prompts from the shortest piece to the longest. */
-int srv_steps_build(srv_engine *e, int *answers, int64_t *prompt)
+/* Fills the engine's parts and returns how many there are: of answers, and then of this many prompt tokens. Under the lock.
+ * Answers come first, since the library shares a step out evenly from the beginning of the list, and then prompts from the
+ * shortest piece to the longest. */
+static int build(srv_engine *e, int *answers, int64_t *prompt)
 {
     int count = 0;
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         s->piece = 0;
-        s->late = s->late && srv_masks_is_late(e->masks, &s->mask);
-        if (ready(s) && !srv_sequence_in_prompt(s) && count < e->info.batch) {
+        if (count < e->info.batch && can_answer(s)) {
             e->fed[count++] = i;
         }
     }
@@ -155,7 +125,7 @@ int srv_steps_build(srv_engine *e, int *answers, int64_t *prompt)
         count++;
     }
     for (int i = 0; i < count; i++) {
-        e->feeds[i] = feed_of(&e->sequences[e->fed[i]]);
+        set_part(&e->sequences[e->fed[i]], &e->parts[i]);
     }
     return count;
 }
@@ -180,6 +150,7 @@ static void fork_choices(srv_engine *e, srv_sequence *first)
         s->waits = false;
         s->held = s->cached = !s->dirty && mo_session_length(s->session) == s->prompt ? s->prompt : 0;
         pthread_mutex_unlock(&e->lock);
+        mo_generation_set_held(task->generations[i], s->held);
     }
     mo_snapshot_close(snapshot);
 }
@@ -187,9 +158,7 @@ static void fork_choices(srv_engine *e, srv_sequence *first)
 static void append(srv_engine *e, srv_sequence *s, int32_t token)
 {
     pthread_mutex_lock(&e->lock);
-    if (s->count < e->context) {
-        s->tokens[s->count++] = token;
-    }
+    s->tokens[s->count++] = token; /* generations end before there is no space */
     s->generated++;
     s->task->generated++;
     s->task->state = SRV_GENERATING;
@@ -198,57 +167,37 @@ static void append(srv_engine *e, srv_sequence *s, int32_t token)
     pthread_mutex_unlock(&e->lock);
 }
 
-static bool has_said_enough(const srv_sequence *s)
+/* Those that the generation has got. */
+static void take_tokens(srv_engine *e, srv_sequence *s, double now)
 {
-    return s->task->max_tokens >= 0 && s->generated >= s->task->max_tokens;
-}
-
-static void take_token(srv_engine *e, srv_sequence *s, double now)
-{
-    srv_job *task = s->task;
-    const mo_feed_report *r = &s->report;
-    const bool ends = mo_token_ends(e->model, r->token) && !task->options.ignore_eos;
-    srv_raw_event m = {.kind = SRV_EVENT_TOKEN,
-                       .task = task,
-                       .choice = s->choice,
-                       .at = now,
-                       .token = r->token,
-                       .ends = ends,
-                       .soon = s->generated == 0 || task->options.stop_count > 0,
-                       .logprob = r->logprob,
-                       .top_count = r->top_count};
-    memcpy(m.top, r->top, sizeof *m.top * (size_t)r->top_count);
-    srv_raw_events_add(e, &m);
-    append(e, s, r->token);
-    mo_error err;
-    if (s->constraint && !ends && mo_constraint_accept(s->constraint, r->token, &err) != MO_OK) {
-        srv_end_job(e, task, &err);
-        return;
-    }
-    if (ends || (s->constraint && mo_constraint_ended(s->constraint))) {
-        srv_end_choice(e, s, SRV_FINISH_END);
-    } else if (has_said_enough(s) || s->prompt + s->generated >= e->context) {
-        srv_end_choice(e, s, SRV_FINISH_LENGTH);
-    } else {
-        s->wants_mask = s->constraint != NULL;
+    mo_generation_info info;
+    mo_generation_describe(srv_sequence_generation(s), &info, sizeof info);
+    while (s->count < info.count) {
+        srv_raw_events_add(
+            e, &(srv_raw_event){.kind = SRV_EVENT_TOKEN,
+                                .task = s->task,
+                                .choice = s->choice,
+                                .at = now,
+                                .soon = s->generated == 0 || s->task->options.generation.stop_count > 0});
+        append(e, s, info.tokens[s->count]);
     }
 }
 
 /* The prompt has been computed further, or to its end. */
-static void take_prompt(srv_engine *e, srv_sequence *s, double now)
+static void take_prompt(srv_engine *e, srv_sequence *s, const mo_generation_part *part, double now)
 {
     srv_job *task = s->task;
     const bool first = s->choice == 0;
     /* The library says what it really computed: less was found than hoped for when a session could not go back. */
-    const int64_t held = s->held + s->piece;
+    const int64_t held = mo_generation_held(part->generation);
     pthread_mutex_lock(&e->lock);
     if (first) {
-        task->computed += s->report.computed;
+        task->computed += part->computed;
         task->cached = held - task->computed > 0 ? held - task->computed : 0;
         s->cached = task->cached;
     }
     s->held = held;
-    e->counts.prompt_tokens += (uint64_t)s->report.computed;
+    e->counts.prompt_tokens += (uint64_t)part->computed;
     if (held == s->prompt) {
         e->counts.cached_tokens += first ? (uint64_t)task->cached : 0;
         e->counts.prompt_s += first ? now - task->started : 0.0;
@@ -263,62 +212,57 @@ static void take_prompt(srv_engine *e, srv_sequence *s, double now)
             &(srv_raw_event){
                 .kind = SRV_EVENT_PROGRESS, .task = task, .at = now, .cached = task->cached, .done = held});
     }
-    if (held < s->prompt) {
-        return;
-    }
-    if (first) {
+    if (held == s->prompt && first) {
         fork_choices(e, s);
     }
-    if (task->max_tokens == 0) {
-        srv_end_choice(e, s, SRV_FINISH_LENGTH);
-    } else if (!srv_sequence_draws_later(s) && !s->late) {
-        take_token(e, s, now);
-    }
 }
 
-static void take_failure(srv_engine *e, srv_sequence *s)
+static void take_failure(srv_engine *e, srv_sequence *s, const mo_error *err)
 {
-    const mo_error *unmasked = s->constraint ? srv_masks_failure(e->masks, &s->mask) : NULL;
-    const mo_error err = unmasked ? *unmasked : s->report.error;
-    if (err.status == MO_ECANCELLED) {
+    if (err->status == MO_ECANCELLED) {
         return; /* the next round sees to it */
     }
-    if (err.status == MO_ENOMEM && srv_memory_drop_kept(e)) {
+    if (err->status == MO_ENOMEM && srv_memory_drop_kept(e)) {
         return; /* who runs goes before what is kept: it is fed again */
     }
-    srv_end_job(e, s->task, &err);
+    srv_end_job(e, s->task, err);
 }
 
-void srv_outcome_take(srv_engine *e, srv_sequence *s, double now)
+/* After a step with the sequence in it, which ended at that time. */
+static void take_outcome(srv_engine *e, srv_sequence *s, const mo_generation_part *part, double now)
 {
     if (!s->task) {
         return; /* its task has just ended with another choice */
     }
-    s->late = s->constraint && srv_masks_missed(e->masks, &s->mask);
-    if (s->report.error.status != MO_OK && !s->late) {
-        take_failure(e, s);
-    } else if (s->piece) {
-        take_prompt(e, s, now);
+    const mo_end end = mo_generation_ended(part->generation);
+    if (part->error.status != MO_OK && end == MO_END_NONE) {
+        take_failure(e, s, &part->error);
+        return;
+    }
+    if (s->piece) {
+        take_prompt(e, s, part, now);
     } else {
         pthread_mutex_lock(&e->lock);
-        s->held = s->count;
+        s->held = mo_generation_held(part->generation);
         pthread_mutex_unlock(&e->lock);
-        if (!s->late) {
-            take_token(e, s, now);
-        }
+    }
+    take_tokens(e, s, now);
+    if (end == MO_END_FAILED) {
+        srv_end_job(e, s->task, &part->error);
+    } else if (end != MO_END_NONE) {
+        srv_end_choice(e, s, false);
     }
 }
 
 /* A model that has thought as long as it may goes on with the tokens that end its thought. What it has said must have been
  * taken apart by then. */
-void srv_outcome_end_thoughts(srv_engine *e)
+static void end_thoughts(srv_engine *e)
 {
     bool settled = false;
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
-        const int64_t budget = s->task ? s->task->options.reasoning_budget : -1;
-        const int32_t *tokens;
-        if (budget < 0 || s->waits || srv_sequence_in_prompt(s) || s->generated < budget) {
+        const int64_t budget = s->task ? s->task->options.generation.thought_tokens : -1;
+        if (budget < 0 || s->waits || in_prompt(s) || s->generated < budget) {
             continue;
         }
         if (!settled) {
@@ -326,25 +270,10 @@ void srv_outcome_end_thoughts(srv_engine *e)
             srv_emitter_drain(e->emitter);
             settled = true;
         }
-        const size_t count = srv_answer_thought_end(s->task->answers[s->choice], &tokens);
-        if (count && s->constraint) {
-            srv_masks_drop(e->masks, &s->mask);
-            s->wants_mask = true;
-            s->late = false;
-        }
-        for (size_t j = 0; j < count && s->count < e->context - 1 && !has_said_enough(s); j++) {
-            if (s->constraint && mo_constraint_accept(s->constraint, tokens[j], NULL) != MO_OK) {
-                break; /* what the answer must look like does not let the thought end here */
-            }
-            append(e, s, tokens[j]);
-            srv_raw_events_add(e, &(srv_raw_event){.kind = SRV_EVENT_TOKEN,
-                                                   .task = s->task,
-                                                   .choice = s->choice,
-                                                   .at = mo_clock_s(),
-                                                   .token = tokens[j]});
-        }
-        if (has_said_enough(s)) { /* these tokens count like any others */
-            srv_end_choice(e, s, SRV_FINISH_LENGTH);
+        mo_generation_end_thought(srv_sequence_generation(s));
+        take_tokens(e, s, mo_clock_s());
+        if (mo_generation_ended(srv_sequence_generation(s)) != MO_END_NONE) {
+            srv_end_choice(e, s, false);
         }
     }
 }
@@ -380,7 +309,7 @@ static bool feed(warmup *r, int count, int64_t tokens)
                                 .count = r->length[i],
                                 .uncounted = true};
     }
-    const bool good = mo_session_feed_all(e->feeds, count, NULL) == MO_OK;
+    const bool good = mo_session_feed(e->feeds, count, NULL) == MO_OK;
     r->steps += good;
     return good;
 }
@@ -411,15 +340,14 @@ static bool step(srv_engine *e)
     int answers;
     int64_t prompt;
     pthread_mutex_lock(&e->lock); /* pauses are read here */
-    const int count = srv_steps_build(e, &answers, &prompt);
+    const int count = build(e, &answers, &prompt);
     pthread_mutex_unlock(&e->lock);
     if (!count) {
         return false;
     }
     srv_memory_make_room(e, count);
-    srv_masks_begin(e->masks);
     const double begin = mo_clock_s();
-    mo_session_feed_all(e->feeds, count, NULL);
+    mo_generation_step_parts(e->parts, e->feeds, count, NULL);
     const double now = mo_clock_s();
     srv_pace_learn(&e->pace, answers, prompt, now - begin);
     pthread_mutex_lock(&e->lock);
@@ -428,7 +356,7 @@ static bool step(srv_engine *e)
     e->counts.predicted_s += answers ? now - begin : 0.0;
     pthread_mutex_unlock(&e->lock);
     for (int i = 0; i < count; i++) {
-        srv_outcome_take(e, &e->sequences[e->fed[i]], now);
+        take_outcome(e, &e->sequences[e->fed[i]], &e->parts[i], now);
     }
     return true;
 }
@@ -484,7 +412,7 @@ static bool gather(srv_engine *e)
     int64_t prompt = 0;
     for (int i = 0; i < e->parallel; i++) {
         const srv_sequence *s = &e->sequences[i];
-        prompt += s->task && srv_sequence_in_prompt(s) ? s->prompt - s->held : 0;
+        prompt += s->task && in_prompt(s) ? s->prompt - s->held : 0;
     }
     const double seconds = srv_pace_gathering(&e->pace, prompt);
     if (seconds <= 0.0) {
@@ -517,8 +445,7 @@ void *srv_scheduler_run(void *engine)
             rested = false;
             continue; /* those who came have their places first */
         }
-        srv_outcome_end_thoughts(e);
-        srv_steps_want_masks(e);
+        end_thoughts(e);
         const bool stepped = step(e);
         srv_raw_events_send(e);
         rested = !begun && !stepped && rest(e);

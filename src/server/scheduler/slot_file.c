@@ -74,7 +74,7 @@ static void put(void *user)
     if (d->snapshot) { /* one with adapters is refused with the reason */
         mo_session_adapt(s->session, NULL, 0, NULL);
     }
-    d->status = mo_session_restore(s->session, d->snapshot ? d->snapshot : e->empty, d->err);
+    d->status = mo_session_restore(s->session, d->snapshot ? d->snapshot : e->empty, -1, d->err);
     s->dirty = d->status != MO_OK;
     s->kept = false;
     const int64_t before = s->held;
@@ -139,7 +139,7 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const
     mo_status status = open_directory(e, directory, &dir, err);
     status =
         status == MO_OK ? srv_cachedir_read_as(dir, name, &d.tokens, &d.count, &bytes, &size, err) : status;
-    status = status == MO_OK ? mo_snapshot_open_bytes(bytes, size, &d.snapshot, err) : status;
+    status = status == MO_OK ? mo_snapshot_read(e->model, bytes, size, &d.snapshot, err) : status;
     if (status == MO_OK &&
         (mo_snapshot_length(d.snapshot) != d.count ||
          memcmp(mo_snapshot_tokens(d.snapshot), d.tokens, sizeof *d.tokens * (size_t)d.count) != 0)) {

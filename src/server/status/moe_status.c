@@ -103,20 +103,37 @@ static bool save(const char *path, const char *json, char *backup, size_t size, 
     return ok;
 }
 
-/* The profile to apply: the body, ?json=, or what was counted. NULL after answering. */
+/* GET without a profile: what the cache is now. Nothing changes. */
+static void report_cache(srv_request *q, mo_model *model)
+{
+    mo_device_report d;
+    mo_tier_report t;
+    mo_model_device(model, &d, sizeof d);
+    mo_model_tiers(model, &t, sizeof t);
+    const bool device = d.name != NULL;
+    const uint64_t asked = device ? d.asked : t.prompt.asked + t.generation.asked,
+                   hits = device ? d.hits : t.prompt.hits + t.generation.hits;
+    srv_reply_json(q, 200,
+                   json_pack("{s:b, s:b, s:I, s:I, s:I, s:I, s:f}", "success", true, "active",
+                             device ? d.slots > 0 : t.slots > 0, "hot_experts",
+                             (json_int_t)(device ? d.filled : t.filled), "bytes",
+                             (json_int_t)(device ? d.slot_bytes : t.slot_bytes), "updates",
+                             (json_int_t)d.updates, "exchanged", (json_int_t)d.exchanged, "hot_ratio",
+                             asked > 0 ? (double)hits / (double)asked : 0.0));
+    srv_request_end(q);
+}
+
+/* The profile to apply: the body or ?json=. NULL after answering. */
 static char *read_profile(srv_request *q, mo_model *model, bool *keep)
 {
     const mo_text body = srv_request_body(q);
     const char *query = srv_request_query(q, "json");
     json_t *root;
     char *json = NULL;
-    mo_error err;
     *keep = false;
     if (body.length == 0 && !query && strcmp(srv_request_method(q), "GET") == 0) {
-        if (mo_model_profile(model, &json, &err) != MO_OK) {
-            srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
-        }
-        return json;
+        report_cache(q, model);
+        return NULL;
     }
     root = body.length > 0 ? srv_body_json(body) : json_loads(query ? query : "", 0, NULL);
     if (json_is_object(root)) {

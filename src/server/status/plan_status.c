@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "moraine_tools.h"
+#include "moraine_server.h"
 #include "server/status/status.h"
 
 /* A size such as 6G or 512MiB in a query; false: it is none. */
@@ -43,16 +43,17 @@ static bool read_query(srv_request *q, const char *name, int64_t *out)
 
 /* As the model is, or would be, loaded. Ceilings that the server found for itself are those it found when it loaded the model:
  * the free memory is now less. */
-static mo_plan_options as_loaded(srv_models *models, int index, const srv_model_report *r)
+static mo_model_options as_loaded(srv_models *models, int index, const srv_model_report *r)
 {
-    mo_plan_options o = mo_plan_options_of(srv_models_loading(models, index));
+    mo_model_options o = *srv_models_loading(models, index);
+    o.positions = o.kept_bytes = o.kept_device_bytes = 0;
     o.context = r->context;
     o.sessions = r->parallel ? r->parallel : 1;
     return o;
 }
 
 /* What the loaded model holds would not be there twice. Returned held, until srv_models_unpeek(); NULL: it is not loaded. */
-static srv_model *plan_instead(srv_models *models, int index, mo_plan_options *o)
+static srv_model *plan_instead(srv_models *models, int index, mo_model_options *o, mo_plan_extra *extra)
 {
     srv_model *model = srv_models_peek(models, index);
     if (model) {
@@ -60,7 +61,7 @@ static srv_model *plan_instead(srv_models *models, int index, mo_plan_options *o
         mo_device_report device;
         mo_model_tiers(srv_model_mo(model), &tiers, sizeof tiers);
         mo_model_device(srv_model_mo(model), &device, sizeof device);
-        o->instead = srv_model_mo(model);
+        extra->instead = srv_model_mo(model);
         o->ram_bytes = o->ram_bytes ? o->ram_bytes : tiers.ceiling_bytes;
         if (!o->device || !strchr(o->device, ',')) { /* for several, the sum is not a ceiling */
             o->vram_bytes = o->vram_bytes ? o->vram_bytes : device.limit_bytes;
@@ -70,7 +71,7 @@ static srv_model *plan_instead(srv_models *models, int index, mo_plan_options *o
 }
 
 /* Reads the questions into *o; false after answering. */
-static bool read_questions(srv_request *q, mo_plan_options *o)
+static bool read_questions(srv_request *q, mo_model_options *o)
 {
     int64_t parallel = o->sessions;
     if (!read_query(q, "ram", &o->ram_bytes) || !read_query(q, "vram", &o->vram_bytes) ||
@@ -96,14 +97,14 @@ static void name_options(char *text, size_t size)
     }
 }
 
-static void reply_plan(srv_request *q, const char *id, const mo_plan_options *o, mo_plan_report *report)
+static void reply_plan(srv_request *q, const char *id, const mo_model_options *o, mo_plan_report *report)
 {
     char *text = NULL;
     mo_error err;
     name_options(report->why, sizeof report->why);
     name_options(report->device.why, sizeof report->device.why);
     name_options(report->device.lane, sizeof report->device.lane);
-    if (mo_plan_json(report, sizeof *report, &text, &err) != MO_OK) {
+    if (mo_plan_report_json(report, sizeof *report, &text, &err) != MO_OK) {
         srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, err.detail);
         return;
     }
@@ -127,17 +128,18 @@ static void tell_ceilings(mo_plan_report *r)
     }
 }
 
-static void answer(srv_request *q, const srv_model_report *r, const mo_plan_options *o)
+static void answer(srv_request *q, const srv_model_report *r, const mo_model_options *o,
+                   const mo_plan_extra *extra)
 {
     mo_plan_report report;
     mo_error err;
-    if (mo_plan_file(r->path, o, &report, sizeof report, &err) != MO_OK) {
+    if (mo_plan_file(r->path, o, extra, &report, sizeof report, &err) != MO_OK) {
         char text[1024];
         srv_fault_words(&err, r->path, text, sizeof text);
         srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text);
         return;
     }
-    if (o->instead) {
+    if (extra->instead) {
         tell_ceilings(&report);
     }
     reply_plan(q, r->id, o, &report);
@@ -152,10 +154,11 @@ static void plan(void *owner, srv_request *q)
         srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
-    mo_plan_options o = as_loaded(models, index, &r);
-    srv_model *model = plan_instead(models, index, &o);
+    mo_model_options o = as_loaded(models, index, &r);
+    mo_plan_extra extra = {.size = sizeof extra};
+    srv_model *model = plan_instead(models, index, &o, &extra);
     if (read_questions(q, &o)) {
-        answer(q, &r, &o);
+        answer(q, &r, &o, &extra);
     }
     if (model) {
         srv_models_unpeek(model);

@@ -127,6 +127,9 @@ typedef struct tiers {
     char id[256]; /* as a label's value */
     uint64_t device_hits, ram_hits, disk_misses;
     uint64_t disk_bytes, link_bytes, cpu_bytes;
+    bool device; /* there is one */
+    uint64_t updates, exchanged;
+    double hot_ratio, hot_bytes;
 } tiers;
 
 static void put_label_text(const char *text, char *out, size_t size)
@@ -152,11 +155,41 @@ static void read_tiers(srv_model *model, tiers *out)
     const uint64_t asked = t.prompt.asked + t.generation.asked, hits = t.prompt.hits + t.generation.hits;
     mo_model_counters(srv_model_mo(model), &c, sizeof c);
     out->device_hits = d.hits;
-    out->ram_hits = asked > 0 || d.name ? hits : c.experts_run; /* a model that is all in RAM asks for none */
+    /* A model that is all in RAM asks for none; with a device, what is not there is computed or sent from RAM. */
+    out->ram_hits = asked > 0 ? hits : d.name ? d.asked - d.hits : c.experts_run;
     out->disk_misses = asked - hits;
     out->disk_bytes = t.disk_bytes;
     out->link_bytes = d.fetched_bytes + d.streamed_bytes;
     out->cpu_bytes = d.cpu_bytes;
+    out->device = d.name != NULL;
+    out->updates = d.updates;
+    out->exchanged = d.exchanged;
+    out->hot_ratio = d.asked > 0 ? (double)d.hits / (double)d.asked : 0;
+    out->hot_bytes = (double)d.slot_bytes;
+}
+
+/* One value of each model that has a device. */
+static void put_device(srv_writer *w, const tiers *list, int count, int what)
+{
+    static const struct {
+        const char *name, *kind, *help;
+    } metrics[] = {
+        {"moraine_hot_cache_updates_total", "counter", "Updates of the hot cache, by its rate."},
+        {"moraine_hot_cache_exchanges_total", "counter",
+         "Experts exchanged in device memory, by updates and requests."},
+        {"moraine_hot_cache_ratio", "gauge", "Share of the chosen experts that were in device memory."},
+        {"moraine_hot_cache_bytes", "gauge", "Device memory for experts."},
+    };
+    head(w, metrics[what].name, metrics[what].kind, metrics[what].help);
+    for (int i = 0; i < count; i++) {
+        const tiers *t = &list[i];
+        const double values[] = {(double)t->updates, (double)t->exchanged, t->hot_ratio, t->hot_bytes};
+        char label[320];
+        snprintf(label, sizeof label, "{model=\"%.255s\"}", t->id);
+        if (t->device) {
+            value(w, metrics[what].name, label, values[what]);
+        }
+    }
 }
 
 static void put_tiers(srv_writer *w, srv_models *models)
@@ -181,6 +214,9 @@ static void put_tiers(srv_writer *w, srv_models *models)
             snprintf(label, sizeof label, "{model=\"%.255s\",tier=\"%s\"}", list[i].id, where[k]);
             value(w, hits, label, (double)values[k]);
         }
+    }
+    for (int i = 0; i < 4; i++) {
+        put_device(w, list, count, i);
     }
     head(w, bytes, "counter", "Bytes of weights transferred.");
     for (int i = 0; i < count; i++) {

@@ -16,11 +16,11 @@ enum { SLOTS_MAX = 256, FILE_NAME_MAX = 200 };
 
 static json_t *slot_parameters_json(const srv_slot_report *s)
 {
-    const mo_sampler_options *o = &s->sampler;
+    const mo_generation_options *o = &s->generation;
     return json_pack(
         "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "temperature", (double)o->temperature,
         "top_k", (json_int_t)o->top_k, "top_p", (double)o->top_p, "min_p", (double)o->min_p, "seed",
-        (json_int_t)o->seed, "n_predict", (json_int_t)s->max_tokens, "max_tokens", (json_int_t)s->max_tokens,
+        (json_int_t)o->seed, "n_predict", (json_int_t)o->max_tokens, "max_tokens", (json_int_t)o->max_tokens,
         "repeat_penalty", (double)o->repeat_penalty, "repeat_last_n", (json_int_t)o->penalty_last,
         "presence_penalty", (double)o->presence_penalty, "frequency_penalty", (double)o->frequency_penalty);
 }

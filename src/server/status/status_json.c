@@ -55,7 +55,7 @@ static json_t *device_json(mo_model *model)
         return json_null();
     }
     return json_pack("{s:s, s:b, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:f, s:f, "
-                     "s:f, s:f, s:o}",
+                     "s:f, s:f, s:o, s:o}",
                      "name", d.name, "lost", d.lost, "limit_bytes", (json_int_t)d.limit_bytes, "peak_bytes",
                      (json_int_t)d.peak_bytes, "slots", (int)d.slots, "filled", (int)d.filled, "slot_bytes",
                      (json_int_t)d.slot_bytes, "steps", (json_int_t)d.steps, "experts", (json_int_t)d.asked,
@@ -63,7 +63,10 @@ static json_t *device_json(mo_model *model)
                      (json_int_t)d.by_cpu, "fetched", (json_int_t)d.fetched, "fetched_bytes",
                      (json_int_t)d.fetched_bytes, "cpu_bytes", (json_int_t)d.cpu_bytes, "step_s",
                      seconds(d.step_ns), "idle_s", seconds(d.idle_ns), "layer_p50_s", d.layer_p50_s,
-                     "layer_p99_s", d.layer_p99_s, "lanes", srv_lanes_json(&d.lanes));
+                     "layer_p99_s", d.layer_p99_s, "lanes", srv_lanes_json(&d.lanes), "hot_cache",
+                     json_pack("{s:I, s:I, s:I, s:f, s:I}", "updates", (json_int_t)d.updates, "exchanged",
+                               (json_int_t)d.exchanged, "failed", (json_int_t)d.exchange_failed, "hot_ratio",
+                               ratio((double)d.hits, (double)d.asked), "bytes", (json_int_t)d.slot_bytes));
 }
 
 static json_t *wire_json(const char *name, uint64_t bytes, double bytes_s, double probed)

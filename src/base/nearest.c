@@ -1,4 +1,4 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static size_t distance(const char *a, size_t la, const char *b, size_t lb)
     return rows[la % 3][lb];
 }
 
-void cli_nearest_offer(cli_nearest *n, const char *candidate)
+void mo_nearest_offer(mo_nearest *n, const char *candidate)
 {
     const size_t length = strlen(candidate);
     if (n->length == 0 || n->length > WORD_MAX || length > WORD_MAX) {
