@@ -124,7 +124,7 @@ finish() { # whatever still runs
 slow="test_store test_tiers test_engine test_hot_cache_device test_learning test_gpu test_gpu_streaming test_device test_cli test_cli_plans test_manners
 test_product test_text"
 # Programs with threads, and of those that have more the tests with threads; the longest first.
-concurrent="test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
+concurrent="test_stress test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
 test_gpu_batch:windows_have_holes test_tier_faults:failed_copies_cost_only_speed test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
 test_quantize test_disk:threads_* test_disk:uring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
 test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
