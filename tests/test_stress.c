@@ -277,7 +277,7 @@ static void from_disk(void **state)
 {
     (void)state;
     mo_model_options o = options_of("none");
-    o.ram_bytes = (int64_t)72 << 20;
+    o.ram_bytes = (int64_t)60 << 20;
     use_place(&o, 1);
 }
 
