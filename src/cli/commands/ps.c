@@ -202,7 +202,7 @@ static int run(const asking *a, const char *given)
 
 #endif
 
-static int parse(cli_usage *usage, asking *a, int argc, char **argv)
+static int parse(const cli_usage *given, asking *a, int argc, char **argv)
 {
     const cli_option table[] = {
         {"host", 0, CLI_TEXT, "HOST", "where the server runs (default: 127.0.0.1)", &a->host, 0, 0},
@@ -212,17 +212,18 @@ static int parse(cli_usage *usage, asking *a, int argc, char **argv)
     };
     const bool lists = strcmp(a->command, "ps") == 0;
     int first;
-    usage->command = a->command;
-    usage->options = table;
-    usage->option_count = lists ? 4 : 3;
-    const int code = cli_options_parse(usage, argc, argv, &first);
+    cli_usage usage = *given;
+    usage.command = a->command;
+    usage.options = table;
+    usage.option_count = lists ? 4 : 3;
+    const int code = cli_options_parse(&usage, argc, argv, &first);
     return code >= 0 ? code : run(a, argv[first]);
 }
 
 int cli_ps(int argc, char **argv)
 {
     asking a = {.command = "ps", .host = "127.0.0.1", .port = 8080, .key = getenv("LLAMA_API_KEY")};
-    cli_usage usage = {
+    const cli_usage usage = {
         .description = "Lists the models that a running server (moraine serve) has loaded: name, size, "
                        "memory of GPUs, context.",
         .examples = "  moraine ps\n  moraine ps --port 8000\n",
@@ -233,7 +234,7 @@ int cli_ps(int argc, char **argv)
 int cli_stop(int argc, char **argv)
 {
     asking a = {.command = "stop", .host = "127.0.0.1", .port = 8080, .key = getenv("LLAMA_API_KEY")};
-    cli_usage usage = {
+    const cli_usage usage = {
         .arguments = "[MODEL]",
         .description = "Unloads a model of a running server (moraine serve), or all of them. Answers that "
                        "are under way are "
