@@ -55,10 +55,12 @@ bool cli_conversation_set_system(cli_conversation *c, const char *content)
     const mo_message said = c->messages[--c->count];
     if (fixed) {
         free((char *)c->messages[0].content);
-        memmove(c->messages, c->messages + 1, sizeof *c->messages * --c->count);
+        c->count--;
+        memmove(c->messages, c->messages + 1, sizeof *c->messages * c->count);
     }
     if (content[0]) {
-        memmove(c->messages + 1, c->messages, sizeof *c->messages * c->count++);
+        memmove(c->messages + 1, c->messages, sizeof *c->messages * c->count);
+        c->count++;
         c->messages[0] = said;
     } else {
         free((char *)said.content);

@@ -1,5 +1,6 @@
 #include "engine/snapshot.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -390,6 +391,7 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, i
         return status;
     }
     mo_session_leave_lost_device(session);
+    assert(session->engine); /* every session has one; snapshots of bytes have none */
     status = restore_state(session, snapshot, length, err);
     if (status != MO_OK && status != MO_EINVAL && status != MO_EUNSUPPORTED) {
         mo_state_reset(&session->state); /* it has neither the old state nor all of the new one */

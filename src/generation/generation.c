@@ -279,7 +279,7 @@ static mo_end take_list(mo_generation *g, mo_error *why)
 
 bool mo_generation_parse(mo_generation *g)
 {
-    mo_error why, err = {0};
+    mo_error why = {0}, err = {0};
     if (!g->events || g->failure.status != MO_OK || mo_events_ended(g->events) != MO_END_NONE) {
         return false;
     }

@@ -34,9 +34,9 @@ struct mo_generation {
     mo_feed_report report;
     mo_generation_part *part;   /* of the step that runs */
     mo_mask_patience *patience; /* of the step that runs */
-    mo_generation_part *parts;  /* [part_limit] of a step whose first generation this is, with */
+    mo_generation_part *parts;  /* [part_space] of a step whose first generation this is, with */
     mo_feed *feeds;             /* their feeds */
-    int part_limit;
+    size_t part_space, feed_space;
 
     /* Between both, under the lock: */
     pthread_mutex_t lock;

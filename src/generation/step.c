@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/model.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/growing.h"
 #include "base/status.h"
@@ -135,15 +136,9 @@ static void take_result(mo_generation_part *part, int64_t now)
 /* Space for the feeds of so many. */
 static mo_status want_feeds(mo_generation *g, int count, mo_error *err)
 {
-    if (count > g->part_limit) {
-        mo_generation_part *parts = realloc(g->parts, sizeof *parts * (size_t)count);
-        g->parts = parts ? parts : g->parts;
-        mo_feed *feeds = realloc(g->feeds, sizeof *feeds * (size_t)count);
-        g->feeds = feeds ? feeds : g->feeds;
-        if (!parts || !feeds) {
-            return mo_fail(err, MO_ENOMEM, "out of memory while stepping %d generations at once", count);
-        }
-        g->part_limit = count;
+    if (!mo_array_reserve(&g->parts, &g->part_space, (size_t)count, sizeof *g->parts) ||
+        !mo_array_reserve(&g->feeds, &g->feed_space, (size_t)count, sizeof *g->feeds)) {
+        return mo_fail(err, MO_ENOMEM, "out of memory while stepping %d generations at once", count);
     }
     return MO_OK;
 }
