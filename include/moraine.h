@@ -16,16 +16,17 @@
  *         return fail(&err);
  *     }
  *     const int32_t *tokens = mo_prompt_tokens(prompt, &count);
- *     mo_generation_prompt(generation, session, tokens, count, &err);
- *     while (mo_generation_step(&generation, 1, &err) > 0) {
+ *     int running = mo_generation_prompt(generation, session, tokens, count, &err) == MO_OK;
+ *     while (running > 0) {
+ *         running = mo_generation_step(&generation, 1, &err);
  *         while (mo_generation_next(generation, &event, sizeof event)) printf("%s", event.text.data);
- *     }
- *     (then take the last events, and close generation, prompt, session and model)
+ *     } (then close generation, prompt, session and model)
  *
  * Conventions
  *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names the
- *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks.
- *    Other pointers are required unless it says that they may be NULL, or their length or count is 0: MO_EINVAL names the one.
+ *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks; on success *err is.
+ *    Other pointers are required unless it says that they may be NULL, or their length or count is 0: MO_EINVAL names the one;
+ *    functions that return no status must not get NULL, but for ..._close().
  *  - Objects are made by ..._open() and freed by ..._close(), which takes NULL.
  *  - Strings returned by const char * belong to the object they came from and live as long as it does. Memory owned by
  *    the caller is freed with mo_free().
@@ -79,7 +80,6 @@ typedef struct mo_error {
 
 MO_API const char *mo_status_text(mo_status status); /* a short name, such as "I/O error": a constant */
 MO_API void mo_free(void *memory);                   /* that a function returned; NULL is allowed */
-
 /* ---- Version and log -------------------------------------------------------------------------- */
 #define MORAINE_VERSION_MAJOR 0
 #define MORAINE_VERSION_MINOR 2
@@ -207,7 +207,7 @@ MO_API const char *mo_policy_name(int index, const char **summary);
 /* A loaded model with the threads and the memory to run it. Sessions share it; any number of threads may use it at once. */
 typedef struct mo_model mo_model;
 /* Opens and loads a model file (of a split model: its first part); options may be NULL. Close it after everything opened with it.
- * After fork() it belongs to the parent: in the child, sessions give MO_EINVAL and closing does nothing; open the model there. */
+ * After fork() it belongs to the parent: in the child, what computes gives MO_EINVAL and closing does nothing; open the model there. */
 MO_API mo_status mo_model_open(const char *path, const mo_model_options *options, mo_model **out,
                                mo_error *err);
 MO_API void mo_model_close(mo_model *model);
@@ -380,12 +380,10 @@ MO_API void mo_session_clear_cancel(mo_session *session);
  * answer; tokens that the vocabulary forbids are never sampled. The text does not depend on who else is stepped with it. */
 typedef struct mo_generation mo_generation;
 /* clang-format off: one line for each member */
-
 typedef struct mo_logit_bias {
     int32_t token;
     float bias; /* added to its logit; -INFINITY forbids it */
 } mo_logit_bias;
-
 typedef struct mo_generation_options {
     size_t size;
     /* Sampling: bias and grammar first, then the samplers in the order of `samplers`. A member that is left as
@@ -402,22 +400,23 @@ typedef struct mo_generation_options {
     float mirostat_tau, mirostat_eta;        /* 5 and 0.1 */
     int64_t mirostat; /* 0: off; 2: keeps the surprise at tau, in place of top_k, top_p and the like */
     /* DRY: a token that continues a repetition of more than the allowed length costs multiplier * base to the power of what is
-     * above it. 0: off; 1.75; 2; -1: looks at all tokens, or at so many recent ones. No repetition goes across the breakers; NULL:
-     * newline, colon, quotation mark and star. */
-    float dry_multiplier, dry_base;
-    int64_t dry_allowed_length, dry_penalty_last;
+     * above it. No repetition goes across the breakers; NULL: newline, colon, quotation mark and star. */
+    float dry_multiplier, dry_base; /* 0: off; 1.75 */
+    int64_t dry_allowed_length,
+        dry_penalty_last; /* 2; -1: all tokens are looked at, or so many recent ones */
     const char *const *dry_breakers;
     size_t dry_breaker_count;
     /* NULL: "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature". What is not named is off. */
     const char *samplers;
     int64_t
-        seed; /* the same seed gives the same text on every machine; -1 (default): random, see mo_generation_info */
+        seed; /* the same seed gives the same text on every machine; -1 (default): random, any other is a seed */
     const mo_logit_bias *bias;
     size_t bias_count;
-    int64_t max_tokens;      /* -1 (default): until the session is full; 0: only the prompt is computed */
-    const char *const *stop; /* [stop_count] strings; the first that comes ends the answer before it */
+    int64_t max_tokens; /* -1 (default): until the session is full; 0: only the prompt is computed */
+    const char *const
+        *stop; /* [stop_count] strings, UTF-8 and not empty; the first that comes ends the answer before it */
     size_t stop_count;
-    bool ignore_end; /* end tokens do not end it */
+    bool ignore_end; /* end tokens do not end it; not with grammar, schema or tools */
     bool
         strict; /* what of a schema cannot be enforced is MO_EUNSUPPORTED; else mo_generation_unenforced() lists it */
     const char *grammar,
@@ -448,13 +447,12 @@ MO_API mo_status mo_generation_prompt(mo_generation *generation, mo_session *ses
                                       int64_t count, mo_error *err);
 
 /* Computes the next token of each, in shared steps, or more of their prompts: 1 to 256 generations of one model in different
- * sessions. Returns how many have not ended; -1: the list is invalid, and err says why. A failure ends the generation that has it and
- * no other. Generations that have ended are skipped. Decoding allocates nothing. */
+ * sessions. Returns how many have not ended; -1: the list is invalid, and err, which is filled only then, says why. A failure ends the
+ * generation that has it and no other. Generations that have ended are skipped. Decoding allocates nothing. */
 MO_API int mo_generation_step(mo_generation *const *list, int count, mo_error *err);
 
 /* Ends the answer, at once or after the step that runs with others, until the next prompt. Any thread, and signal handlers. */
 MO_API void mo_generation_cancel(mo_generation *generation);
-
 /* NONE: it has not ended; MODEL: an end token, or the grammar is complete; STOP: a stop string, which is not part of the text;
  * LENGTH: max_tokens; CONTEXT: the session is full; CANCELLED: also by `progress`; FAILED: the event's `error` says why. */
 typedef enum mo_end {
@@ -481,7 +479,7 @@ typedef struct mo_generation_token {
     int32_t id;
     int top_count;
     const mo_logprob *top; /* [top_count], best first, where logprobs were asked for */
-    float logprob;         /* likewise: natural logarithm of its probability */
+    float logprob;         /* likewise: by the model alone, before bias, grammar and samplers */
     int64_t time_ns;       /* when it was sampled, by CLOCK_MONOTONIC */
     uint64_t reserved[2];
 } mo_generation_token;
@@ -494,17 +492,18 @@ typedef struct mo_generation_event {
     const mo_generation_token
         *tokens; /* whose text this completes, or (END) that had none: each comes once */
     size_t token_count;
-    int64_t generated; /* tokens of the answer so far */
-    mo_end end;        /* of END, */
-    int stop;          /* and the index of the stop string; -1: none */
-    const mo_error *error;
+    int64_t generated;     /* tokens of the answer so far */
+    mo_end end;            /* of END, */
+    int stop;              /* and the index of the stop string; -1: none */
+    const mo_error *error; /* of an END that failed; else NULL */
 } mo_generation_event;
-/* Takes the next event, which is valid until the next call; false: there is none until the next step. */
+/* Takes the next event, which is valid until the next call; false: there is none until the next step. END comes once, also across
+ * saving and loading: end a loop when mo_generation_step() returns 0. */
 MO_API bool mo_generation_next(mo_generation *generation, mo_generation_event *out, size_t size);
 
 typedef struct mo_generation_info {
-    uint64_t seed;     /* in effect, as */
-    float temperature; /* this is */
+    uint64_t seed;     /* in effect */
+    float temperature; /* in effect */
     mo_end end;
     const int32_t *tokens; /* [count] prompt and answer; valid until the next step or prompt */
     int64_t count, prompt_tokens, generated; /* of them in the prompt, and in the answer */

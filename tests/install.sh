@@ -30,6 +30,17 @@ check "the example of eight texts builds" bash -c "cc -std=c11 -Wall -Wextra -We
 check "eight texts are continued together, one cancelled" bash -c "test \"\$('$scratch/together' tests/data/oracle/llama31.gguf | grep -ac '\[cancelled\]')\" = 1"
 check "the example of eight texts is under 60 lines" test "$(wc -l <examples/together.c)" -lt 60
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
+# Five programs that a reader wrote from the headers alone (tests/programs): they check what they compute themselves.
+model=models/pebble.gguf
+for program in complete eight schema plan save; do
+    check "tests/programs/$program.c builds" bash -c "cc -std=c11 -Wall -Wextra -Wpedantic -Werror tests/programs/$program.c -o '$scratch/$program' \$(pkg-config --cflags --libs moraine) -lm -lpthread"
+done
+check "a text is completed up to a stop string" "$scratch/complete" $model 'Once upon a time' . ,
+check "eight texts together are what they are alone" "$scratch/eight" $model
+check "an answer follows its schema, with log probabilities" "$scratch/schema" $model
+check "a plan and a run compare by name" "$scratch/plan" $model
+check "a generation is saved" "$scratch/save" first "$scratch/saved" $model
+check "another process continues it with the same text" "$scratch/save" second "$scratch/saved" $model
 for header in moraine.h moraine_tools.h; do
     check "$header compiles alone, as C11 and as C++17" bash -c "echo '#include <$header>' >'$scratch/one.c' && cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c' && c++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c'"
 done

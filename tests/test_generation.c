@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -380,6 +382,55 @@ static void cancels_stay(void **state)
     mo_session_close(session);
 }
 
+static bool say_no(void *user, int64_t done, int64_t total)
+{
+    (void)done;
+    (void)total;
+    ++*(int *)user;
+    return false;
+}
+
+/* An error of a generation is in its last event, and no other call has it. */
+static void errors_are_where_they_belong(void **state)
+{
+    static outcome got;
+    mo_error err = {0};
+    int calls = 0;
+    (void)state;
+    mo_session *session = open_session();
+    mo_generation_options o = options_of(0.0f, 0);
+    o.progress = say_no; /* also at the last call */
+    o.user = &calls;
+    mo_generation *g = begin(&o, session, questions[0]);
+    got = (outcome){.stop = -1};
+    assert_int_equal(mo_generation_step(&g, 1, &err), 0);
+    drain(g, &got);
+    assert_int_equal(got.end, MO_END_CANCELLED);
+    assert_int_equal(calls, 1);
+    assert_int_equal(err.status, MO_OK);
+    mo_generation_close(g);
+    o.progress = NULL;
+    o.schema = "{\"type\": \"array\", \"minItems\": 1000, \"items\": {\"const\": 1}}";
+    g = begin(&o, session, questions[0]);
+    for (int64_t n = 1; n < LIMIT; n++) { /* every step brings a token, however late its mask is */
+        mo_generation_info info;
+        assert_int_equal(mo_generation_step(&g, 1, &err), 1);
+        assert_int_equal(err.status, MO_OK);
+        mo_generation_describe(g, &info, sizeof info);
+        assert_int_equal(info.generated, n);
+    }
+    mo_generation_close(g);
+    mo_session_close(session);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        _exit(mo_model_request_done(model, &err) == MO_EINVAL ? 0 : 1);
+    }
+    int ended = 0;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+}
+
 static void an_unset_seed_is_random(void **state)
 {
     mo_error err;
@@ -591,12 +642,12 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_text_as_a_plain_loop),  cmocka_unit_test(together_as_alone),
-        cmocka_unit_test(stop_strings_end_it),        cmocka_unit_test(a_schema_is_followed),
-        cmocka_unit_test(limits_and_contexts_end_it), cmocka_unit_test(cancels_stay),
-        cmocka_unit_test(an_unset_seed_is_random),    cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(saved_ones_continue),        cmocka_unit_test(damaged_bytes_are_refused),
-        cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(same_text_as_a_plain_loop),    cmocka_unit_test(together_as_alone),
+        cmocka_unit_test(stop_strings_end_it),          cmocka_unit_test(a_schema_is_followed),
+        cmocka_unit_test(limits_and_contexts_end_it),   cmocka_unit_test(cancels_stay),
+        cmocka_unit_test(errors_are_where_they_belong), cmocka_unit_test(an_unset_seed_is_random),
+        cmocka_unit_test(mistakes_are_named),           cmocka_unit_test(saved_ones_continue),
+        cmocka_unit_test(damaged_bytes_are_refused),    cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("generation", tests, open_model, close_model);
 }

@@ -183,7 +183,7 @@ else
     check "${rest[4]}" service_answers
     check "${rest[5]}" bash -c "cc -I '$root/usr/include' examples/complete.c -o '$scratch/complete' -L '$root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)' -lmoraine -Wl,--unresolved-symbols=ignore-in-shared-libs"
     purge() {
-        inside dpkg --purge moraine libmoraine-dev libmoraine0 && files | diff "$scratch/before" -
+        inside dpkg --purge moraine libmoraine-dev libmoraine0.2 && files | diff "$scratch/before" -
     }
     check "${rest[6]}" purge
     if command -v buildah >/dev/null; then

@@ -45,6 +45,9 @@ mo_status mo_model_request_done(mo_model *model, mo_error *err)
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model)
+    if (mo_engine_check_process(model->engine, err) != MO_OK) {
+        return err->status;
+    }
     mo_gpu *gpu = begin_use(model);
     const mo_hot_caches hot = caches_of(gpu);
     const mo_status status = mo_learning_request_done(model->learning, &hot, err);

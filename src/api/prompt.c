@@ -359,8 +359,11 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
     if (!p) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a prompt");
     }
-    status = render(model, json, length, &o, &p->rendered, err);
-    if (status == MO_OK && model->tokenizer) {
+    mo_error why; /* a template may be tried in several ways, of which one is right */
+    status = render(model, json, length, &o, &p->rendered, &why);
+    if (status != MO_OK) {
+        *err = why;
+    } else if (model->tokenizer) {
         status = mo_tokenizer_encode_marked(model->tokenizer, p->rendered.text, p->rendered.length,
                                             MO_TOKENIZE_CHAT, p->rendered.input, o.tokens_most, &p->tokens,
                                             &p->count, err);

@@ -33,7 +33,7 @@ static mo_run_look look_at(mo_model *m)
                              .wait_ns = p->wait_ns + g->wait_ns};
     k.tokens_per_second = 1e9 * ratio(k.counters.single_steps, k.counters.single_ns);
     k.prompt_tokens_per_second = 1e9 * ratio(k.counters.prompt_tokens, k.counters.prompt_ns);
-    k.ram_hit_rate = ratio(k.both.hits, k.both.asked);
+    k.ram_hit_rate = k.both.asked ? ratio(k.both.hits, k.both.asked) : 1.0; /* nothing was missing */
     k.device_hit_rate = ratio(k.device.hits, k.device.asked);
     return k;
 }
@@ -156,15 +156,22 @@ mo_status mo_model_stats(mo_model *model, const char *const *names, int count, d
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model)
-    if (count < 1) {
+    if (count < 0) {
+        return mo_fail(err, MO_EINVAL, "the number of statistics must be 0 or more, not %d", count);
+    }
+    if (count == 0) {
         return MO_OK;
     }
     MO_REQUIRE(err, names, values)
+    for (int i = 0; i < count; i++) { /* before anything is written */
+        if (!names[i]) {
+            return mo_fail(err, MO_EINVAL, "name %d of %d is NULL; it must be given", i, count);
+        }
+    }
     const mo_run_look look = look_at(model);
     mo_status status = MO_OK;
     for (int i = 0; i < count && status == MO_OK; i++) {
-        status = names[i] ? read_one(model, &look, names[i], strlen(names[i]), 0, &values[i], err)
-                          : mo_fail(err, MO_EINVAL, "name %d of %d is NULL; it must be given", i, count);
+        status = read_one(model, &look, names[i], strlen(names[i]), 0, &values[i], err);
     }
     return status;
 }

@@ -43,7 +43,11 @@ mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t leng
 mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
                       size_t *count, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     MO_REQUIRE(err, model, ids, count)
+    if (length > 0) {
+        MO_REQUIRE(err, text)
+    }
     return mo_tokenize_first(model, text, length, flags, 0, ids, count, err);
 }
 

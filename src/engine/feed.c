@@ -351,7 +351,7 @@ static bool collect_finished(feeding *all)
     bool more = false;
     for (int i = 0; i < all->count; i++) {
         mo_session *s = all->list[i];
-        if (!s->ended && holds_all(s)) {
+        if (!s->ended && holds_all(s) && !s->stopped) {
             end_well(all, s);
         } else if (!s->ended && (s->stopped || atomic_load(&s->cancel))) {
             end_cancelled(all, s);

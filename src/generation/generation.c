@@ -76,6 +76,8 @@ mo_status mo_generation_open_with(mo_model *model, const mo_generation_options *
 mo_status mo_generation_open(mo_model *model, const mo_generation_options *options, mo_generation **out,
                              mo_error *err)
 {
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, model, out)
     return mo_generation_open_with(model, options, NULL, out, err);
 }
 
@@ -120,9 +122,13 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
     if (session->engine != g->model->engine) {
         return mo_fail(err, MO_EINVAL, "the session belongs to another model than the generation");
     }
-    if (count < 1 || count > session->state.context) {
+    if (count < 1) {
+        return mo_fail(err, MO_EINVAL, "the prompt has %lld tokens; it must have at least 1",
+                       (long long)count);
+    }
+    if (count > session->state.context) {
         return mo_fail(err, MO_EINVAL,
-                       "the prompt has %lld tokens, but this session holds 1 to "
+                       "the prompt has %lld tokens, but this session holds "
                        "%lld; increase `context` or shorten the prompt",
                        (long long)count, (long long)session->state.context);
     }

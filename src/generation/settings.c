@@ -214,6 +214,11 @@ void mo_generation_settings_free(mo_generation_settings *set)
 
 static mo_status check(const mo_generation_options *o, mo_error *err)
 {
+    for (size_t i = 0; o->bias && i < o->bias_count; i++) {
+        if (isnan(o->bias[i].bias)) {
+            return mo_fail(err, MO_EINVAL, "the bias of token %d is not a number", o->bias[i].token);
+        }
+    }
     if (o->bias_count && !o->bias) {
         return mo_fail(err, MO_EINVAL, "the list of biases is NULL, but it has %zu; give it", o->bias_count);
     }

@@ -287,32 +287,38 @@ static int settle_all(mo_generation *const *list, int count)
     return running;
 }
 
-int mo_generation_step(mo_generation *const *list, int count, mo_error *err)
+/* Steps the first parts. False: all of them waited for their masks. Errors are told by the generations' last events. */
+static bool step_chosen(mo_generation *first, int used)
 {
-    mo_error own;
-    err = err ? err : &own;
-    if (!list) {
-        mo_fail(err, MO_EINVAL, "mo_generation_step: list must not be NULL");
-        return -1;
-    }
-    if (check_list(list, count, err) != MO_OK || want_feeds(list[0], count, err) != MO_OK) {
-        return -1;
-    }
-    int used = 0, running = settle_all(list, count);
-    while (running && !(used = choose(list, count, running))) {
-        running = settle_all(list, count);
-    }
-    mo_generation_part *parts = list[0]->parts;
-    if (used) {
-        const mo_status status = mo_generation_step_parts(parts, list[0]->feeds, used, err);
-        for (int i = 0; i < used; i++) {
-            const mo_error *why = status != MO_OK ? err : &parts[i].error;
-            if (why->status != MO_OK) {
-                const bool cancelled = why->status == MO_ECANCELLED;
-                mo_generation_finish(parts[i].generation, cancelled ? MO_END_CANCELLED : MO_END_FAILED,
-                                     cancelled ? NULL : why);
-            }
+    mo_error err;
+    bool done = false;
+    const mo_status status = mo_generation_step_parts(first->parts, first->feeds, used, &err);
+    for (int i = 0; i < used; i++) {
+        const mo_generation_part *part = &first->parts[i];
+        const mo_error *why = status != MO_OK ? &err : &part->error;
+        done |= !part->late;
+        if (why->status != MO_OK) {
+            const bool cancelled = why->status == MO_ECANCELLED;
+            mo_generation_finish(part->generation, cancelled ? MO_END_CANCELLED : MO_END_FAILED,
+                                 cancelled ? NULL : why);
         }
     }
-    return settle_all(list, count);
+    return done;
+}
+
+int mo_generation_step(mo_generation *const *list, int count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    const void *const needed[] = {list};
+    if (!mo_required(needed, 1, __func__, "list", err) || check_list(list, count, err) != MO_OK ||
+        want_feeds(list[0], count, err) != MO_OK) {
+        return -1;
+    }
+    int running = settle_all(list, count);
+    for (bool done = false; running && !done;) { /* until one has a token, or more of its prompt */
+        const int used = choose(list, count, running);
+        done = used && step_chosen(list[0], used);
+        running = settle_all(list, count);
+    }
+    return running;
 }

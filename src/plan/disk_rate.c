@@ -71,7 +71,7 @@ static bool is_rate(double bytes_s)
 
 double mo_disk_rate_known(const char *path)
 {
-    char name[64];
+    char name[64] = "";
     json_t *all = name_of(path, name, sizeof name) ? read_all() : NULL;
     const double rate = json_number_value(json_object_get(all, name));
     json_decref(all);
