@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -850,6 +851,16 @@ static void full_disk_keeps_the_old_file(void **state)
 
 enum { WARM_LAYERS = 7, WARM_EXPERTS = 64 };
 
+/* Between tokens, so that reads come in however slow the machine is. */
+static bool rest(void *user, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)done;
+    (void)total;
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    return true;
+}
+
 /* Which experts a model has in VRAM and in RAM after some tokens of a text, on a device that holds less than half of them. */
 static void use_on_device(const char *file, int first, bool places[2][WARM_LAYERS][WARM_EXPERTS])
 {
@@ -871,8 +882,12 @@ static void use_on_device(const char *file, int first, bool places[2][WARM_LAYER
     for (int i = 0; i < 40; i++) {
         tokens[i] = (first + i * 7919) % 4096;
     }
-    const mo_feed f = {
-        .size = sizeof f, .session = session, .tokens = tokens, .count = 40, .step = first ? 20 : 1};
+    const mo_feed f = {.size = sizeof f,
+                       .session = session,
+                       .tokens = tokens,
+                       .count = 40,
+                       .step = first ? 20 : 1,
+                       .progress = rest};
     check_status(mo_session_feed(&f, 1, &err), &err);
     for (int l = 0; l < WARM_LAYERS; l++) {
         for (int e = 0; e < WARM_EXPERTS; e++) {

@@ -91,7 +91,9 @@ static void take_token(mo_generation_part *part, int64_t now)
                         .logprob = r->logprob,
                         .top_count = r->top_count,
                         .time_ns = now};
-    memcpy(token.top, r->top, sizeof *token.top * (size_t)r->top_count);
+    if (r->top_count > 0) { /* else there may be no list */
+        memcpy(token.top, r->top, sizeof *token.top * (size_t)r->top_count);
+    }
     part->sampled = mo_generation_append(g, &token);
     if (!part->sampled) {
         mo_fail(err, MO_ENOMEM, "out of memory for the tokens of a generation");
