@@ -146,8 +146,10 @@ static void parts_of_layers(void **state)
     assert_int_equal(a->time_ns[MO_TIME_MERGE], 2 * 30);
     assert_int_equal(a->time_ns[MO_TIME_MOE], 2 * (5000 + 100));
     assert_int_equal(a->time_ns[MO_TIME_WORKLIST], 2 * 300);
-    assert_int_equal(a->time_ns[MO_TIME_GATHER], 2 * 700); /* the rest of the turn */
-    assert_int_equal(a->time_ns[MO_TIME_PRODUCTS], 0);
+    assert_int_equal(a->time_ns[MO_TIME_GATHER], 2 * 700);         /* the rest of the turn */
+    assert_int_equal(a->time_ns[MO_TIME_HOT_PRODUCTS], 2 * 500);   /* the device's own part, */
+    assert_int_equal(a->time_ns[MO_TIME_COLD_PRODUCTS], 2 * 4000); /* and the CPU's */
+    assert_int_equal(a->time_ns[MO_TIME_PRODUCTS], 2 * (500 + 4000));
     assert_true(b->time_ns[MO_TIME_ROUTING] == 0 && b->time_ns[MO_TIME_MOE] == 2 * 5100);
     for (int i = 0; i < 2; i++) { /* nobody serves */
         mo_gpu_clock_begin(c, true, 1000);

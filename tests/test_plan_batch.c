@@ -124,6 +124,7 @@ static const char *machine_file; /* NULL: that of the number */
 static bool plan(int machine, int model, mo_model_options o, mo_plan_report *r)
 {
     mo_error err = {0};
+    o.environment = true; /* settings of Post-Fetch */
     const mo_plan_extra extra = {.size = sizeof extra,
                                  .machine = machine_file ? machine_file : machine_path[machine]};
     const mo_status status = mo_plan_file(model_path[model], &o, &extra, r, sizeof *r, &err);
