@@ -158,7 +158,7 @@ static void parts_of_layers(void **state)
     }
     assert_int_equal(a->timed, 2);
     assert_int_equal(b->timed, 3);
-    assert_true(b->time_ns[MO_TIME_ROUTING] == 7 && b->time_ns[MO_TIME_PRODUCTS] == 40);
+    assert_true(b->time_ns[MO_TIME_ROUTING] == 7 && b->time_ns[MO_TIME_PRODUCTS] == 2 * 3000 + 40);
     assert_int_equal(b->time_ns[MO_TIME_MOE], 2 * 5100 + 50);
     assert_int_equal(b->lanes[MO_LANE_COLD_SKIPS], 1);
     mo_tally_destroy(t);

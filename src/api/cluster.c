@@ -175,7 +175,7 @@ mo_status mo_cluster_check_options(mo_model_options *o, mo_error *err)
         what = "`perf_out`";
     } else if (l->warm_file) {
         what = "`warm_file`";
-    } else if (l->profile && strcmp(l->profile, "off") != 0) {
+    } else if (l->profile && strcmp(l->profile, "off") != 0 && strcmp(l->profile, "auto") != 0) {
         what = "`profile`";
     }
     if (what) {
