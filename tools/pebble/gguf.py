@@ -1,4 +1,4 @@
-"""Writes GGUF version 3 files: metadata, then tensors in F32 or BF16, alignment 32.
+"""Writes GGUF version 3 files: metadata, then tensors in F32 or BF16, alignment 32; and reads those of pebble.
 
 Promises: keys and tensors keep the order they are given in; a BF16 tensor is rounded to nearest, ties to even; the
 file appears under its name only when it is whole. Arrays are numpy's, row-major: the last axis is GGUF's first.
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 U32, I32, F32, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
-TENSOR_F32, TENSOR_BF16 = 0, 30
+TENSOR_F32, TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_BF16 = 0, 2, 8, 30
 ALIGNMENT = 32
 
 
@@ -98,3 +98,76 @@ class Writer:
                 file.write((to_bf16(array) if kind == TENSOR_BF16 else np.ascontiguousarray(array, "<f4")).data)
             file.write(bytes(-file.tell() % ALIGNMENT))
         part.rename(self.path)
+
+
+# ---- Reading ----
+
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", 11: "q", 12: "d"}
+BLOCK = 32
+BYTES = {TENSOR_F32: 4 * BLOCK, TENSOR_BF16: 2 * BLOCK, TENSOR_Q4_0: 2 + BLOCK // 2, TENSOR_Q8_0: 2 + BLOCK}
+
+
+def _decoded(raw: np.ndarray, kind: int) -> np.ndarray:
+    """The values of bytes, as float32."""
+    if kind == TENSOR_F32:
+        return raw.view("<f4")
+    if kind == TENSOR_BF16:
+        return (raw.view("<u2").astype("<u4") << 16).view("<f4")
+    blocks = raw.reshape(-1, BYTES[kind])
+    scale = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype("<f4")
+    if kind == TENSOR_Q8_0:
+        return np.ascontiguousarray(blocks[:, 2:]).view("i1").astype("<f4") * scale
+    codes = np.concatenate([blocks[:, 2:] & 15, blocks[:, 2:] >> 4], axis=1)  # the second half of a block is above the first
+    return (codes.astype("<f4") - 8.0) * scale
+
+
+class Reader:
+    """A file in the formats of pebble. keys: its metadata; tensor(name): its values, row-major."""
+
+    def __init__(self, path: Path | str):
+        self.data = Path(path).read_bytes()
+        self.at = 0
+        magic, version, tensors, keys = self._take("4sIQQ")
+        if magic != b"GGUF" or version != 3:
+            raise ValueError(f"{path} is no GGUF file of version 3")
+        self.keys = {}
+        for _ in range(keys):
+            name = self._text()
+            self.keys[name] = self._value(*self._take("i"))
+        self.tensors = {}
+        for _ in range(tensors):
+            name = self._text()
+            (dimensions,) = self._take("I")
+            shape = self._take(f"{dimensions}q")
+            kind, offset = self._take("iQ")
+            self.tensors[name] = (shape[::-1], kind, offset)
+        self.begin = -(-self.at // ALIGNMENT) * ALIGNMENT
+
+    def _take(self, form: str) -> tuple:
+        out = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return out
+
+    def _text(self) -> str:
+        (size,) = self._take("Q")
+        self.at += size
+        return self.data[self.at - size : self.at].decode()
+
+    def _value(self, kind: int):
+        if kind == STRING:
+            return self._text()
+        if kind != ARRAY:
+            return self._take(SCALARS[kind])[0]
+        of, count = self._take("iQ")
+        return [self._text() for _ in range(count)] if of == STRING else list(self._take(f"{count}{SCALARS[of]}"))
+
+    def tensor(self, name: str) -> np.ndarray:
+        shape, kind, offset = self.tensors[name]
+        if kind not in BYTES:
+            raise ValueError(f"the tensor {name} has a format that only the program reads: name pebble.gguf or its reference")
+        size = 1
+        for n in shape:
+            size *= n
+        begin = self.begin + offset
+        raw = np.frombuffer(self.data[begin : begin + size * BYTES[kind] // BLOCK], dtype="u1")
+        return _decoded(raw, kind).reshape(shape).copy()

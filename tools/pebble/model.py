@@ -90,7 +90,8 @@ class Attention(nn.Module):
         self.q_norm = RmsNorm(shape.head_width, shape.epsilon)
         self.k_norm = RmsNorm(shape.head_width, shape.epsilon)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def project(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values: [batch, heads or kv_heads, time, head_width]."""
         s = self.shape
         batch, time, _ = x.shape
 
@@ -99,12 +100,19 @@ class Attention(nn.Module):
 
         q = rotate(self.q_norm(split(self.q(x), s.heads)), cos, sin)
         k = rotate(self.k_norm(split(self.k(x), s.kv_heads)), cos, sin)
-        v = split(self.v(x), s.kv_heads)
-        group = s.heads // s.kv_heads
-        k = k.repeat_interleave(group, dim=1)
-        v = v.repeat_interleave(group, dim=1)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.output(y.transpose(1, 2).reshape(batch, time, s.heads * s.head_width))
+        return q, k, split(self.v(x), s.kv_heads)
+
+    def repeat(self, x: torch.Tensor) -> torch.Tensor:
+        """Keys or values for every head."""
+        return x.repeat_interleave(self.shape.heads // self.shape.kv_heads, dim=1)
+
+    def gather(self, y: torch.Tensor) -> torch.Tensor:
+        """What the heads found, [batch, heads, time, head_width], as the layer's output."""
+        return self.output(y.transpose(1, 2).flatten(2))
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.project(x, cos, sin)
+        return self.gather(F.scaled_dot_product_attention(q, self.repeat(k), self.repeat(v), is_causal=True))
 
 
 class Mixture(nn.Module):
@@ -160,11 +168,10 @@ class Pebble(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.output_norm = RmsNorm(shape.width, shape.epsilon)
 
-    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Returns logits (the embedding is the output matrix too), the balance loss, which is 1 when the
-        load is even over the whole batch, and the picks [layers, experts]."""
-        table = self.embedding.value()
-        x = F.embedding(tokens, table)
+    def states(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns what the output matrix reads, [batch, time, width]; the balance loss, which is 1 when the
+        load is even over the whole batch; and the picks [layers, experts]."""
+        x = F.embedding(tokens, self.embedding.value())
         cos, sin = rope_tables(self.shape, tokens.device)
         cos, sin = cos[: tokens.shape[1]], sin[: tokens.shape[1]]
         balance = 0.0
@@ -173,9 +180,16 @@ class Pebble(nn.Module):
             x, probability, picks = layer(x, cos, sin)
             balance = balance + self.shape.experts * (probability * picks.detach()).sum()
             all_picks.append(picks.detach())
-        x = self.output_norm(x)
-        logits = F.linear(x, table.to(x.dtype))
-        return logits, balance / self.shape.layers, torch.stack(all_picks)
+        return self.output_norm(x), balance / self.shape.layers, torch.stack(all_picks)
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """The embedding is the output matrix too."""
+        return F.linear(states, self.embedding.value().to(states.dtype))
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns logits, the balance loss and the picks."""
+        states, balance, picks = self.states(tokens)
+        return self.logits(states), balance, picks
 
     def matrices(self) -> list[tuple[Matrix, int]]:
         """Every inner matrix with the number of equal blocks it is made of (experts, or 1)."""
